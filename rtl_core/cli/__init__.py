@@ -1,0 +1,46 @@
+"""The console script `rtl-distill`: one module per command, listed here.
+
+Command modules import what is heavy (torch, Prefect, pyslang) inside their functions, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+from rich.console import Console
+
+from rtl_core.errors import RtlDistillError
+
+# command name -> "module:function"; the function's docstring is its help.
+COMMANDS: dict[str, str] = {
+}
+
+app = typer.Typer(
+    name="rtl-distill",
+    help="Train a language model to write RTL with simulator verdicts and on-policy distillation.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _register() -> None:
+    for name, target in COMMANDS.items():
+        module, function = target.split(":")
+        app.command(name)(getattr(importlib.import_module(module), function))
+
+
+def main() -> None:
+    """Entry point: user errors become one clear message and their exit code, anything else keeps its traceback."""
+    _register()
+    try:
+        app()
+    except RtlDistillError as error:
+        console = Console(stderr=True)
+        console.print(f"error: {error.message}", style="bold red", markup=False, highlight=False)
+        if error.hint:
+            console.print(f"  -> {error.hint}", markup=False, highlight=False)
+        sys.exit(error.exit_code)

@@ -1,0 +1,42 @@
+"""The noun *rollout*: one sampled answer, with all that training needs to know of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Purpose = Literal["train", "evaluation"]
+
+
+class Rollout(BaseModel):
+    """One sampled answer.
+
+    `tokens_T` and `logprobs_T` are the completion's T tokens and the sampling policy's log-probabilities of them
+    (natural logarithm, temperature 1), in the same order; `prompt_P` holds the P prompt tokens.
+    """
+
+    model_config = ConfigDict(frozen=True)
+    run: str
+    purpose: Purpose
+    evaluation: str | None = None
+    """Key of the evaluation that this rollout belongs to; None for training."""
+    epoch: int
+    step: int
+    problem_id: str
+    sample: int
+    """Index within the group, from 0."""
+    prompt_P: tuple[int, ...]
+    tokens_T: tuple[int, ...]
+    logprobs_T: tuple[float, ...]
+    stop_reason: Literal["stop", "length"]
+    text: str
+    """The decoded completion, without the end-of-turn token."""
+    policy_step: int
+    """How many train steps the sampling weights had seen (equal to `step` when on-policy)."""
+
+    @property
+    def key(self) -> str:
+        """Primary key in the history, the same however often this rollout is produced."""
+        place = f"eval/{self.evaluation}" if self.purpose == "evaluation" else f"step/{self.step:05d}"
+        return f"{self.run}/{place}/{self.problem_id}/{self.sample}"
