@@ -1,0 +1,233 @@
+"""The configuration of a run: one TOML file, checked before anything starts. Every field says what it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from rtl_core.learning.advantage import Baseline
+from rtl_core.learning.curriculum import Order
+from rtl_core.learning.reward import TERMS
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+
+
+class RunSection(_Section):
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """Name of the run. To run a name again is to go on where it stopped."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of everything that is random and ours: splits, order, sampling (where the service allows it), LoRA start."""
+    epochs: int = Field(default=2, ge=1)
+    """How often the training problems are gone through."""
+    directory: Path = Path("runs")
+    """Where the run keeps its report and, with the embedded service, its weights (`<directory>/<name>/`)."""
+    history: Path = Path("runs/history.duckdb")
+    """The DuckDB file of the history; several runs share one."""
+
+
+class StarterSource(_Section):
+    kind: Literal["starter"]
+    """The parameterised problem families that come with the project."""
+    tier: str = "starter"
+    """Tier of families: `starter`, or `hard`."""
+    train: int = Field(default=160, ge=1)
+    """How many training problems to make."""
+    heldout: int = Field(default=64, ge=1)
+    """How many held-out problems to make; they never share a specification with training."""
+    heldout_split: Literal["heldout", "test"] = "heldout"
+    """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
+
+
+class CvdpSource(_Section):
+    kind: Literal["cvdp"]
+    """A CVDP data set, agentic or single-turn."""
+    path: Path
+    """The JSON Lines file."""
+    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the problems that is held out, chosen by fingerprint."""
+
+
+Source = Annotated[StarterSource | CvdpSource, Field(discriminator="kind")]
+
+
+class ProblemsSection(_Section):
+    sources: tuple[Source, ...] = Field(min_length=1)
+    """The problem sets of the run, one `[[problems.sources]]` table each."""
+    validation_mutants: int = Field(default=2, ge=0)
+    """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
+    require_golden: bool = True
+    """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
+
+
+class PromptingSection(_Section):
+    template: Literal["exact", "bare"] = "exact"
+    """`exact` demands the exact interface and shows the answer's format; `bare` sends the problem's own text alone."""
+    max_prompt_tokens: int = Field(default=8192, ge=32)
+    """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
+
+
+class SamplingSection(_Section):
+    group_size: int = Field(default=4, ge=1)
+    """Rollouts per problem and step."""
+    max_tokens: int = Field(default=4096, ge=1)
+    """Longest completion, in tokens."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature of training and evaluation. The KL is only right at 1."""
+    seeded: bool = False
+    """Give each rollout a seed of its own (one request per rollout), so that a run can be repeated on a service that honours seeds."""
+
+
+class GradingSection(_Section):
+    executor: Literal["bubblewrap", "docker"] = "bubblewrap"
+    """Where simulators run: `bubblewrap` with this machine's tools, or `docker` with the pinned image."""
+    workers: int = Field(default=0, ge=0)
+    """Answers graded at once; 0 means one per core."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Wall-clock limit of one service of a harness, in seconds. CVDP's own is 600."""
+    cpu_s: float = Field(default=60.0, gt=0)
+    """CPU limit of one process of a harness, in seconds."""
+    memory_mb: int = Field(default=2048, ge=64)
+    """Memory limit of a harness, in MiB."""
+    disk_mb: int = Field(default=256, ge=1)
+    """How much a harness may write, in MiB."""
+    processes: int = Field(default=128, ge=8)
+    """How many processes a harness may have at once."""
+    seed: int = Field(default=1, ge=0)
+    """Seed handed to every harness (COCOTB_RANDOM_SEED), so that the same answer gets the same verdict."""
+    retries: int = Field(default=3, ge=0)
+    """How often a rollout is graded again after an infrastructure error before the run stops."""
+
+
+class RewardSection(_Section):
+    weights: dict[str, float] = Field(
+        default_factory=lambda: {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
+    )
+    """Weight of each term. Terms: format, interface, syntax, tests (all passed), tests_fraction (passed of total)."""
+
+    @field_validator("weights")
+    @classmethod
+    def _known_terms(cls, weights: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(weights) - set(TERMS))
+        if unknown:
+            raise ValueError(f"unknown reward term {', '.join(unknown)}; known: {', '.join(TERMS)}")
+        if not any(weights.values()):
+            raise ValueError("all reward weights are 0: nothing could be learnt; give at least one term a weight")
+        return weights
+
+
+class LearningSection(_Section):
+    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    """Loss of the train step, as the Tinker service names it."""
+    reward_weight: float = Field(default=1.0, ge=0)
+    """Factor of the reward's advantage; 0 is distillation alone."""
+    kl_weight: float = Field(default=0.5, ge=0)
+    """λ: weight of the per-token reverse KL to the teacher; 0 is RL alone and needs no teacher."""
+    kl_discount: float = Field(default=0.0, ge=0, le=1)
+    """γ: how much of later tokens' KL a token is charged."""
+    kl_clamp: float | None = Field(default=None, gt=0)
+    """Cut each token's KL to plus or minus this many nats; leave out for none."""
+    baseline: Baseline = "group_mean"
+    """What a rollout's reward is compared with: the group's mean, or the mean of the others."""
+    normalise_std: bool = False
+    """Divide a group's advantages by their standard deviation."""
+    permute_advantages: bool = False
+    """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
+    learning_rate: float = Field(default=4e-5, gt=0)
+    """Adam's learning rate."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Adam's first moment decay."""
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    """Adam's second moment decay."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Adam's epsilon."""
+    grad_clip_norm: float = Field(default=0.0, ge=0)
+    """Largest gradient norm; 0 means no clipping."""
+    max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
+    """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
+
+
+class CurriculumSection(_Section):
+    order: Order = "easy_to_hard"
+    """`easy_to_hard` by label, golden size and interface size; `shuffled` for none."""
+    problems_per_step: int = Field(default=8, ge=1)
+    """Problems in each train step."""
+
+
+class EvaluationSection(_Section):
+    samples: int = Field(default=4, ge=1)
+    """Answers sampled per held-out problem."""
+    k: tuple[int, ...] = (1, 4)
+    """The k of pass@k."""
+    every: int = Field(default=0, ge=0)
+    """Evaluate every so many steps as well as before and after; 0 for only those."""
+    teacher: bool = True
+    """Evaluate the teacher too, once, for comparison."""
+
+
+class TinkerSection(_Section):
+    base_url: str | None = None
+    """`local`: the embedded service, started and stopped by the run. A URL: that service. Left out: Tinker's cloud."""
+    student: str
+    """The model to train, as the service names it."""
+    teacher: str | None = None
+    """The model to distil from; must share the student's tokenizer. Not needed when `learning.kl_weight` is 0."""
+    lora_rank: int = Field(default=32, ge=1)
+    """Rank of the LoRA adapter."""
+    local_models: dict[str, Path] = Field(default_factory=dict)
+    """With `local`: model name -> folder. `student` and `teacher` without an entry are the tiny models of the package."""
+    local_threads: int = Field(default=2, ge=1)
+    """With `local`: CPU threads of the service."""
+    local_deterministic: bool = False
+    """With `local`: the same seed and prompt give the same sample, whatever else is in the batch (slower)."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _url(cls, value: str | None) -> str | None:
+        if value is not None and value != "local" and not value.startswith(("http://", "https://")):
+            raise ValueError(f"{value!r} is neither `local` nor a URL; leave it out for Tinker's cloud")
+        return value
+
+    @property
+    def is_local(self) -> bool:
+        return self.base_url == "local"
+
+
+class RunConfig(_Section):
+    """One run, whole."""
+
+    run: RunSection
+    problems: ProblemsSection
+    tinker: TinkerSection
+    prompting: PromptingSection = PromptingSection()
+    sampling: SamplingSection = SamplingSection()
+    grading: GradingSection = GradingSection()
+    reward: RewardSection = RewardSection()
+    learning: LearningSection = LearningSection()
+    curriculum: CurriculumSection = CurriculumSection()
+    evaluation: EvaluationSection = EvaluationSection()
+
+    @model_validator(mode="after")
+    def _combinations(self) -> RunConfig:
+        """Combinations that each field alone cannot see; each message starts with the key to change."""
+        learning, sampling = self.learning, self.sampling
+        if learning.kl_weight > 0 and self.tinker.teacher is None:
+            raise ValueError(
+                "tinker.teacher: a KL weight above 0 needs a teacher; name one or set learning.kl_weight = 0"
+            )
+        if self.evaluation.teacher and self.tinker.teacher is None:
+            raise ValueError(
+                "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"
+            )
+        if learning.kl_weight == 0 and learning.reward_weight == 0:
+            raise ValueError("learning.kl_weight: both weights are 0, so nothing would be learnt; raise one of them")
+        if learning.kl_weight == 0 and sampling.group_size == 1:
+            raise ValueError("sampling.group_size: one rollout a group has no advantage without a KL; use at least 2")
+        if learning.kl_weight > 0 and sampling.temperature != 1.0:
+            raise ValueError("sampling.temperature: the KL to the teacher is only right at temperature 1")
+        if max(self.evaluation.k, default=1) > self.evaluation.samples or min(self.evaluation.k, default=1) < 1:
+            raise ValueError("evaluation.k: pass@k needs 1 <= k <= evaluation.samples")
+        return self
