@@ -1,0 +1,138 @@
+"""To a Tinker service: which one, what it serves, and whether student and teacher speak the same tokens.
+
+The pipeline reaches every service through the `tinker` SDK alone and does not know which one it talks to: the cloud, the
+embedded service that a run starts for itself, or any other URL.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
+
+# The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
+os.environ.setdefault("TINKER_TELEMETRY", "0")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the Tinker service is. None means the SDK's own default: the cloud, with the key from the environment."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+
+
+@contextmanager
+def tinker_endpoint(config: RunConfig) -> Iterator[Endpoint]:
+    """The service of a run; the embedded one lives as long as this context.
+
+    Raises:
+        PolicyError: no key for a service that needs one.
+    """
+    if config.tinker.is_local:
+        from rtl_core.localtinker.process import LocalTinker
+
+        state = config.run.directory / config.run.name / "tinker"
+        with LocalTinker(
+            local_models(config),
+            state,
+            threads=config.tinker.local_threads,
+            deterministic=config.tinker.local_deterministic,
+        ) as service:
+            yield Endpoint(service.base_url, service.api_key)
+        return
+    if not os.environ.get("TINKER_API_KEY"):
+        raise PolicyError(
+            "TINKER_API_KEY is not set",
+            "export TINKER_API_KEY=tml-..., or train on this machine with --set tinker.base_url=local",
+        )
+    yield Endpoint(config.tinker.base_url)
+
+
+def local_models(config: RunConfig) -> dict[str, Path]:
+    """Name -> folder of the models that the embedded service of this run serves."""
+    from rtl_core.tinymodels import model_path
+
+    names = {config.tinker.student, *([config.tinker.teacher] if config.tinker.teacher else [])}
+    models = dict(config.tinker.local_models)
+    for name in sorted(names - set(models)):
+        if name not in ("student", "teacher"):
+            raise PolicyError(
+                f"the embedded service knows no model {name!r}",
+                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use the names student and teacher',
+            )
+        models[name] = model_path(name)  # type: ignore[arg-type]
+    return models
+
+
+def check_served(service: Any, config: RunConfig) -> None:
+    """Refuse a model that the service does not have, naming the nearest that it has.
+
+    Raises:
+        PolicyError: the student cannot be trained or sampled there, or the teacher not sampled.
+    """
+    served = {
+        model.model_name: model for model in service.get_server_capabilities().supported_models if model.model_name
+    }
+    wanted = [("tinker.student", config.tinker.student), ("tinker.teacher", config.tinker.teacher)]
+    for key, name in wanted:
+        if name is None:
+            continue
+        if name not in served:
+            near = difflib.get_close_matches(name, served, n=3, cutoff=0.3)
+            raise PolicyError(
+                f"{key}: the service does not serve {name!r}",
+                f"nearest served: {', '.join(near or sorted(served)[:3])}",
+            )
+        # A service that does not tell (None) is taken at its word when the client is created.
+        if key == "tinker.student" and served[name].trainable is False:
+            raise PolicyError(f"{key}: the service serves {name!r} but does not train it", "choose a trainable student")
+
+
+def load_tokenizer(name: str, config: RunConfig) -> Any:
+    """The tokenizer of a model: from its folder with the embedded service, otherwise as the hub names it."""
+    from transformers import AutoTokenizer
+
+    source = str(local_models(config)[name]) if config.tinker.is_local else name
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except OSError as error:
+        raise PolicyError(
+            f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",
+            "check the network and the name, or download it once and set HF_HUB_OFFLINE=1",
+        ) from error
+
+
+def check_same_tokens(student: Any, teacher: Any, prompts: list[list[dict[str, str]]]) -> None:
+    """Student and teacher must turn text into the same token ids, or the teacher would score other texts.
+
+    Compared are the vocabularies and every given prompt through both chat templates.
+
+    Raises:
+        PolicyError: they differ; the message says in what.
+    """
+    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    different = [token for token, index in ours.items() if theirs.get(token) != index]
+    if different:
+        raise PolicyError(
+            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} tokens differ (such as {different[0]!r})",
+            "token-level distillation needs one tokenizer; take a teacher of the student's family or set learning.kl_weight = 0",
+        )
+    for messages in prompts:
+        left, right = (
+            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+            for tokenizer in (student, teacher)
+        )
+        if list(left) != list(right):
+            raise PolicyError(
+                "student and teacher render the same chat messages to different tokens: their chat templates differ",
+                "take a teacher whose chat template is the student's",
+            )

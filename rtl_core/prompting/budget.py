@@ -1,0 +1,100 @@
+"""The token budget of a prompt: what is cut, in which order, and that it is told.
+
+When a prompt is too long, context files are given up one after the other until it fits, least needed first: test benches
+(`verif/`), other files, design files that the answer does not replace, documents, and last the files that the answer
+replaces. The file at which the budget is met is cut after its last whole line that fits, with a marker; the ones before it are
+dropped whole. A problem whose own text does not fit is refused: half a specification would teach guessing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.messages import Message, build_messages
+
+CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt as the policy sees it: `tokens_P` are its P tokens; `notes` says in words what was cut or dropped."""
+
+    problem_id: str
+    messages: list[Message]
+    tokens_P: list[int]
+    notes: tuple[str, ...] = ()
+
+
+def encode_messages(tokenizer: Any, messages: list[Message]) -> list[int]:
+    """Tokens of chat messages through the tokenizer's chat template, with the header of the assistant's turn."""
+    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
+
+
+def build_prompt(problem: Problem, tokenizer: Any, template: str, max_tokens: int) -> Prompt:
+    """The prompt of a problem within `max_tokens`.
+
+    Raises:
+        ProblemError: even without any context file the prompt is too long; the message gives both numbers.
+    """
+
+    def render(context: dict[str, str]) -> tuple[list[Message], list[int]]:
+        messages = build_messages(problem, template, context)
+        return messages, encode_messages(tokenizer, messages)
+
+    context = dict(problem.context)
+    messages, tokens_P = render(context)
+    notes: list[str] = []
+    for path in sorted(problem.context, key=lambda path: _need(path, problem)):
+        if len(tokens_P) <= max_tokens:
+            break
+        text = context.pop(path)
+        shortest, bare_tokens = render(context)
+        lines = text.splitlines()
+        keep = _lines_that_fit(
+            lines, lambda kept, path=path: len(render(_with(context, path, kept, problem))[1]) <= max_tokens
+        )
+        if len(bare_tokens) <= max_tokens and keep:
+            context = _with(context, path, lines[:keep], problem)
+            messages, tokens_P = render(context)
+            notes.append(f"{path}: cut to its first {keep} of {len(lines)} lines")
+        else:
+            messages, tokens_P = shortest, bare_tokens
+            notes.append(f"{path}: left out ({len(lines)} lines)")
+    if len(tokens_P) > max_tokens:
+        raise ProblemError(
+            f"problem {problem.id}: its text alone takes {len(tokens_P)} tokens, the budget is {max_tokens}",
+            "raise prompting.max_prompt_tokens or leave the problem out",
+        )
+    return Prompt(problem.id, messages, tokens_P, tuple(notes))
+
+
+def _need(path: str, problem: Problem) -> tuple[int, str]:
+    """Sort key: the least needed file first."""
+    if path in problem.targets:
+        return (4, path)
+    if path.startswith("docs/"):
+        return (3, path)
+    if path.startswith("rtl/"):
+        return (2, path)
+    return (0 if path.startswith("verif/") else 1, path)
+
+
+def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem) -> dict[str, str]:
+    """`context` plus the given lines of one file, in the problem's own order of files."""
+    texts = {**context, path: "\n".join([*lines, CUT_MARKER])}
+    return {name: texts[name] for name in problem.context if name in texts}
+
+
+def _lines_that_fit(lines: list[str], fits: Any) -> int:
+    """The largest number of leading lines for which `fits(lines[:n])`, by bisection; 0 if none."""
+    low, high = 0, len(lines)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(lines[:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return low
