@@ -1,0 +1,284 @@
+"""The reader for NVIDIA's CVDP data sets, both formats, one JSON object a line.
+
+Single-turn: `id, categories, input{prompt, context}, output{response, context}, harness{files}`. Agentic: `id,
+categories, system_message, prompt, context, patch, harness`, where `patch` maps files to unified-diff bodies without a
+file header. In the public sets the solutions are withheld: the files are named, their texts are empty.
+
+A broken line is kept as a BrokenLine and the others are read; what cannot be graded with open tools is a LeftOut.
+Not read: the comprehension categories, whose answers are judged by BLEU or by a model, not by a simulator.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.patch import PatchError, apply_patch
+from rtl_core.problems.problem import Difficulty, Problem
+
+MAX_LINE_BYTES = 64 << 20
+MAX_FILE_CHARS = 8 << 20
+MAX_PROMPT_CHARS = 2 << 20
+MAX_FILES = 2000
+
+CATEGORIES = {
+    "cid002": "completion",
+    "cid003": "specification to RTL",
+    "cid004": "modification",
+    "cid005": "module reuse",
+    "cid007": "lint and quality of results",
+    "cid016": "debugging",
+}
+_NOT_GRADABLE = {
+    "cid006": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
+    "cid008": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
+    "cid009": "comprehension: the answer is judged by a model, there is nothing to simulate",
+    "cid010": "comprehension: the answer is judged by a model, there is nothing to simulate",
+    "cid012": "test plan to stimulus: its coverage needs a commercial simulator",
+    "cid013": "test plan to checker: it needs a commercial simulator",
+    "cid014": "test plan to assertions: it needs a commercial simulator",
+}
+_COMMERCIAL = re.compile(r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M)
+_SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+
+
+class NotGradableError(ProblemError):
+    """The problem is sound but cannot be graded here; the message is the reason."""
+
+
+class FieldError(ProblemError):
+    """One field of a record cannot be used."""
+
+    def __init__(self, field_name: str, reason: str) -> None:
+        super().__init__(f"{field_name}: {reason}")
+        self.field = field_name
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class BrokenLine:
+    """One line that is no usable problem."""
+
+    file: str
+    line: int
+    """Counted from 1."""
+    id: str | None
+    field: str
+    """The field at fault in dots (`input.prompt`), or `line` when the line is no JSON object."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.id or 'no id'}: {self.field}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One sound problem that cannot be graded here, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ProblemSet:
+    """What a file held: the problems in its order, the broken lines, the problems left out."""
+
+    problems: list[Problem] = field(default_factory=list)
+    broken: list[BrokenLine] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def read_cvdp(path: Path | str) -> ProblemSet:
+    """Reads a JSON-lines file of either format; the problems' source is `cvdp` or `cvdp-agentic`.
+
+    Raises ProblemError only when the file itself cannot be read or holds no line at all.
+    """
+    path = Path(path)
+    found = ProblemSet()
+    first_seen: dict[str, int] = {}
+    count = 0
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                count += 1
+                too_long = len(line) > MAX_LINE_BYTES
+                while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
+                    pass
+                if too_long:
+                    reason = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
+                    found.broken.append(BrokenLine(path.name, count, None, "line", reason))
+                elif line.strip():
+                    _read_line(line, BrokenLine(path.name, count, None, "line", ""), found, first_seen)
+    except OSError as error:
+        raise ProblemError(
+            f"cannot read the problem file {path}: {error.strerror}", "check the path and its permissions"
+        ) from error
+    if not (found.problems or found.broken or found.left_out):
+        raise ProblemError(f"{path} holds no problem", "it should hold one JSON object a line, in a CVDP format")
+    return found
+
+
+def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
+    """One record of either format as a Problem.
+
+    Raises FieldError (a ProblemError) naming the field, or NotGradableError with the reason.
+    """
+    identity = _text(record, "id", 200)
+    if not identity.strip() or not identity.isprintable():
+        raise FieldError("id", "is empty or has characters that cannot be printed")
+    category, difficulty = _categories(record)
+    if category in _NOT_GRADABLE:
+        raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
+    if category not in CATEGORIES:
+        raise NotGradableError(f"unknown category {category}; known are {', '.join(CATEGORIES)}")
+    if "input" in record or "output" in record:
+        system = None
+        prompt = _text(_mapping(record, "input"), "prompt", MAX_PROMPT_CHARS, "input.")
+        context = _files(record["input"].get("context") or {}, "input.context")
+        harness = _files(_mapping(record, "harness").get("files"), "harness.files")
+        written = _files(_mapping(record, "output").get("context"), "output.context", withheld=True)
+        golden = written if written and all(text.strip() for text in written.values()) else None
+        targets, targets_field = tuple(written), "output.context"
+    else:
+        system = _text(record, "system_message", MAX_PROMPT_CHARS) if record.get("system_message") else None
+        prompt = _text(record, "prompt", MAX_PROMPT_CHARS)
+        context = _files(record.get("context") or {}, "context")
+        harness = _files(record.get("harness"), "harness")
+        patch = _files(record.get("patch"), "patch", withheld=True)
+        golden = _patched(context, patch)
+        targets, targets_field = tuple(patch), "patch"
+    if not prompt.strip():
+        raise FieldError("prompt", "is empty")
+    if not targets:
+        raise FieldError(targets_field, "names no file, so there is nothing to answer with")
+    for path in targets:
+        if path.split("/")[0] not in ("rtl", "verif", "docs"):
+            raise FieldError(targets_field, f"`{path}` lies in none of rtl, verif and docs")
+    _check_harness(harness)
+    return Problem(
+        id=identity,
+        source=source,
+        category=category,
+        difficulty=difficulty,
+        family=record.get("family") if isinstance(record.get("family"), str) else None,
+        system=system,
+        prompt=prompt,
+        context=context,
+        targets=targets,
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(prompt=prompt, context=context, targets=targets, harness=harness, golden=golden),
+    )
+
+
+def _read_line(line: bytes, place: BrokenLine, found: ProblemSet, first_seen: dict[str, int]) -> None:
+    def broken(identity: object, field_name: str, reason: str) -> None:
+        known = identity if isinstance(identity, str) else None
+        found.broken.append(BrokenLine(place.file, place.line, known, field_name, reason))
+
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        broken(None, "line", f"is not JSON: {error}")
+        return
+    if not isinstance(record, dict):
+        broken(None, "line", f"is a JSON {type(record).__name__}, not an object")
+        return
+    identity = record.get("id")
+    if isinstance(identity, str) and identity in first_seen:
+        broken(identity, "id", f"was already used in line {first_seen[identity]}")
+        return
+    try:
+        problem = problem_from_record(record, source="cvdp" if "input" in record else "cvdp-agentic")
+    except NotGradableError as reason:
+        found.left_out.append(LeftOut(cast(str, identity), reason.message))
+    except FieldError as error:
+        broken(identity, error.field, error.reason)
+        return
+    else:
+        found.problems.append(problem)
+    first_seen[cast(str, identity)] = place.line
+
+
+def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:
+    value = record.get("categories")
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(entry, str) for entry in value):
+        raise FieldError("categories", "should be a list of category and difficulty, such as [`cid003`, `easy`]")
+    if value[1] not in ("easy", "medium", "hard"):
+        raise FieldError("categories", f"`{value[1]}` is none of the difficulties easy, medium, hard")
+    return value[0], cast(Difficulty, value[1])
+
+
+def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> str:
+    value = record.get(key)
+    if not isinstance(value, str):
+        what = "is missing" if key not in record else f"is {type(value).__name__}, not text"
+        raise FieldError(prefix + key, what)
+    if len(value) > limit:
+        raise FieldError(prefix + key, f"has {len(value)} characters, more than {limit}")
+    return value
+
+
+def _mapping(record: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = record.get(key)
+    if not isinstance(value, dict):
+        raise FieldError(key, "is missing" if key not in record else f"is {type(value).__name__}, not an object")
+    return value
+
+
+def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[str, str]:
+    """A mapping of safe relative paths to texts; `withheld` allows null for a text that is not published."""
+    if not isinstance(value, dict):
+        raise FieldError(field_name, "is missing" if value is None else f"is {type(value).__name__}, not an object")
+    if len(value) > MAX_FILES:
+        raise FieldError(field_name, f"has {len(value)} files, more than {MAX_FILES}")
+    files: dict[str, str] = {}
+    for path, text in value.items():
+        parts = path.split("/")
+        if not all(_SAFE_PART.fullmatch(part) and part not in (".", "..") for part in parts):
+            raise FieldError(field_name, f"`{path[:80]!a}` is not a plain path inside the workspace")
+        if text is None and withheld:
+            text = ""
+        if not isinstance(text, str):
+            raise FieldError(f"{field_name}.{path}", f"is {type(text).__name__}, not text")
+        if len(text) > MAX_FILE_CHARS:
+            raise FieldError(f"{field_name}.{path}", f"has {len(text)} characters, more than {MAX_FILE_CHARS}")
+        files[path] = text
+    return files
+
+
+def _patched(context: Mapping[str, str], patch: Mapping[str, str]) -> dict[str, str] | None:
+    """The golden answer as whole files, or None when the solution is withheld."""
+    if not any(body.strip() for body in patch.values()):
+        return None
+    golden = {}
+    for path, body in patch.items():
+        try:
+            golden[path] = apply_patch(context.get(path, ""), body) if body.strip() else context.get(path, "")
+        except PatchError as error:
+            raise FieldError(f"patch.{path}", str(error)) from error
+    return golden
+
+
+def _check_harness(harness: Mapping[str, str]) -> None:
+    commercial = sorted(path for path, text in harness.items() if _COMMERCIAL.search(text))
+    if commercial:
+        raise NotGradableError(f"its harness needs a commercial tool ({commercial[0]})")
+    compose = harness.get("docker-compose.yml")
+    if compose is None:
+        raise FieldError("harness", "has no docker-compose.yml, so it does not say how to judge an answer")
+    try:
+        services = (yaml.safe_load(compose) or {}).get("services")
+    except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise FieldError("harness.docker-compose.yml", f"is not a compose file: {reason[:200]}") from error
+    if not isinstance(services, dict) or not services:
+        raise FieldError("harness.docker-compose.yml", "names no service")

@@ -1,0 +1,221 @@
+"""The interface of a module, read with pyslang, and the interface that a problem demands.
+
+Covered: ANSI and non-ANSI ports, parameters with defaults, widths that depend on parameters (evaluated with the
+defaults), packages, typedefs, and files included from among the given sources. Not covered: SystemVerilog interface
+ports (their width is None), and types that need a file which was not given (width None).
+
+Text from a model goes through here only inside the bounded process of `rtl_core.grading.analysis`: a macro that
+doubles itself forty times is legal Verilog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from pyslang import Bag, SourceManager, SVInt
+from pyslang import ast as slang_ast
+from pyslang import parsing as slang_parsing
+from pyslang import syntax as slang_syntax
+
+from rtl_core.problems.problem import Direction, Interface, InterfaceSource, Parameter, Port
+
+_NOWHERE = "/nowhere-on-disk/"
+_HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
+_RTL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
+_DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
+_INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
+_FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
+_MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?([A-Za-z_]\w*)")
+_DRIVEN = re.compile(
+    r"\bdut\.([A-Za-z]\w*)\.(?:value\s*=(?!=)|setimmediatevalue\s*\()|\bdut\.([A-Za-z]\w*)\s*<="
+    r"|\b(?:Clock|RisingEdge|FallingEdge|ClockCycles)\s*\(\s*dut\.([A-Za-z]\w*)\s*[,)]"
+)
+_READ = re.compile(r"\bdut\.([A-Za-z]\w*)\.value\b")
+
+
+def parse_interface(sources: Mapping[str, str], top: str, source: InterfaceSource) -> Interface | None:
+    """The interface of module `top` in `sources` (path -> text), or None when no module of that name is there.
+
+    Widths are in bits, an unpacked array counts with all its elements; a width is None when it cannot be evaluated.
+    Never raises for what the text holds and reads no file.
+    """
+    tree, _manager, options = syntax_tree(sources)
+    options.compilationOptions = _compilation_options(top)
+    compilation = slang_ast.Compilation(options)
+    compilation.addSyntaxTree(tree)
+    for instance in compilation.getRoot().topInstances:
+        if instance.name == top:
+            body = instance.body
+            return Interface(
+                module=top,
+                ports=tuple(_port(p) for p in body.portList),
+                parameters=tuple(_parameter(p) for p in body.parameters if not getattr(p, "isLocalParam", False)),
+                source=source,
+            )
+    return None
+
+
+def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, SourceManager, Bag]:
+    """Parses the HDL files of `sources` as one compilation unit; other files are ignored.
+
+    An `include` is followed only when every one of them names one of `sources`; else all stay unresolved, so that
+    no file of this machine is ever read.
+    """
+    hdl = {path: text.replace("\0", " ") for path, text in sources.items() if path.endswith(_RTL_SUFFIXES)}
+    manager = SourceManager()
+    preprocessor = slang_parsing.PreprocessorOptions()
+    preprocessor.maxIncludeDepth = 8 if _all_included_are_given(hdl) else 0
+    parser = slang_parsing.ParserOptions()
+    parser.maxRecursionDepth = 512
+    options = Bag([preprocessor, parser])
+    # Only the base name: files stand side by side, as with one include path for all.
+    buffers = {path: manager.assignText(_NOWHERE + path.rsplit("/", 1)[-1], text) for path, text in hdl.items()}
+    roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
+    return slang_syntax.SyntaxTree.fromBuffers(roots or list(buffers.values()), manager, options), manager, options
+
+
+def module_names(text: str) -> list[str]:
+    """Names that follow the keyword `module`, in order; a quick look, not a parse."""
+    return [match[1] for match in _MODULE.finditer(text)]
+
+
+def derive_interface(
+    *,
+    prompt: str,
+    context: Mapping[str, str],
+    targets: Iterable[str],
+    harness: Mapping[str, str],
+    golden: Mapping[str, str] | None,
+) -> Interface | None:
+    """The interface that a problem demands of its top module, with its source recorded, or None.
+
+    Sources in order of trust: the golden answer, the context's own version of the module (when it is no target, so
+    that it cannot be what is to be changed, or nothing better is there), the module header in the specification
+    (fenced blocks of the prompt and of documents), and the harness' use of `dut.`. All but the golden answer and the
+    specification name only what they need, so further ports are no error there (`exact` is False).
+    """
+    targets = tuple(targets)
+    fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(_RTL_SUFFIXES)}
+    for top in _demanded_modules(targets, harness, fixed, golden):
+        found = _from_golden(top, golden, fixed) or _from_specification(top, prompt, context)
+        in_context = _from_context(top, context, targets)
+        if found is None or (found.source is not InterfaceSource.GOLDEN and _says_more(in_context, found)):
+            found = in_context or found
+        found = found or _from_harness(top, harness)
+        if found is not None:
+            return found
+    return None
+
+
+def top_levels(harness: Mapping[str, str]) -> list[str]:
+    """Values of TOPLEVEL in the harness' env files, each once, in the order of the files."""
+    found = []
+    for path in sorted(harness):
+        if ".env" in path.rsplit("/", 1)[-1]:
+            found += re.findall(r"^[ \t]*TOPLEVEL[ \t]*=[ \t]*[\"']?([A-Za-z_]\w*)", harness[path], re.M)
+    return list(dict.fromkeys(found))
+
+
+def _demanded_modules(
+    targets: tuple[str, ...],
+    harness: Mapping[str, str],
+    fixed: Mapping[str, str],
+    golden: Mapping[str, str] | None,
+) -> list[str]:
+    """Module names to look for, best first: the harness' top level, unless it is given and not asked for."""
+    given = {name for text in (*fixed.values(), *_hdl(harness).values()) for name in module_names(text)}
+    names = [top for top in top_levels(harness) if top not in given]
+    names += [stem for stem in (path.rsplit("/", 1)[-1].split(".")[0] for path in targets) if stem not in given]
+    if golden and not names:
+        names += [name for path in targets for name in module_names(golden.get(path, ""))]
+    return list(dict.fromkeys(names))
+
+
+def _from_golden(top: str, golden: Mapping[str, str] | None, fixed: Mapping[str, str]) -> Interface | None:
+    if not golden or not any(top in module_names(text) for text in golden.values()):
+        return None
+    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN)
+
+
+def _from_context(top: str, context: Mapping[str, str], targets: tuple[str, ...]) -> Interface | None:
+    holders = [path for path, text in _hdl(context).items() if top in module_names(text)]
+    if not holders:
+        return None
+    found = parse_interface(context, top, InterfaceSource.CONTEXT)
+    # A target's old version may be exactly what is to be changed: its ports are a hint, further ones are no error.
+    return found and found.model_copy(update={"exact": not any(path in targets for path in holders)})
+
+
+def _from_specification(top: str, prompt: str, context: Mapping[str, str]) -> Interface | None:
+    documents = [prompt, *(text for path, text in context.items() if not path.endswith(_RTL_SUFFIXES))]
+    for document in documents:
+        for block in _FENCE.findall(document.replace("\r\n", "\n")):
+            if top not in module_names(block):
+                continue
+            text = block if re.search(r"\bendmodule\b", block) else block + "\nendmodule\n"
+            if "..." in text.partition("endmodule")[0]:
+                continue
+            found = parse_interface({"specification.sv": text}, top, InterfaceSource.SPECIFICATION)
+            if found and found.ports:
+                return found
+    return None
+
+
+def _says_more(in_context: Interface | None, specification: Interface) -> bool:
+    """Whether the context's version, being no target, stands above the specification's header."""
+    return in_context is not None and in_context.exact and specification.source is InterfaceSource.SPECIFICATION
+
+
+def _from_harness(top: str, harness: Mapping[str, str]) -> Interface | None:
+    text = "\n".join(body for path, body in sorted(harness.items()) if path.endswith(".py"))
+    driven = dict.fromkeys(next(filter(None, groups)) for groups in _DRIVEN.findall(text))
+    read = dict.fromkeys(name for name in _READ.findall(text) if name not in driven and not name.isupper())
+    ports = [Port(name=n, direction="input" if n in driven else None) for n in (*driven, *read)]
+    if not ports:
+        return None
+    return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
+
+
+def _hdl(files: Mapping[str, str]) -> dict[str, str]:
+    return {path: text for path, text in files.items() if path.endswith(_RTL_SUFFIXES)}
+
+
+def _all_included_are_given(hdl: Mapping[str, str]) -> bool:
+    given = {path.rsplit("/", 1)[-1] for path in hdl}
+    return all(name in given for text in hdl.values() for name in _INCLUDE.findall(text))
+
+
+def _compilation_options(top: str) -> slang_ast.CompilationOptions:
+    options = slang_ast.CompilationOptions()
+    options.topModules = {top}
+    options.maxInstanceDepth = 16
+    options.maxGenerateSteps = 10_000
+    options.maxConstexprSteps = 100_000
+    options.maxInstanceArray = 4096
+    options.errorLimit = 64
+    return options
+
+
+def _port(symbol: object) -> Port:
+    kind = getattr(symbol, "type", None)
+    direction = getattr(symbol, "direction", None)
+    width = None
+    if kind is not None and not kind.isError:
+        bits = kind.bitWidth or kind.bitstreamWidth
+        width = int(bits) if bits > 0 else None
+    return Port(
+        name=symbol.name,  # type: ignore[attr-defined]
+        direction=_DIRECTIONS.get(direction.name) if direction is not None else None,
+        width=width,
+    )
+
+
+def _parameter(symbol: object) -> Parameter:
+    value = getattr(getattr(symbol, "value", None), "value", None)
+    default = None
+    if isinstance(value, SVInt) and not value.hasUnknown:
+        default = int(value)
+    elif isinstance(value, int):
+        default = value
+    return Parameter(name=symbol.name, default=default)  # type: ignore[attr-defined]
