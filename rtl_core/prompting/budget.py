@@ -53,8 +53,10 @@ def build_prompt(problem: Problem, tokenizer: Any, template: str, max_tokens: in
         text = context.pop(path)
         shortest, bare_tokens = render(context)
         lines = text.splitlines()
+        rest = context
         keep = _lines_that_fit(
-            lines, lambda kept, path=path: len(render(_with(context, path, kept, problem))[1]) <= max_tokens
+            lines,
+            lambda kept, rest=rest, path=path: len(render(_with(rest, path, kept, problem))[1]) <= max_tokens,
         )
         if len(bare_tokens) <= max_tokens and keep:
             context = _with(context, path, lines[:keep], problem)

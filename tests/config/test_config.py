@@ -1,0 +1,87 @@
+"""A configuration is checked whole before anything starts, and each mistake is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config, shipped_configs, to_toml
+from rtl_core.errors import ConfigError
+
+
+def broken(tmp_path: Path, **replace: str) -> Path:
+    text = shipped_configs()["demo"].read_text()
+    for old, new in replace.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return path
+
+
+def test_what_show_prints_loads_to_the_same_configuration(tmp_path: Path) -> None:
+    config = load_config("demo", ["run.seed=7", "learning.kl_clamp=5.0"], environment={})
+    path = tmp_path / "shown.toml"
+    path.write_text(to_toml(config))
+    assert load_config(path, environment={}) == config
+
+
+def test_every_field_is_documented() -> None:
+    for line in to_toml(load_config("demo", environment={})).split("\n\n"):
+        for key in (row for row in line.splitlines() if "=" in row and not row.startswith("#")):
+            before = line.splitlines()[line.splitlines().index(key) - 1]
+            assert before.startswith("# "), key
+
+
+def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
+    path = broken(tmp_path, group_size="group_siz", **{"train = 160": 'train = "many"'})
+    lines = path.read_text().splitlines()
+    with pytest.raises(ConfigError) as error:
+        load_config(path, environment={})
+    message = str(error.value)
+    assert f"line {lines.index('group_siz = 6') + 1}: `sampling.group_siz`: unknown key" in message
+    assert f"line {lines.index('train = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.train`" in message
+    assert "at least 1 item" not in message
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["learning.kl_weight=0", "sampling.group_size=1"], "sampling.group_size"),
+        (["sampling.temperature=0.7"], "sampling.temperature"),
+        (["learning.kl_weight=0", "learning.reward_weight=0"], "learning.kl_weight"),
+        (["evaluation.k=[1, 8]"], "evaluation.k"),
+        (["reward.weights={tets = 1.0}"], "reward.weights"),
+        (["reward.weights={tests = 0.0}"], "reward.weights"),
+        (["tinker.base_url=lokal"], "tinker.base_url"),
+        (["run.name=../x"], "run.name"),
+    ],
+)
+def test_impossible_combinations_name_the_key(overrides: list[str], key: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{key}`"):
+        load_config("demo", overrides, environment={})
+
+
+def test_a_missing_file_is_named_with_its_line() -> None:
+    with pytest.raises(ConfigError, match=r"line \d+: `problems.sources.0.path`: there is no data/"):
+        load_config("cvdp", environment={})
+
+
+def test_the_environment_overrides_the_file_and_set_overrides_both() -> None:
+    environment = {"RTL_DISTILL__RUN__SEED": "5", "RTL_DISTILL__RUN__NAME": "night"}
+    config = load_config("demo", ["run.seed=6"], environment=environment)
+    assert (config.run.seed, config.run.name) == (6, "night")
+    with pytest.raises(ConfigError, match="environment variable RTL_DISTILL__RUN__SEDE"):
+        load_config("demo", environment={"RTL_DISTILL__RUN__SEDE": "5"})
+
+
+def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text("[run\n")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_config(path, environment={})
+    with pytest.raises(ConfigError, match=r"section\.key=value"):
+        load_config("demo", ["run.seed"], environment={})
+    with pytest.raises(ConfigError, match="one of: cvdp, demo"):
+        load_config("nosuch", environment={})
