@@ -1,0 +1,1 @@
+"""The starter families, a module per group."""

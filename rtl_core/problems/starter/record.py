@@ -1,0 +1,102 @@
+"""A specification as a CVDP single-turn record: prompt, golden answer, and a cocotb harness around the family's model."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import textwrap
+from importlib.resources import files
+from typing import Any
+
+from rtl_core.problems.starter.spec import Family, Signal, Spec
+
+COMPOSE = """\
+services:
+
+  direct:
+    image: __OSS_SIM_IMAGE__
+    volumes:
+      - ./src/:/src/:ro
+    working_dir: /code/rundir
+    env_file: ./src/.env
+    command: python3 /src/test_runner.py
+"""
+
+COMBINATIONAL_TESTS = ("corners", "vectors")
+CLOCKED_TESTS = ("reset_value", "reset_kind", "edges", "cycles")
+
+
+def target_of(spec: Spec) -> str:
+    """The one file that an answer writes."""
+    return f"rtl/{spec.module}.sv"
+
+
+def record_of(family: Family, spec: Spec) -> dict[str, Any]:
+    """The CVDP record. Its id is made of the family and of what the model is asked, so equal problems get equal ids."""
+    digest = hashlib.sha256(f"{family.name}\n{family.prompt(spec)}".encode()).hexdigest()[:10]
+    return {
+        "id": f"starter_{family.name}_{digest}",
+        "categories": ["cid003", family.difficulty],
+        "input": {"prompt": family.prompt(spec), "context": {}},
+        "output": {"response": "", "context": {target_of(spec): family.code(spec)}},
+        "harness": {"files": _harness(family, spec)},
+    }
+
+
+def _harness(family: Family, spec: Spec) -> dict[str, str]:
+    bench = files("rtl_core.problems.starter") / "bench"
+    tests = CLOCKED_TESTS if family.sequential else COMBINATIONAL_TESTS
+    environment = {
+        "SIM": "icarus",
+        "TOPLEVEL_LANG": "verilog",
+        "VERILOG_SOURCES": f"/code/{target_of(spec)}",
+        "TOPLEVEL": spec.module,
+        "MODULE": f"test_{spec.module}",
+        "TESTS": str(len(tests)),
+        "PYTHONPATH": "/src",
+    }
+    return {
+        "docker-compose.yml": COMPOSE,
+        "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
+        "src/test_runner.py": (bench / "test_runner.py").read_text(),
+        "src/pytest.py": (bench / "no_pytest.py").read_text(),
+        "src/starter_bench.py": (bench / "starter_bench.py").read_text(),
+        f"src/test_{spec.module}.py": _test_module(family, spec, tests),
+    }
+
+
+def _test_module(family: Family, spec: Spec, tests: tuple[str, ...]) -> str:
+    signals = family.signals(spec)
+    facts: dict[str, Any] = {
+        "width": spec.width,
+        "option": spec.option,
+        "inputs": [_sized(signal) for signal in signals if signal.is_input],
+        "outputs": [_sized(signal) for signal in signals if not signal.is_input],
+    }
+    if family.sequential:
+        facts |= {
+            "clock": spec.clock,
+            "reset": spec.reset,
+            "active_low": spec.active_low,
+            "asynchronous": spec.asynchronous,
+            "reset_state": family.reset_state,
+        }
+    parts = [f'"""Checks {spec.module}."""\n\nimport cocotb\nimport starter_bench\n\n']
+    parts.append("SPEC = {\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in facts.items()) + "}\n\n\n")
+    parts.append(reference_source(family))
+    for test in tests:
+        call = f"await starter_bench.{test}(dut, SPEC, reference)"
+        parts.append(f"\n\n@cocotb.test()\nasync def {test}(dut):\n    {call}\n")
+    return "".join(parts)
+
+
+def _sized(signal: Signal) -> tuple[str, int]:
+    return signal.name, signal.width
+
+
+def reference_source(family: Family) -> str:
+    """The source text of the family's reference model as a plain function without annotations."""
+    source = textwrap.dedent(inspect.getsource(type(family).reference))
+    _, _, rest = source.partition("\n")  # without @staticmethod
+    _, _, body = rest.partition("\n")
+    return "def reference(width, option, state, inputs):\n" + body
