@@ -1,0 +1,172 @@
+"""How sure a rate is: intervals over problems, and a paired test of before against after.
+
+The unit is the problem. Samples of one problem hang together, so they are averaged first and only the spread between
+problems counts (a cluster interval; Miller 2024, arXiv:2411.00640, section 2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+EXACT_UP_TO = 16
+"""With at most so many problems that changed, all 2^n sign patterns are tried instead of drawn ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over `n` problems with its interval, and how that was found."""
+
+    mean: float
+    lo: float
+    hi: float
+    n: int
+    method: Literal["t", "bootstrap", "wilson"]
+
+
+@dataclass(frozen=True, slots=True)
+class PairedResult:
+    """After minus before over the same problems: mean gain with its 95 % bootstrap interval, and a two-sided p-value."""
+
+    gain: float
+    lo: float
+    hi: float
+    p_value: float
+    n: int
+    better: int
+    worse: int
+    method: Literal["exact", "sampled"]
+
+
+def mean_interval(
+    rates_P: ArrayLike,
+    *,
+    level: float = 0.95,
+    method: Literal["t", "bootstrap"] = "t",
+    seed: int = 0,
+    draws: int = 10_000,
+) -> Interval:
+    """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1.
+
+    `t`: mean ± t_{P−1} · sd / √P. `bootstrap`: percentiles over resampled problems, seeded. Where the rates do not differ,
+    which would make either interval a point, and for a single problem: Wilson's interval of that rate over P trials.
+    Raises ValueError for no rates or rates outside 0..1.
+    """
+    rates_P = np.asarray(rates_P, dtype=np.float64)
+    if rates_P.ndim != 1 or rates_P.size == 0:
+        raise ValueError("an interval needs at least one problem")
+    if not ((rates_P >= 0) & (rates_P <= 1)).all():
+        raise ValueError("rates must lie between 0 and 1")
+    n, mean = rates_P.size, float(rates_P.mean())
+    if n == 1 or float(np.ptp(rates_P)) < 1e-12:
+        return Interval(mean, *wilson(mean * n, n, level=level), n, "wilson")
+    if method == "bootstrap":
+        lo, hi = _bootstrap(rates_P, level, seed, draws)
+    else:
+        half = t_quantile(0.5 + level / 2, n - 1) * float(rates_P.std(ddof=1)) / math.sqrt(n)
+        lo, hi = mean - half, mean + half
+    return Interval(mean, max(0.0, lo), min(1.0, hi), n, method)
+
+
+def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval (1927) of `passes` out of `trials` independent trials. ValueError for no trials."""
+    if trials < 1 or not 0 <= passes <= trials:
+        raise ValueError(f"{passes} passes of {trials} trials are no rate")
+    z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
+    rate = passes / trials
+    centre = (rate + z2 / (2 * trials)) / (1 + z2 / trials)
+    half = math.sqrt(z2 * (rate * (1 - rate) / trials + z2 / (4 * trials**2))) / (1 + z2 / trials)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws: int = 10_000) -> PairedResult:
+    """Did the same P problems get better? A sign-flip permutation test of the mean difference, two-sided.
+
+    If nothing had changed, each problem's difference would carry either sign with the same chance. All 2^m patterns of the
+    m differences that are not zero are tried when m ≤ 16; else `draws` patterns are drawn with `seed`, and the p-value is
+    (1 + as extreme) / (1 + draws), so never zero. Raises ValueError when the two differ in length or are empty.
+    """
+    before_P, after_P = np.asarray(before_P, dtype=np.float64), np.asarray(after_P, dtype=np.float64)
+    if before_P.shape != after_P.shape or before_P.ndim != 1 or before_P.size == 0:
+        raise ValueError("a paired test needs the same problems, at least one, before and after")
+    gains_P = after_P - before_P
+    n, gain = gains_P.size, float(gains_P.mean())
+    moved_M = np.abs(gains_P[np.abs(gains_P) > 1e-12])
+    sums = _sign_sums(moved_M, seed, draws)
+    extreme = int((np.abs(sums) >= abs(float(gains_P.sum())) - 1e-9).sum())
+    exact = moved_M.size <= EXACT_UP_TO
+    p_value = extreme / sums.size if exact else (1 + extreme) / (1 + sums.size)
+    lo, hi = _bootstrap(gains_P, 0.95, seed, draws)
+    better, worse = int((gains_P > 1e-12).sum()), int((gains_P < -1e-12).sum())
+    return PairedResult(gain, lo, hi, p_value, n, better, worse, "exact" if exact else "sampled")
+
+
+def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[np.float64]:
+    """Sums of the sizes under every pattern of signs, or under `draws` drawn ones."""
+    m = sizes_M.size
+    if m <= EXACT_UP_TO:
+        patterns = (np.arange(2**m)[:, None] >> np.arange(m)) & 1
+    else:
+        patterns = np.random.default_rng(seed).integers(0, 2, size=(draws, m))
+    return (2.0 * patterns - 1.0) @ sizes_M
+
+
+def _bootstrap(values_P: NDArray[np.float64], level: float, seed: int, draws: int) -> tuple[float, float]:
+    """Percentile interval of the mean over resampled problems."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, 2_000_000 // values_P.size)  # a block of at most 16 MB at a time
+    means = np.concatenate(
+        [
+            values_P[rng.integers(0, values_P.size, size=(min(rows, draws - start), values_P.size))].mean(axis=1)
+            for start in range(0, draws, rows)
+        ]
+    )
+    lo, hi = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
+    return float(lo), float(hi)
+
+
+def t_quantile(p: float, df: int) -> float:
+    """Quantile of Student's t with `df` degrees of freedom for 0.5 ≤ p < 1, to about 1e-9.
+
+    P(T ≤ t) = 1 − I_x(df/2, 1/2) / 2 with x = df / (df + t²); the regularised incomplete beta function I by its continued
+    fraction (Numerical Recipes, 3rd ed., 6.4), inverted by bisection. Raises ValueError outside that range.
+    """
+    if not 0.5 <= p < 1 or df < 1:
+        raise ValueError(f"no t quantile for p = {p}, df = {df}")
+    lo, hi = 0.0, 1.0
+    while 1 - _beta_share(df / (df + hi * hi), df / 2, 0.5) / 2 < p:
+        lo, hi = hi, hi * 2
+    for _ in range(80):
+        middle = (lo + hi) / 2
+        if 1 - _beta_share(df / (df + middle * middle), df / 2, 0.5) / 2 < p:
+            lo = middle
+        else:
+            hi = middle
+    return (lo + hi) / 2
+
+
+def _beta_share(x: float, a: float, b: float) -> float:
+    """I_x(a, b), Lentz's method; the symmetric form where the fraction converges faster."""
+    if x <= 0 or x >= 1:
+        return 0.0 if x <= 0 else 1.0
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_share(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d = 1.0, 1.0 / (1 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, 300):
+        for numerator in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + numerator * d)
+            c = 1 + numerator / c
+            value *= c * d
+        if abs(c * d - 1) < 1e-13:
+            break
+    return front * value

@@ -1,0 +1,43 @@
+"""pass@k: the chance that at least one of k samples of a problem passes, estimated without bias from n ≥ k samples."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
+    """Unbiased pass@k of P problems, `n_P` samples each of which `c_P` passed: 1 − C(n−c, k) / C(n, k).
+
+    Computed as 1 − Π_{i=n−c+1..n} (1 − k/i), which does not overflow (Chen et al. 2021, arXiv:2107.03374, section 2.1).
+    Raises ValueError for k < 1, n < k, or c outside 0..n.
+    """
+    n_P, c_P = np.atleast_1d(np.asarray(n_P, dtype=np.int64)), np.atleast_1d(np.asarray(c_P, dtype=np.int64))
+    if n_P.shape != c_P.shape or n_P.ndim != 1:
+        raise ValueError(f"n_P and c_P must be of one length, not of shapes {n_P.shape} and {c_P.shape}")
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    if (n_P < k).any():
+        raise ValueError(f"pass@{k} needs at least {k} samples a problem, but one has {n_P.min()}")
+    if (c_P < 0).any() or (c_P > n_P).any():
+        raise ValueError("the passes of a problem must lie between 0 and its samples")
+    miss_P = np.array(
+        [
+            0.0 if n - c < k else np.prod(1.0 - k / np.arange(n - c + 1, n + 1, dtype=np.float64))
+            for n, c in zip(n_P, c_P, strict=True)
+        ]
+    )
+    return 1.0 - miss_P
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Unbiased pass@k of one problem; see `pass_at_k_P`."""
+    return float(pass_at_k_P([n], [c], k)[0])
+
+
+def mean_pass_at_k(n_P: ArrayLike, c_P: ArrayLike, k: int) -> float:
+    """pass@k of a set: the mean over its problems, each counting the same. Raises ValueError for an empty set."""
+    values_P = pass_at_k_P(n_P, c_P, k)
+    if values_P.size == 0:
+        raise ValueError("pass@k of no problems is not defined")
+    return float(values_P.mean())

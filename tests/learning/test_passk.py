@@ -1,0 +1,142 @@
+"""pass@k, intervals and the paired test, against values worked by hand or read from printed tables."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from rtl_core.learning.intervals import mean_interval, paired_test, t_quantile, wilson
+from rtl_core.learning.passk import mean_pass_at_k, pass_at_k, pass_at_k_P
+
+
+def test_pass_at_k_is_the_share_of_k_subsets_that_hold_a_pass():
+    for n in range(1, 8):
+        for c in range(n + 1):
+            for k in range(1, n + 1):
+                subsets = list(combinations([1] * c + [0] * (n - c), k))
+                assert pass_at_k(n, c, k) == pytest.approx(sum(any(s) for s in subsets) / len(subsets))
+
+
+def test_pass_at_k_worked_by_hand():
+    assert pass_at_k(4, 1, 1) == pytest.approx(0.25)
+    assert pass_at_k(4, 1, 2) == pytest.approx(1 - 3 / 6)
+    assert pass_at_k(10, 3, 5) == pytest.approx(1 - 21 / 252)
+    assert pass_at_k(4, 0, 4) == 0.0
+    assert pass_at_k(4, 4, 1) == 1.0
+
+
+def test_pass_at_k_does_not_overflow():
+    expected = 1 - math.comb(9_900, 100) / math.comb(10_000, 100)
+    assert pass_at_k(10_000, 100, 100) == pytest.approx(expected, rel=1e-9)
+
+
+def test_pass_at_k_of_a_set_is_the_mean_over_problems():
+    np.testing.assert_allclose(pass_at_k_P([4, 4, 2], [1, 0, 2], 2), [0.5, 0.0, 1.0])
+    assert mean_pass_at_k([4, 4, 2], [1, 0, 2], 2) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 1, 0), (4, 1, 5), (4, 5, 1), (4, -1, 1)])
+def test_pass_at_k_refuses_what_is_not_defined(n, c, k):
+    with pytest.raises(ValueError, match=r"k|samples|passes"):
+        pass_at_k(n, c, k)
+
+
+@pytest.mark.parametrize(
+    ("p", "df", "printed"),
+    [
+        (0.975, 1, 12.706),
+        (0.975, 2, 4.303),
+        (0.975, 10, 2.228),
+        (0.95, 5, 2.015),
+        (0.995, 30, 2.750),
+        (0.975, 10_000, 1.960),
+    ],
+)
+def test_t_quantile_agrees_with_the_printed_table(p, df, printed):
+    assert t_quantile(p, df) == pytest.approx(printed, abs=6e-4)
+
+
+def test_interval_over_problems_worked_by_hand():
+    # rates 0, 0.5, 1: mean 0.5, sd 0.5, half width 4.3027 * 0.5 / sqrt(3) = 1.242 -> clipped
+    assert (mean_interval([0, 0.5, 1]).lo, mean_interval([0, 0.5, 1]).hi) == (0.0, 1.0)
+    # rates 0.4, 0.5, 0.6: sd 0.1, half width 4.3027 * 0.1 / sqrt(3) = 0.24841
+    found = mean_interval([0.4, 0.5, 0.6])
+    assert (found.mean, found.method) == (pytest.approx(0.5), "t")
+    assert (found.lo, found.hi) == (pytest.approx(0.25159, abs=1e-4), pytest.approx(0.74841, abs=1e-4))
+
+
+def test_samples_of_one_problem_do_not_make_the_interval_narrower():
+    """Four problems of many samples are four observations: the interval knows nothing of the samples."""
+    assert mean_interval([0, 1, 0, 1]).hi - mean_interval([0, 1, 0, 1]).lo > 0.9
+
+
+def test_equal_rates_still_leave_doubt():
+    found = mean_interval([1.0] * 20)
+    assert (found.hi, found.method) == (pytest.approx(1.0), "wilson")
+    assert found.lo == pytest.approx(20 / (20 + 1.959964**2), abs=1e-6)
+    assert mean_interval([0.0]).hi == pytest.approx(1.959964**2 / (1 + 1.959964**2), abs=1e-6)
+
+
+def test_wilson_worked_by_hand():
+    # 8 of 10: (0.8 + 3.8415/20) / 1.38415 = 0.71672; half 0.22661 (Newcombe 1998's method 3)
+    assert wilson(8, 10) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
+
+
+def test_bootstrap_is_seeded_and_close_to_t():
+    rates = np.linspace(0, 1, 60)
+    first, again = mean_interval(rates, method="bootstrap", seed=3), mean_interval(rates, method="bootstrap", seed=3)
+    assert first == again
+    assert first.lo == pytest.approx(mean_interval(rates).lo, abs=0.01)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(5)
+    hits = 0
+    for _ in range(400):
+        chances = rng.beta(1.2, 1.2, size=40)  # true mean 0.5
+        found = mean_interval(rng.binomial(4, chances) / 4)
+        hits += found.lo <= 0.5 <= found.hi
+    assert 0.92 <= hits / 400 <= 0.98
+
+
+def test_paired_test_is_exact_for_few_problems():
+    # five gains of one size: only the patterns +++++ and ----- are as extreme, 2 of 32
+    found = paired_test([0.0] * 5, [0.5] * 5)
+    assert (found.p_value, found.method, found.better, found.worse) == (2 / 32, "exact", 5, 0)
+    assert found.gain == pytest.approx(0.5)
+    # gains +1, +1, -1: |sum| >= 1 always
+    assert paired_test([0, 0, 1], [1, 1, 0]).p_value == 1.0
+
+
+def test_paired_test_ignores_problems_that_did_not_move():
+    assert paired_test([0.0] * 5 + [1.0] * 30, [0.5] * 5 + [1.0] * 30).p_value == 2 / 32
+    assert paired_test([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
+
+
+def test_paired_test_draws_with_a_seed_for_many_problems():
+    before, after = np.zeros(50), np.full(50, 0.25)
+    found = paired_test(before, after, seed=1)
+    assert found == paired_test(before, after, seed=1)
+    assert (found.method, found.p_value) == ("sampled", pytest.approx(1 / 10_001))
+    assert found.lo <= found.gain <= found.hi
+
+
+def test_paired_test_rarely_cries_wolf():
+    rng = np.random.default_rng(9)
+    alarms = sum(
+        paired_test(rng.binomial(4, p := rng.random(40)) / 4, rng.binomial(4, p) / 4, draws=400, seed=i).p_value < 0.05
+        for i in range(300)
+    )
+    assert alarms / 300 < 0.09
+
+
+def test_refuses_what_is_not_paired():
+    with pytest.raises(ValueError, match="same problems"):
+        paired_test([0.1], [0.1, 0.2])
+    with pytest.raises(ValueError, match="at least one"):
+        mean_interval([])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        mean_interval([1.5])
