@@ -15,6 +15,8 @@ from rtl_core.errors import RtlDistillError
 
 # command name -> "module:function"; the function's docstring is its help.
 COMMANDS: dict[str, str] = {
+    "train": "rtl_core.cli.train:train",
+    "config": "rtl_core.cli.config:config",
 }
 
 app = typer.Typer(

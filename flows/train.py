@@ -1,0 +1,73 @@
+"""Train: validate, order, evaluate, then per epoch and step sample → grade → teacher-score → train, evaluate again, report."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prefect import flow
+
+from flows.evaluate import evaluate_policy
+from flows.validate import validate_problems
+from rtl_core.config import load_config
+from rtl_core.pipeline import batch, planning, reporting
+from rtl_core.pipeline.progress import progress
+from rtl_core.pipeline.session import open_session, session_of
+from tasks.groups import grade_group, sample_group, score_group
+from tasks.training import order_problems, train_step
+
+
+@flow(name="train", flow_run_name="train {config}", validate_parameters=True)
+async def train(config: str = "demo", overrides: list[str] | None = None, accept_changes: bool = False) -> str:
+    """Train a student as a configuration says; a run that exists goes on where it stopped.
+
+    Args:
+        config: a TOML file, or the name of a shipped configuration.
+        overrides: `section.key=value` texts that win over the file.
+        accept_changes: go on although problems, reward or model differ from those the run began with.
+
+    Returns:
+        The path of the report.
+    """
+    settings = load_config(config, overrides or [])
+    async with open_session(settings, accept_changes=accept_changes) as session, reporting.run_status(session):
+        run = session.run
+        await validate_problems(run)
+        steps = await order_problems(run)
+        await evaluate_policy(run, "student", 0)
+        if settings.evaluation.teacher:
+            await evaluate_policy(run, "teacher", 0)
+        for epoch in range(settings.run.epochs):
+            await train_epoch(run, epoch)
+        await evaluate_policy(run, "student", steps)
+        return reporting.finish(session)
+
+
+@flow(name="epoch", flow_run_name="{run} epoch {epoch}")
+async def train_epoch(run: str, epoch: int) -> None:
+    """The steps of one epoch that the history does not hold yet."""
+    session = session_of(run)
+    progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
+    for state in [state for state in planning.progressed(session).todo if state.epoch == epoch]:
+        await one_step(run, state)
+        every = session.config.evaluation.every
+        if every and (state.step + 1) % every == 0 and planning.progressed(session).todo:
+            await evaluate_policy(run, "student", state.step + 1)
+
+
+async def one_step(run: str, state: planning.StepState) -> None:
+    """Sample, grade and score every group side by side, then train on all of them."""
+    session = session_of(run)
+    step = batch.register(session, planning.step_batch(session, state))
+    score = session.config.learning.kl_weight > 0
+
+    async def group(problem_id: str) -> None:
+        await sample_group(run, step.key, problem_id)
+        graded = grade_group(run, step.key, problem_id)
+        await (asyncio.gather(graded, score_group(run, step.key, problem_id)) if score else graded)
+
+    async with asyncio.TaskGroup() as groups:
+        for problem_id in state.problem_ids:
+            groups.create_task(group(problem_id))
+    await train_step(run, step.key)
+    batch.release(session, step)
+    reporting.after_step(session, state.step)

@@ -1,0 +1,31 @@
+"""`rtl-distill config`: check a configuration and show it whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def config(
+    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
+    show: Annotated[bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
+    ] = None,
+) -> None:
+    """Check a configuration; with --show print the whole effective one, ready to be saved and edited.
+
+    Examples:
+
+        rtl-distill config --show demo > my-run.toml
+
+        rtl-distill config my-run.toml --set learning.kl_weight=1.0
+    """
+    from rtl_core.config import load_config, to_toml
+
+    checked = load_config(config, set_ or [])
+    if show:
+        typer.echo(to_toml(checked), nl=False)
+    else:
+        typer.echo(f"{config}: a valid configuration of run {checked.run.name!r}; --show prints it")

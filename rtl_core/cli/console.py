@@ -1,0 +1,58 @@
+"""Progress of a run on a terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+
+class ConsoleProgress:
+    """Stages and lines scroll by with the time since the start; one bar at the bottom shows what is under way."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._bar = RichProgress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            console=self._console, transient=True,
+        )  # fmt: skip
+        self._label = ""
+        self._task = None
+        self._start = time.monotonic()
+
+    def __enter__(self) -> ConsoleProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def stage(self, title: str) -> None:
+        self._drop_bar()
+        self._console.print(f"[bold cyan]{self._clock()}[/]  [bold]{title}[/]", highlight=False)
+
+    def advance(self, label: str, done: int, total: int | None) -> None:
+        if self._task is None or label != self._label:
+            self._drop_bar()
+            self._label, self._task = label, self._bar.add_task(label, total=total)
+        self._bar.update(self._task, completed=done, total=total)
+
+    def line(self, text: str) -> None:
+        self._console.print(f"{self._clock()}  {text}", markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, renderable: RenderableType) -> None:
+        self._console.print(renderable)
+
+    def _drop_bar(self) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+    def _clock(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
+        return f"{minutes:>3}:{seconds:02}"

@@ -1,0 +1,46 @@
+"""`rtl-distill train`: run the train flow in this process."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def train(
+    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
+    ] = None,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on with a run although its problems, reward or model changed.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")] = False,
+) -> None:
+    """Train a student, or go on with a run that stopped.
+
+    A run is known by its name (`run.name`): the same command after a crash continues from the last recorded stage.
+
+    Examples:
+
+        rtl-distill train                                    # the embedded demo, about ten minutes on two cores
+
+        rtl-distill train demo --set run.name=second --set run.seed=1
+
+        rtl-distill train my-run.toml
+    """
+    import asyncio
+    import os
+
+    if not verbose:
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+    from flows.train import train as train_flow
+    from rtl_core.cli.console import ConsoleProgress
+    from rtl_core.config import load_config
+    from rtl_core.pipeline.progress import progress
+
+    # Checked here as well, so that a mistake is told at once and without a server.
+    load_config(config, set_ or [])
+    with ConsoleProgress() as console:
+        progress.set(console)
+        asyncio.run(train_flow(config, set_ or [], accept_changes))

@@ -1,0 +1,203 @@
+"""A batch of groups under way: sample, grade and score each group, recording every result before the next stage.
+
+The same three functions serve training steps and evaluations. Each takes up what the history already holds, so that calling
+one again after a crash does only what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.history.records import RewardRecord, StoredRollout, TeacherRecord
+from rtl_core.learning.kl import k1, k2, k3
+from rtl_core.learning.reward import reward
+from rtl_core.pipeline.clock import StageClock
+from rtl_core.pipeline.session import Session
+from rtl_core.policy.rollout import Purpose, Rollout
+from rtl_core.policy.sampling import rollout_seed, sample_group
+from rtl_core.policy.teacher import teacher_logprobs
+from rtl_core.prompting.extraction import extract_answer
+
+
+@dataclass
+class Batch:
+    """The groups of one train step or of one evaluation, and what is known of them so far."""
+
+    purpose: Purpose
+    epoch: int
+    step: int
+    policy_step: int
+    problem_ids: tuple[str, ...]
+    group_size: int
+    evaluation: str | None = None
+    sampler: Literal["student", "teacher"] = "student"
+    sampler_path: str | None = None
+    """Weights to sample from; None is the untrained student."""
+    rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
+    """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    clock: StageClock = field(default_factory=StageClock)
+
+    @property
+    def key(self) -> str:
+        return self.evaluation or f"step {self.step}"
+
+    def group(self, problem_id: str) -> list[StoredRollout]:
+        """The rollouts of one problem by sample index."""
+        return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
+
+    def take_up(self, stored: Iterable[StoredRollout]) -> None:
+        """Continue with rollouts that the history already holds."""
+        for one in stored:
+            self.rollouts[one.rollout.problem_id, one.rollout.sample] = one
+
+
+_open: dict[tuple[str, str], Batch] = {}
+
+
+def register(session: Session, batch: Batch) -> Batch:
+    """Make a batch reachable by name for the tasks that work on it, with what the history already holds of it."""
+    batch.take_up(
+        session.history.rollouts_of(
+            session.run, step=None if batch.evaluation else batch.step, evaluation=batch.evaluation
+        )
+    )
+    _open[session.run, batch.key] = batch
+    return batch
+
+
+def batch_of(run: str, key: str) -> Batch:
+    """The registered batch of that key."""
+    return _open[run, key]
+
+
+def release(session: Session, batch: Batch) -> None:
+    """Forget a batch whose work is recorded."""
+    _open.pop((session.run, batch.key), None)
+
+
+async def sample(session: Session, batch: Batch, problem_id: str) -> int:
+    """Sample what is missing of one group. Returns how many rollouts were sampled."""
+    config, policy, prompt = session.config, session.require_policy(), session.prompts[problem_id]
+    missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
+    if not missing:
+        return 0
+    with batch.clock.measure("sample"):
+        client = policy.teacher if batch.sampler == "teacher" else await policy.sampler(batch.sampler_path)
+        seeds = None
+        if config.sampling.seeded:
+            # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
+            place = "evaluation" if batch.purpose == "evaluation" else f"step/{batch.step}"
+            seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
+        answers = await sample_group(
+            client,
+            policy.tokenizer,
+            prompt.tokens_P,
+            group_size=len(missing),
+            max_tokens=config.sampling.max_tokens,
+            temperature=config.sampling.temperature,
+            seeds=seeds,
+        )
+    rollouts = [
+        Rollout(
+            run=session.run,
+            purpose=batch.purpose,
+            evaluation=batch.evaluation,
+            epoch=batch.epoch,
+            step=batch.step,
+            problem_id=problem_id,
+            sample=index,
+            prompt_P=tuple(prompt.tokens_P),
+            tokens_T=tuple(answer.tokens_T),
+            logprobs_T=tuple(answer.logprobs_T),
+            stop_reason=answer.stop_reason,
+            text=answer.text,
+            policy_step=batch.policy_step,
+        )
+        for index, answer in zip(missing, answers, strict=True)
+    ]
+    await session.recorder.write("record_rollouts", rollouts)
+    batch.take_up(StoredRollout(rollout) for rollout in rollouts)
+    return len(rollouts)
+
+
+async def grade(session: Session, batch: Batch, problem_id: str) -> int:
+    """Grade what is ungraded of one group. Returns how many answers passed.
+
+    Raises:
+        InfrastructureError: grading itself failed for some; the others' verdicts are recorded, so a repeat is short.
+    """
+    problem = session.problems[problem_id]
+    waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
+    with batch.clock.measure("grade"):
+        verdicts = await grade_answers(session, problem, [stored.rollout.text for stored in waiting])
+    rows, failed = [], []
+    for stored, verdict in zip(waiting, verdicts, strict=True):
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            failed.append(verdict)
+            continue
+        earned = reward(verdict, session.config.reward.weights)
+        record = RewardRecord(total=earned.total, terms=earned.terms)
+        rows.append((stored.rollout.key, verdict, record))
+        batch.take_up([replace(stored, verdict=verdict, reward=record)])
+    await session.recorder.write("record_verdicts", rows)
+    await session.recorder.write("record_cached_verdicts", session.cache.drain())
+    if failed:
+        raise InfrastructureError(
+            f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
+        )
+    return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
+
+
+async def grade_answers(session: Session, problem: Any, texts: Sequence[str]) -> list[Verdict]:
+    """Verdicts of several responses to one problem, in order; equal answers are graded once."""
+    answers = [extract_answer(text, problem.targets) for text in texts]
+    distinct = {answer.model_dump_json(): answer for answer in answers}
+    loop = asyncio.get_running_loop()
+    graded = await asyncio.gather(
+        *(loop.run_in_executor(session.pool, session.grader.grade, problem, answer) for answer in distinct.values())
+    )
+    by_answer = dict(zip(distinct, graded, strict=True))
+    seen: set[str] = set()
+    verdicts = []
+    for answer in answers:
+        name = answer.model_dump_json()
+        verdict = by_answer[name]
+        verdicts.append(verdict.model_copy(update={"cached": True, "wall_s": 0.0}) if name in seen else verdict)
+        seen.add(name)
+    return verdicts
+
+
+async def score(session: Session, batch: Batch, problem_id: str) -> float:
+    """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
+    teacher = session.require_policy().teacher
+    if teacher is None:
+        raise RuntimeError("there is no teacher to score with")
+    waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
+    with batch.clock.measure("score"):
+        scores = await asyncio.gather(
+            *(teacher_logprobs(teacher, list(s.rollout.prompt_P), list(s.rollout.tokens_T)) for s in waiting)
+        )
+    records = []
+    for stored, scores_T in zip(waiting, scores, strict=True):
+        student_T = np.array(stored.rollout.logprobs_T)
+        record = TeacherRecord(
+            rollout=stored.rollout.key,
+            logprobs_T=scores_T,
+            k1_mean=float(k1(student_T, scores_T).mean()),
+            k2_mean=float(k2(student_T, scores_T).mean()),
+            k3_mean=float(k3(student_T, scores_T).mean()),
+            n_tokens=len(scores_T),
+        )
+        records.append(record)
+        current = batch.rollouts[problem_id, stored.rollout.sample]
+        batch.take_up([replace(current, teacher=record)])
+    await session.recorder.write("record_teacher", records)
+    group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
+    return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)

@@ -1,0 +1,49 @@
+"""Where a run tells how it goes: a logger by default (Prefect shows it), or a console that the command line sets."""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from typing import Protocol
+
+from rich.console import RenderableType
+
+
+class Progress(Protocol):
+    """What a run says while it works. `total` None means that the end is not known."""
+
+    def stage(self, title: str) -> None: ...
+    def advance(self, label: str, done: int, total: int | None) -> None: ...
+    def line(self, text: str) -> None: ...
+    def show(self, renderable: RenderableType) -> None: ...
+
+
+class LogProgress:
+    """Progress as log lines of the logger `rtl_distill`; advances are logged at every tenth only."""
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger("rtl_distill")
+        self._last: tuple[str, int] = ("", -1)
+
+    def stage(self, title: str) -> None:
+        self._log.info("== %s", title)
+
+    def advance(self, label: str, done: int, total: int | None) -> None:
+        tenth = 10 * done // total if total else done // 100
+        if (label, tenth) != self._last:
+            self._last = (label, tenth)
+            self._log.info("%s: %d%s", label, done, f" of {total}" if total else "")
+
+    def line(self, text: str) -> None:
+        self._log.info("%s", text)
+
+    def show(self, renderable: RenderableType) -> None:
+        from rich.console import Console
+
+        console = Console(width=120, color_system=None)
+        with console.capture() as capture:
+            console.print(renderable)
+        self._log.info("\n%s", capture.get().rstrip())
+
+
+progress: ContextVar[Progress] = ContextVar("progress", default=LogProgress())  # noqa: B039  (stateless but for thinning)

@@ -1,0 +1,246 @@
+"""All that a run holds open while it lives: history, problems, grader, and the clients of its Tinker service."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError, ProblemError
+from rtl_core.grading import Grader, Limits, make_executor
+from rtl_core.grading.cache import MemoryVerdictCache
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.pipeline.progress import progress
+from rtl_core.pipeline.recorder import Recorder
+from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
+from rtl_core.policy.trainer import Checkpoint, open_training_client
+from rtl_core.problems.load import LoadedProblems, load_problems
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.budget import Prompt, build_prompt
+
+# What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
+_FIXED = ("problems", "prompting", "sampling", "reward", "learning", "tinker", "curriculum", "grading")
+_MAY_CHANGE = {
+    "grading": {"workers", "retries", "executor"},
+    "tinker": {"base_url", "local_threads", "local_models"},
+}
+
+
+@dataclass
+class Policy:
+    """The Tinker side of a session: clients and the tokenizer that they share."""
+
+    service: Any
+    tokenizer: Any
+    teacher: Any | None
+    """Sampling client of the teacher, or None."""
+    _samplers: dict[str | None, Any] = field(default_factory=dict)
+    trainer: Any | None = None
+    student_name: str = ""
+
+    async def sampler(self, path: str | None) -> Any:
+        """Sampling client of frozen weights; None stands for the untrained student. A new path always gives a new client."""
+        if path not in self._samplers:
+            # One snapshot at a time is sampled from; the untrained student is cheap to keep.
+            self._samplers = {key: client for key, client in self._samplers.items() if key is None}
+            client = self.service.create_sampling_client(
+                **({"base_model": self.student_name} if path is None else {"model_path": path})
+            )
+            self._samplers[path] = await client
+        return self._samplers[path]
+
+
+@dataclass
+class Session:
+    """One open run."""
+
+    config: RunConfig
+    history: History
+    recorder: Recorder
+    grader: Grader
+    cache: MemoryVerdictCache
+    pool: ThreadPoolExecutor
+    loaded: LoadedProblems
+    problems: dict[str, Problem]
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
+    """Problem id -> why it takes no part in the run."""
+    policy: Policy | None = None
+    last_step: dict[str, float] | None = None
+    """Metrics of the step that was trained last in this process."""
+
+    @property
+    def run(self) -> str:
+        return self.config.run.name
+
+    def require_policy(self) -> Policy:
+        if self.policy is None:
+            raise RuntimeError("this session was opened without a policy")
+        return self.policy
+
+    def usable(self, problems: list[Problem]) -> list[Problem]:
+        """Those of `problems` that take part: fit, and with a prompt within the budget."""
+        return [problem for problem in problems if problem.id not in self.unfit]
+
+
+_open: dict[str, Session] = {}
+
+
+def session_of(run: str) -> Session:
+    """The open session of a run in this process; tasks pass names, never objects."""
+    return _open[run]
+
+
+def config_hash(config: RunConfig) -> str:
+    """SHA-256 (hex) of the whole configuration."""
+    return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+@asynccontextmanager
+async def open_session(
+    config: RunConfig, *, with_policy: bool = True, accept_changes: bool = False
+) -> AsyncIterator[Session]:
+    """Open a run: new, or the one of that name in the history.
+
+    Raises:
+        ConfigError: the run exists with another configuration and `accept_changes` is False.
+        RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
+    """
+    tell = progress.get()
+    with ExitStack() as stack:
+        history = History(config.run.history)
+        loaded = load_problems(config.problems, config.run.seed)
+        check_unchanged(config, loaded, history, accept_changes)
+        for broken in loaded.broken:
+            tell.line(
+                f"left out: {broken.file}:{broken.line}: problem {broken.id}: field {broken.field}: {broken.reason}"
+            )
+        if loaded.left_out:
+            tell.line(
+                f"left out: {len(loaded.left_out)} problems that cannot be graded here (first: {loaded.left_out[0].reason})"
+            )
+        cores = config.grading.workers or os.cpu_count() or 1
+        executor = stack.enter_context(make_executor(config.grading.executor))
+        cache = MemoryVerdictCache(history.cached_verdicts())
+        section = config.grading
+        limits = Limits(
+            wall_s=section.timeout_s,
+            cpu_s=section.cpu_s,
+            memory_mb=section.memory_mb,
+            disk_mb=section.disk_mb,
+            processes=section.processes,
+        )
+        grader = Grader(executor, limits=limits, seed=section.seed, cache=cache)
+        pool = stack.enter_context(ThreadPoolExecutor(cores, thread_name_prefix="grade"))
+        session = Session(
+            config=config,
+            history=history,
+            recorder=Recorder(history),
+            grader=grader,
+            cache=cache,
+            pool=pool,
+            loaded=loaded,
+            problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
+        )
+        if with_policy:
+            endpoint = stack.enter_context(tinker_endpoint(config))
+            session.policy = await _open_policy(session, endpoint)
+        await session.recorder.call(history.start_run, _run_record(config, loaded))
+        await session.recorder.call(
+            history.record_problems,
+            config.run.name,
+            [(problem, "train", None) for problem in loaded.train]
+            + [(problem, "heldout", None) for problem in loaded.heldout],
+        )
+        _open[session.run] = session
+        try:
+            yield session
+        finally:
+            del _open[session.run]
+
+
+async def _open_policy(session: Session, endpoint: Any) -> Policy:
+    import tinker
+
+    config = session.config
+    service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+    check_served(service, config)
+    tokenizer = load_tokenizer(config.tinker.student, config)
+    tell = progress.get()
+    for problem in session.problems.values():
+        try:
+            prompt = build_prompt(problem, tokenizer, config.prompting.template, config.prompting.max_prompt_tokens)
+        except ProblemError as error:
+            session.unfit[problem.id] = error.message
+            tell.line(f"left out: {error.message}")
+            continue
+        session.prompts[problem.id] = prompt
+        for note in prompt.notes:
+            tell.line(f"prompt of {problem.id}: {note}")
+    teacher = None
+    if config.tinker.teacher is not None:
+        samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
+        check_same_tokens(tokenizer, load_tokenizer(config.tinker.teacher, config), samples)
+        teacher = await service.create_sampling_client(base_model=config.tinker.teacher)
+    return Policy(service, tokenizer, teacher, student_name=config.tinker.student)
+
+
+async def open_trainer(session: Session, checkpoint: Checkpoint | None) -> None:
+    """Give the session a training client at a recorded state, or a fresh adapter.
+
+    Any weights of a client that was open before are left behind: this is what makes a repeated train step count once.
+    """
+    policy = session.require_policy()
+    policy.trainer = await open_training_client(
+        policy.service, session.config, checkpoint.state_path if checkpoint else None
+    )
+
+
+def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
+    """Refuse to go on with a run under another data set, reward or model than it was begun with.
+
+    Raises:
+        ConfigError: what changed, key by key.
+    """
+    before = history.run(config.run.name)
+    if before is None or accept_changes:
+        return
+    old, new = before.config, config.model_dump(mode="json")
+    changes = []
+    for section in _FIXED:
+        for key, value in new[section].items():
+            if key not in _MAY_CHANGE.get(section, set()) and old.get(section, {}).get(key) != value:
+                changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
+    if old.get("run", {}).get("seed") != config.run.seed:
+        changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
+    if before.problems_hash != loaded.fingerprint:
+        changes.append("the problems themselves: the data set is not the one that the run began with")
+    if changes:
+        raise ConfigError(
+            f"run {config.run.name!r} exists and was begun with another configuration\n"
+            + "\n".join(f"  {c}" for c in changes),
+            "choose another run.name, or pass --accept-changes to go on all the same",
+        )
+
+
+def _run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
+    packages = ("rtl-distill", "tinker", "prefect", "duckdb", "cocotb", "pyslang")
+    return RunRecord(
+        name=config.run.name,
+        status="running",
+        config=config.model_dump(mode="json"),
+        config_hash=config_hash(config),
+        seed=config.run.seed,
+        student=config.tinker.student,
+        teacher=config.tinker.teacher or "",
+        problems_hash=loaded.fingerprint,
+        versions={name: version(name) for name in packages},
+    )
