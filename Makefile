@@ -1,0 +1,47 @@
+# rtl-distill: `make train` and `make test` are all that a newcomer needs; `make help` lists the rest.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
+BROWSER := chromium=chromium
+
+.PHONY: help setup setup-test train test test-slow lint types format bench models clean
+
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## Install system packages and the locked Python environment (.venv)
+	@scripts/system-packages.sh $(TOOLS)
+	@scripts/python-environment.sh
+
+setup-test: setup ## The same, with the browser that the report's tests open
+	@scripts/system-packages.sh $(TOOLS) $(BROWSER)
+
+train: setup ## Train the embedded demo: a small model learns to follow RTL specifications (about ten minutes)
+	@.venv/bin/rtl-distill train demo $(ARGS)
+
+test: setup-test ## Run the test suite (minutes)
+	@$(PY) -m pytest -m "not slow" $(ARGS)
+
+test-slow: setup-test ## Run the tests that take minutes each
+	@$(PY) -m pytest -m slow $(ARGS)
+
+lint: setup ## Check style
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+
+types: setup ## Check types
+	@.venv/bin/mypy
+
+format: setup ## Format and fix what can be fixed
+	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+bench: setup ## Print where a step's time goes
+	@$(PY) -m benchmarks.step
+
+models: setup ## Make the tiny student and teacher anew into build/tinymodels
+	@.venv/bin/rtl-distill make-models --output build/tinymodels
+
+lock: ## Write requirements.lock from what is installed in .venv (after testing it)
+	@$(PY) -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+
+clean: ## Remove the environment and build output (runs/ stays)
+	@rm -rf .venv build dist

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Install the Debian/Ubuntu packages that are missing, as root or through sudo; without either, say the one line to type.
+# usage: scripts/system-packages.sh command=package ...
+set -euo pipefail
+missing=()
+for pair in "$@"; do
+    command -v "${pair%%=*}" >/dev/null 2>&1 || missing+=("${pair#*=}")
+done
+# Debian ships venv without ensurepip until python3-venv is installed.
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "error: missing programs; install these packages with your system's package manager: ${missing[*]}" >&2
+    exit 1
+fi
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=()
+elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    as_root=(sudo)
+else
+    echo "error: missing system packages, and neither root nor sudo to install them. Have this typed:" >&2
+    echo "  sudo apt-get update && sudo apt-get install -y ${missing[*]}" >&2
+    exit 1
+fi
+echo "installing system packages: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "error: apt-get could not install: ${missing[*]}" >&2
+    exit 1
+fi
