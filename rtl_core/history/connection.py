@@ -1,0 +1,141 @@
+"""Short connections to a history file: open, one transaction, close.
+
+DuckDB lets either one process write or several read, so nobody may keep a connection. Who finds the file locked tries
+again, with jitter, until a limit. Within one process connections to the same file queue on a lock of our own, since DuckDB
+refuses to open one file twice in different modes.
+
+A connection can see a user's text: extensions are never installed or loaded by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from rtl_core.errors import HistoryError
+from rtl_core.history import schema
+
+WRITE_PATIENCE_S = 120.0
+READ_PATIENCE_S = 30.0
+
+_guard = threading.Lock()
+_locks: dict[Path, threading.RLock] = {}
+_trusted: set[tuple[Path, int]] = set()
+"""Files (path, inode) that this process has seen to be histories before it opened them for writing."""
+
+
+class HistoryBusyError(HistoryError):
+    """Somebody else held the file for longer than our patience; worth trying again."""
+
+
+def process_lock(path: Path) -> threading.RLock:
+    """The lock that all connections of this process to `path` share."""
+    with _guard:
+        return _locks.setdefault(path.resolve(), threading.RLock())
+
+
+@contextlib.contextmanager
+def connect(
+    path: Path, *, read_only: bool, patience_s: float | None = None, _old_is_fine: bool = False
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A checked connection. Writers create a missing file and migrate an old one; readers do neither.
+
+    Raises HistoryError for a file that is missing (readers), broken, foreign or newer, and HistoryBusyError when it
+    stayed locked for `patience_s`.
+    """
+    patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
+    with process_lock(path):
+        if not path.exists():
+            if read_only:
+                raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
+            create_file(path)
+        if not read_only and _identity(path) not in _trusted:  # look before we open a file in a way that may change it
+            with connect(path, read_only=True, patience_s=patience_s, _old_is_fine=True):
+                _trusted.add(_identity(path))
+        con = _open(path, read_only=read_only, patience_s=patience_s)
+        try:
+            _check(con, path, read_only=read_only, old_is_fine=_old_is_fine)
+            yield con
+        finally:
+            con.close()
+
+
+def create_file(path: Path) -> None:
+    """Put an empty history at `path`, all of it or nothing, unless somebody else was quicker."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
+    try:
+        con = duckdb.connect(str(fresh), config=_config())
+        try:
+            schema.create(con)
+        finally:
+            con.close()
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+        Path(f"{fresh}.wal").unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[Path, int]:
+    return path.resolve(), path.stat().st_ino
+
+
+def _config() -> dict[str, str | bool | int | float | list[str]]:
+    return {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+def _open(path: Path, *, read_only: bool, patience_s: float) -> duckdb.DuckDBPyConnection:
+    deadline = time.monotonic() + patience_s
+    pause = 0.004
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only, config=_config())
+        except duckdb.IOException as error:
+            text = str(error)
+            if "lock" not in text.lower():
+                raise _unreadable(path, text) from error
+            if time.monotonic() >= deadline:
+                raise HistoryBusyError(
+                    f"{path} stayed locked for {patience_s:.0f} s: {_first_line(text)}",
+                    "close the other program, or let it work on a copy made by `rtl-distill snapshot`",
+                ) from error
+        except duckdb.Error as error:  # a damaged header or catalog shows as several kinds of error
+            raise _unreadable(path, str(error)) from error
+        time.sleep(pause * random.uniform(0.5, 1.5))
+        pause = min(pause * 1.5, 0.1)
+
+
+def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_is_fine: bool) -> None:
+    version = schema.version_of(con, path)
+    schema.check_not_newer(version, path)
+    if version < schema.current_version() and not old_is_fine:
+        if read_only:
+            raise HistoryError(
+                f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
+                "bring it forward with `rtl-distill snapshot --migrate`, or start or resume a run on it",
+            )
+        schema.migrate(con, version)
+
+
+def _unreadable(path: Path, text: str) -> HistoryError:
+    if "newer" in text.lower() or "version" in text.lower():
+        return HistoryError(
+            f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",
+            "install the version it names; the file was left untouched",
+        )
+    return HistoryError(
+        f"{path} cannot be read as a DuckDB file: {_first_line(text)}",
+        "restore it from a snapshot, or name another file with --db; it was left untouched",
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no message"

@@ -1,0 +1,170 @@
+"""The rows of the history as frozen values: what crosses the border between the pipeline and the database.
+
+Times are UTC. Policies, problems and verdicts keep their own nouns (`Rollout`, `Problem`, `Verdict`); here stand only the
+rows that no other room owns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from rtl_core.grading.verdict import Verdict
+from rtl_core.policy.rollout import Rollout
+
+RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
+StepStatus = Literal["planned", "trained"]
+EvaluationStatus = Literal["running", "done", "failed"]
+ValidationStatus = Literal["fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"]
+
+
+def utc_now() -> datetime:
+    """Now, aware of being UTC."""
+    return datetime.now(UTC)
+
+
+class RunRecord(BaseModel):
+    """One run; `name` is its key, and to start a name again is to go on with it."""
+
+    model_config = ConfigDict(frozen=True)
+    name: str = Field(min_length=1)
+    created_at: datetime = Field(default_factory=utc_now)
+    status: RunStatus = "created"
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The whole effective configuration, JSON-able."""
+    config_hash: str = ""
+    seed: int = 0
+    student: str = ""
+    teacher: str = ""
+    problems_hash: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Package, tool or image -> version or digest."""
+    message: str | None = None
+    heartbeat_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ValidationRecord(BaseModel):
+    """What validating one problem with one set of tools found."""
+
+    model_config = ConfigDict(frozen=True)
+    fingerprint: str
+    """`Problem.fingerprint`; with `tools_key` the primary key."""
+    tools_key: str
+    problem_id: str
+    status: ValidationStatus
+    evidence: dict[str, Any] = Field(default_factory=dict)
+    """Why: outcomes of golden, empty and mutated answers, reasons in words; JSON-able."""
+    tools: dict[str, str] = Field(default_factory=dict)
+    wall_s: float = 0.0
+    checked_at: datetime = Field(default_factory=utc_now)
+
+
+class StepPlan(BaseModel):
+    """Which problems one train step takes, in order."""
+
+    model_config = ConfigDict(frozen=True)
+    step: int = Field(ge=0)
+    problem_ids: tuple[str, ...]
+
+
+class StepState(BaseModel):
+    """One step as the history knows it: planned, or trained with where its weights lie."""
+
+    model_config = ConfigDict(frozen=True)
+    run: str
+    epoch: int
+    step: int
+    status: StepStatus
+    problem_ids: tuple[str, ...]
+    state_path: str | None = None
+    sampler_path: str | None = None
+    trained_at: datetime | None = None
+
+
+class StepRecord(BaseModel):
+    """A step that was trained: where its weights lie, what it cost, what it measured."""
+
+    model_config = ConfigDict(frozen=True)
+    run: str
+    epoch: int
+    step: int
+    state_path: str
+    sampler_path: str
+    times: dict[str, float] = Field(default_factory=dict)
+    """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so they may add up to
+    more than `total`."""
+    metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class RewardRecord(BaseModel):
+    """A reward and what it is made of: `total` = Σ weight × value over the terms."""
+
+    model_config = ConfigDict(frozen=True)
+    total: float
+    terms: dict[str, tuple[float, float]]
+    """Term -> (weight, value before weighting)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherRecord:
+    """The teacher's log-probabilities of one rollout's T completion tokens, and the per-token means of k1, k2, k3."""
+
+    rollout: str
+    logprobs_T: np.ndarray | Sequence[float]
+    k1_mean: float
+    k2_mean: float
+    k3_mean: float
+    n_tokens: int
+
+
+class EvaluationRecord(BaseModel):
+    """One evaluation of one policy on one split. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+
+    model_config = ConfigDict(frozen=True)
+    key: str = Field(min_length=1)
+    run: str
+    policy: Literal["student", "teacher"]
+    step: int
+    """Train steps the evaluated weights had seen (0: before training)."""
+    split: str
+    status: EvaluationStatus = "running"
+    n_problems: int = 0
+    samples: int = 0
+    """Samples per problem."""
+    pass_at_1: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    pass_at_k: dict[int, float] = Field(default_factory=dict)
+    by_difficulty: dict[str, float] = Field(default_factory=dict)
+    by_family: dict[str, float] = Field(default_factory=dict)
+    started_at: datetime = Field(default_factory=utc_now)
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRollout:
+    """A rollout with all that later stages recorded of it so far; None where a stage has not been reached."""
+
+    rollout: Rollout
+    verdict: Verdict | None = None
+    reward: RewardRecord | None = None
+    teacher: TeacherRecord | None = None
+    advantage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProblem:
+    """A problem's place in a run."""
+
+    problem_id: str
+    fingerprint: str
+    split: str
+    position: int | None
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """The whole `Problem` as JSON-able mapping."""

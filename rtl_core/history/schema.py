@@ -1,0 +1,119 @@
+"""The schema's version, its creation, and its way forward: `schema.sql` is the current one, `migrations/` the steps to it.
+
+A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; it runs in one transaction, after which all views
+and macros are created again from `schema.sql`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import duckdb
+
+from rtl_core.errors import HistoryError
+
+_ROOM = files("rtl_core.history")
+_VIEWS_MARK = "\n-- Views\n"
+
+
+def migrations() -> dict[int, str]:
+    """Version -> SQL that leads to it from the version before."""
+    folder = _ROOM / "migrations"
+    found: dict[int, str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name) if folder.is_dir() else []:
+        if match := re.fullmatch(r"(\d{3})_\w+\.sql", entry.name):
+            found[int(match[1])] = entry.read_text(encoding="utf-8")
+    return found
+
+
+def schema_sql() -> tuple[str, str]:
+    """The current schema: (tables, views)."""
+    text = (_ROOM / "schema.sql").read_text(encoding="utf-8")
+    tables, mark, views = text.partition(_VIEWS_MARK)
+    if not mark:
+        raise AssertionError("schema.sql lost its line `-- Views`")
+    return tables, views
+
+
+def current_version() -> int:
+    """The version that this code writes."""
+    return max(migrations(), default=1)
+
+
+def package_version() -> str:
+    from importlib.metadata import version
+
+    return version("rtl-distill")
+
+
+def create(con: duckdb.DuckDBPyConnection) -> None:
+    """Write the current schema into an empty database, in one transaction."""
+    tables, views = schema_sql()
+    con.execute("BEGIN")
+    con.execute(tables)
+    con.execute(views)
+    _stamp(con, current_version())
+    con.execute("COMMIT")
+
+
+def version_of(con: duckdb.DuckDBPyConnection, path: object) -> int:
+    """The schema version of an open database; HistoryError when it is none of ours."""
+    try:
+        ((version,),) = con.execute("SELECT max(version) FROM schema_version").fetchall()
+    except duckdb.CatalogException as error:
+        raise HistoryError(
+            f"{path} is a DuckDB file, but not a history of rtl-distill (it has no table schema_version)",
+            "name another file with --db; this one was left untouched",
+        ) from error
+    if version is None:
+        raise HistoryError(
+            f"{path} has an empty schema_version table", "restore it from a snapshot; it was left untouched"
+        )
+    return int(version)
+
+
+def check_not_newer(version: int, path: object) -> None:
+    if version > current_version():
+        raise HistoryError(
+            f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
+            "install that version or newer, or name another file with --db; the file was left untouched",
+        )
+
+
+def migrate(con: duckdb.DuckDBPyConnection, version: int, steps: Mapping[int, str] | None = None) -> int:
+    """Lead an open, writable database from `version` to the current one; all of it or nothing. Returns the new version.
+
+    `steps` stands for the shipped migrations where a test wants others.
+    """
+    steps = migrations() if steps is None else steps
+    wanted = max(steps, default=1)
+    if version >= wanted:
+        return version
+    con.execute("BEGIN")
+    try:
+        _drop_views(con)
+        for number in range(version + 1, wanted + 1):
+            con.execute(steps[number])
+            _stamp(con, number)
+        con.execute(schema_sql()[1])
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    return wanted
+
+
+def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
+    rows = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+    for (name,) in rows:
+        con.execute(f'DROP VIEW "{name}"')
+
+
+def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:
+    con.execute(
+        "INSERT INTO schema_version VALUES (?, ?, ?)",
+        [version, datetime.now(UTC).replace(tzinfo=None), package_version()],
+    )

@@ -1,0 +1,435 @@
+-- rtl-distill history, schema version 1 (DuckDB).
+--
+-- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
+-- probabilities natural logarithms.
+--
+-- Three habits make the tables pleasant to query:
+--   * The key of a rollout is text that says what it is: RUN/step/00012/PROBLEM/SAMPLE or RUN/eval/EVALUATION/PROBLEM/SAMPLE.
+--   * Every table of facts about a rollout repeats the rollout's *place* (run, purpose, evaluation, epoch, step, problem_id),
+--     so that daily questions need no join; columnar compression makes the repetition almost free.
+--   * Token arrays stand in tables of their own and are read only by those who want them.
+--
+-- Everything after the line "-- Views" is created again after each migration.
+
+CREATE TABLE schema_version (
+    version     INTEGER PRIMARY KEY,        -- one row per version that this file has been through
+    applied_at  TIMESTAMP NOT NULL,
+    written_by  VARCHAR NOT NULL            -- package version that created or migrated the file
+);
+
+-- ---------------------------------------------------------------------------------------------------- runs and problems
+
+CREATE TABLE runs (
+    run           VARCHAR PRIMARY KEY,      -- the name; to start it again is to go on
+    status        VARCHAR NOT NULL,         -- created | running | finished | failed | cancelled | paused
+    created_at    TIMESTAMP NOT NULL,
+    heartbeat_at  TIMESTAMP,                -- last sign of life of a running flow
+    finished_at   TIMESTAMP,
+    student       VARCHAR,
+    teacher       VARCHAR,
+    seed          BIGINT,
+    config        JSON,                     -- the whole effective configuration
+    config_hash   VARCHAR,
+    problems_hash VARCHAR,                  -- over the fingerprints of all problems in use
+    versions      JSON,                     -- package, tool or image -> version or digest
+    message       VARCHAR                   -- why it stopped, if it did
+);
+
+CREATE TABLE problems (
+    fingerprint  VARCHAR PRIMARY KEY,       -- SHA-256 over all that the model sees and all that judges it
+    problem_id   VARCHAR NOT NULL,
+    prompt       VARCHAR NOT NULL,
+    interface    JSON,                      -- what the problem demands: module, ports, parameters
+    record       JSON NOT NULL,             -- the whole Problem
+    first_seen   TIMESTAMP NOT NULL
+);
+
+-- Which problems a run uses, and as what. Labels stand here because they are no part of the fingerprint.
+CREATE TABLE run_problems (
+    run          VARCHAR NOT NULL,
+    problem_id   VARCHAR NOT NULL,
+    fingerprint  VARCHAR NOT NULL,
+    split        VARCHAR NOT NULL,          -- train | heldout | left_out ...
+    position     INTEGER,                   -- place in the curriculum, from 0; NULL where it has none
+    source       VARCHAR NOT NULL,          -- starter | cvdp | verilog-eval ...
+    category     VARCHAR NOT NULL,
+    difficulty   VARCHAR NOT NULL,          -- easy | medium | hard
+    family       VARCHAR,
+    PRIMARY KEY (run, problem_id)
+);
+
+-- What validation found, once per problem and set of tools: a second run with the same tools need not ask again.
+CREATE TABLE validations (
+    fingerprint  VARCHAR NOT NULL,
+    tools_key    VARCHAR NOT NULL,          -- executor, tool versions or image digest, seed
+    run          VARCHAR NOT NULL,          -- the run that asked last
+    problem_id   VARCHAR NOT NULL,
+    status       VARCHAR NOT NULL,          -- fit | fit_without_golden | weak | flaky | broken | unsupported
+    evidence     JSON,
+    tools        JSON,
+    wall_s       DOUBLE,
+    checked_at   TIMESTAMP NOT NULL,
+    PRIMARY KEY (fingerprint, tools_key)
+);
+
+-- ------------------------------------------------------------------------------------------------------ epochs and steps
+
+CREATE TABLE epochs (
+    run         VARCHAR NOT NULL,
+    epoch       INTEGER NOT NULL,
+    n_steps     INTEGER NOT NULL,
+    planned_at  TIMESTAMP NOT NULL,
+    PRIMARY KEY (run, epoch)
+);
+
+CREATE TABLE steps (
+    run           VARCHAR NOT NULL,
+    step          INTEGER NOT NULL,         -- counts through the whole run
+    epoch         INTEGER NOT NULL,
+    status        VARCHAR NOT NULL,         -- planned | trained
+    planned_at    TIMESTAMP NOT NULL,
+    trained_at    TIMESTAMP,
+    state_path    VARCHAR,                  -- weights and optimiser after this step
+    sampler_path  VARCHAR,                  -- weights to sample from after this step
+    PRIMARY KEY (run, step)
+);
+
+CREATE TABLE step_problems (
+    run         VARCHAR NOT NULL,
+    step        INTEGER NOT NULL,
+    position    INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    PRIMARY KEY (run, step, position)
+);
+
+CREATE TABLE step_times (
+    run      VARCHAR NOT NULL,
+    step     INTEGER NOT NULL,
+    stage    VARCHAR NOT NULL,              -- sample | grade | score | train | store | total; stages overlap
+    seconds  DOUBLE NOT NULL,
+    PRIMARY KEY (run, step, stage)
+);
+
+CREATE TABLE step_metrics (
+    run    VARCHAR NOT NULL,
+    step   INTEGER NOT NULL,
+    name   VARCHAR NOT NULL,                -- the community's names where there are any: teacher_kl, optim/entropy ...
+    value  DOUBLE,
+    PRIMARY KEY (run, step, name)
+);
+
+CREATE TABLE evaluations (
+    evaluation     VARCHAR PRIMARY KEY,
+    run            VARCHAR NOT NULL,
+    policy         VARCHAR NOT NULL,        -- student | teacher
+    step           INTEGER NOT NULL,        -- train steps that the weights had seen
+    split          VARCHAR NOT NULL,
+    status         VARCHAR NOT NULL,        -- running | done | failed
+    n_problems     INTEGER NOT NULL,
+    samples        INTEGER NOT NULL,        -- per problem
+    pass_at_1      DOUBLE,
+    lo             DOUBLE,                  -- 95 % interval of pass_at_1 over problems
+    hi             DOUBLE,
+    pass_at_k      JSON,                    -- k -> unbiased estimate
+    by_difficulty  JSON,
+    by_family      JSON,
+    started_at     TIMESTAMP NOT NULL,
+    finished_at    TIMESTAMP
+);
+
+-- ------------------------------------------------------------------------------------------------------------- rollouts
+
+CREATE TABLE rollouts (
+    rollout      VARCHAR PRIMARY KEY,
+    run          VARCHAR NOT NULL,
+    purpose      VARCHAR NOT NULL,          -- train | evaluation
+    evaluation   VARCHAR,                   -- NULL for training
+    epoch        INTEGER NOT NULL,
+    step         INTEGER NOT NULL,
+    problem_id   VARCHAR NOT NULL,
+    sample       INTEGER NOT NULL,          -- place in the group, from 0
+    policy_step  INTEGER NOT NULL,          -- train steps that the sampling weights had seen
+    stop_reason  VARCHAR NOT NULL,          -- stop | length
+    prompt       VARCHAR NOT NULL,          -- key of `prompts`
+    n_prompt     INTEGER NOT NULL,
+    n_tokens     INTEGER NOT NULL,
+    text         VARCHAR NOT NULL,          -- what the model wrote, verbatim: hostile, escape it before showing it
+    recorded_at  TIMESTAMP NOT NULL
+);
+
+-- Prompt tokens once, however many rollouts share them.
+CREATE TABLE prompts (
+    prompt    VARCHAR PRIMARY KEY,          -- hash of the tokens
+    tokens_P  INTEGER[] NOT NULL
+);
+
+-- The completion's T tokens and the sampling policy's log-probabilities of them.
+CREATE TABLE tokens (
+    rollout     VARCHAR PRIMARY KEY,
+    tokens_T    INTEGER[] NOT NULL,
+    logprobs_T  FLOAT[] NOT NULL
+);
+
+-- The teacher's log-probabilities of the same T tokens.
+CREATE TABLE teacher_tokens (
+    rollout     VARCHAR PRIMARY KEY,
+    logprobs_T  FLOAT[] NOT NULL
+);
+
+-- Reverse KL(student || teacher) per token, by three estimators of r = log p_student - log p_teacher:
+-- k1 = r; k2 = r^2 / 2; k3 = exp(-r) - 1 + r. Means over the rollout's tokens.
+CREATE TABLE teacher_scores (
+    rollout     VARCHAR PRIMARY KEY,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    k1_mean     DOUBLE NOT NULL,
+    k2_mean     DOUBLE NOT NULL,
+    k3_mean     DOUBLE NOT NULL,
+    n_tokens    INTEGER NOT NULL
+);
+
+-- --------------------------------------------------------------------------------------- verdicts, rewards, advantages
+
+CREATE TABLE verdicts (
+    rollout       VARCHAR PRIMARY KEY,
+    run           VARCHAR NOT NULL,
+    purpose       VARCHAR NOT NULL,
+    evaluation    VARCHAR,
+    epoch         INTEGER NOT NULL,
+    step          INTEGER NOT NULL,
+    problem_id    VARCHAR NOT NULL,
+    outcome       VARCHAR NOT NULL,         -- passed | tests_failed | compile_failed | interface_mismatch | no_answer
+                                            -- | timeout | rejected | infrastructure_error (graded again, never a reward)
+    tests_passed  INTEGER NOT NULL,
+    tests_total   INTEGER NOT NULL,
+    reasons       VARCHAR[] NOT NULL,
+    executor      VARCHAR NOT NULL,
+    tools         JSON NOT NULL,
+    seed          BIGINT NOT NULL,
+    wall_s        DOUBLE NOT NULL,
+    cached        BOOLEAN NOT NULL,
+    graded_at     TIMESTAMP NOT NULL
+);
+
+-- One row per stage of a verdict; a `skipped` stage was made pointless by an earlier one.
+CREATE TABLE verdict_stages (
+    rollout     VARCHAR NOT NULL,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    position    INTEGER NOT NULL,           -- order within the verdict, from 0
+    stage       VARCHAR NOT NULL,           -- format | interface | syntax | tests
+    status      VARCHAR NOT NULL,           -- passed | failed | skipped
+    reasons     VARCHAR[] NOT NULL,
+    wall_s      DOUBLE NOT NULL
+);
+
+-- One row per difference between the interface demanded and the one written.
+CREATE TABLE interface_mismatches (
+    rollout     VARCHAR NOT NULL,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    position    INTEGER NOT NULL,
+    kind        VARCHAR NOT NULL,           -- wrong_module | missing_port | extra_port | wrong_direction | wrong_width | ...
+    name        VARCHAR NOT NULL,           -- of the port, parameter or module
+    expected    VARCHAR,
+    got         VARCHAR
+);
+
+CREATE TABLE rewards (
+    rollout     VARCHAR PRIMARY KEY,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    total       DOUBLE NOT NULL             -- sum over terms of weight * value
+);
+
+CREATE TABLE reward_terms (
+    rollout     VARCHAR NOT NULL,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    term        VARCHAR NOT NULL,
+    weight      DOUBLE NOT NULL,
+    value       DOUBLE NOT NULL             -- before weighting, so that other weights can be tried on stored rollouts
+);
+
+-- Group-centred scalar advantage; the teacher's part is per token and follows from `tokens` and `teacher_tokens`.
+CREATE TABLE advantages (
+    rollout     VARCHAR PRIMARY KEY,
+    run         VARCHAR NOT NULL,
+    purpose     VARCHAR NOT NULL,
+    evaluation  VARCHAR,
+    epoch       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    problem_id  VARCHAR NOT NULL,
+    advantage   DOUBLE NOT NULL
+);
+
+-- Stored rollouts graded again with other tools or another seed. `verdicts` stays what training saw.
+CREATE TABLE regrades (
+    label         VARCHAR NOT NULL,         -- names one regrading
+    rollout       VARCHAR NOT NULL,
+    run           VARCHAR NOT NULL,
+    problem_id    VARCHAR NOT NULL,
+    outcome       VARCHAR NOT NULL,
+    tests_passed  INTEGER NOT NULL,
+    tests_total   INTEGER NOT NULL,
+    executor      VARCHAR NOT NULL,
+    tools         JSON NOT NULL,
+    seed          BIGINT NOT NULL,
+    verdict       JSON NOT NULL,            -- the whole Verdict
+    graded_at     TIMESTAMP NOT NULL,
+    PRIMARY KEY (label, rollout)
+);
+
+-- Verdicts by what was graded (problem, answer, tools, seed), whoever wrote the answer.
+CREATE TABLE verdict_cache (
+    key        VARCHAR PRIMARY KEY,
+    verdict    JSON NOT NULL,
+    stored_at  TIMESTAMP NOT NULL
+);
+
+-- Views
+-- The daily questions. Training rollouts unless said otherwise; infrastructure errors are nobody's answer and left out.
+
+-- Unbiased pass@k of one problem with n samples of which c passed (Chen et al. 2021): 1 - C(n-c, k) / C(n, k).
+CREATE OR REPLACE MACRO pass_at_k(n, c, k) AS
+    CASE WHEN k > n THEN NULL
+         WHEN n - c < k THEN 1.0
+         ELSE 1.0 - exp(lgamma(n - c + 1) - lgamma(n - c - k + 1) - lgamma(n + 1) + lgamma(n - k + 1)) END;
+
+-- Pass rate by epoch and difficulty, with the mean share of tests passed.
+CREATE OR REPLACE VIEW pass_by_epoch_difficulty AS
+SELECT v.run, v.epoch, p.difficulty,
+       count(*) AS rollouts,
+       avg(CAST(v.outcome = 'passed' AS INTEGER)) AS pass_rate,
+       avg(CASE WHEN v.tests_total > 0 THEN v.tests_passed / v.tests_total ELSE 0 END) AS tests_passed_share
+FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
+WHERE v.purpose = 'train' AND v.outcome <> 'infrastructure_error'
+GROUP BY v.run, v.epoch, p.difficulty;
+
+-- Outcomes, pass rate and mean reward by step.
+CREATE OR REPLACE VIEW outcomes_by_step AS
+SELECT run, epoch, step, outcome, count(*) AS rollouts
+FROM verdicts WHERE purpose = 'train'
+GROUP BY run, epoch, step, outcome;
+
+CREATE OR REPLACE VIEW pass_by_step AS
+SELECT run, epoch, step, count(*) AS rollouts, avg(CAST(outcome = 'passed' AS INTEGER)) AS pass_rate
+FROM verdicts WHERE purpose = 'train' AND outcome <> 'infrastructure_error'
+GROUP BY run, epoch, step;
+
+CREATE OR REPLACE VIEW reward_by_step AS
+SELECT run, epoch, step, count(*) AS rollouts, avg(total) AS reward
+FROM rewards WHERE purpose = 'train'
+GROUP BY run, epoch, step;
+
+-- Mean reward term by step: `value` before, `contribution` after weighting.
+CREATE OR REPLACE VIEW reward_terms_by_step AS
+SELECT run, epoch, step, term, avg(value) AS value, avg(weight) AS weight, avg(weight * value) AS contribution
+FROM reward_terms WHERE purpose = 'train'
+GROUP BY run, epoch, step, term;
+
+-- Reverse KL to the teacher by step, mean over tokens.
+CREATE OR REPLACE VIEW teacher_kl_by_step AS
+SELECT run, epoch, step, count(*) AS rollouts, sum(n_tokens) AS tokens,
+       sum(k1_mean * n_tokens) / sum(n_tokens) AS k1,
+       sum(k2_mean * n_tokens) / sum(n_tokens) AS k2,
+       sum(k3_mean * n_tokens) / sum(n_tokens) AS k3
+FROM teacher_scores WHERE purpose = 'train' AND n_tokens > 0
+GROUP BY run, epoch, step;
+
+-- How far answers get: of those graded, how many passed each stage.
+CREATE OR REPLACE VIEW stage_funnel AS
+SELECT run, epoch, stage, min(position) AS position,
+       count(*) AS rollouts,
+       count(*) FILTER (WHERE status <> 'skipped') AS reached,
+       count(*) FILTER (WHERE status = 'passed') AS passed,
+       avg(CAST(status = 'passed' AS INTEGER)) AS passed_share
+FROM verdict_stages WHERE purpose = 'train'
+GROUP BY run, epoch, stage;
+
+-- Interface mistakes: how often each was made, in how many rollouts and problems, and one rollout to look at.
+CREATE OR REPLACE VIEW interface_mistakes AS
+SELECT run, kind, name, expected, got,
+       count(DISTINCT rollout) AS rollouts, count(DISTINCT problem_id) AS problems, max(step) AS last_step,
+       arg_max(rollout, step) AS example
+FROM interface_mismatches WHERE purpose = 'train'
+GROUP BY run, kind, name, expected, got;
+
+-- One row per group (one problem in one step): how many of its samples passed, and whether rewards differ at all.
+CREATE OR REPLACE VIEW group_record AS
+SELECT v.run, v.epoch, v.step, v.problem_id, count(*) AS samples,
+       count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
+       avg(r.total) AS reward, stddev_pop(r.total) AS reward_sd
+FROM verdicts v LEFT JOIN rewards r USING (rollout)
+WHERE v.purpose = 'train' AND v.outcome <> 'infrastructure_error'
+GROUP BY v.run, v.epoch, v.step, v.problem_id;
+
+-- Group mix by step: all good, mixed, all bad, and those whose equal rewards teach nothing but the KL.
+CREATE OR REPLACE VIEW group_mix AS
+SELECT run, epoch, step, count(*) AS groups,
+       count(*) FILTER (WHERE passed = samples) AS all_good,
+       count(*) FILTER (WHERE passed > 0 AND passed < samples) AS mixed,
+       count(*) FILTER (WHERE passed = 0) AS all_bad,
+       count(*) FILTER (WHERE reward_sd < 1e-9) AS no_signal
+FROM group_record
+GROUP BY run, epoch, step;
+
+-- Each problem's record over the whole run.
+CREATE OR REPLACE VIEW problem_record AS
+SELECT v.run, v.problem_id, p.difficulty, p.family, p.category, p.split,
+       count(*) AS rollouts, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
+       avg(CAST(v.outcome = 'passed' AS INTEGER)) AS pass_rate, mode(v.outcome) AS usual_outcome,
+       min(v.step) AS first_step, max(v.step) AS last_step
+FROM verdicts v JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
+WHERE v.purpose = 'train' AND v.outcome <> 'infrastructure_error'
+GROUP BY v.run, v.problem_id, p.difficulty, p.family, p.category, p.split;
+
+CREATE OR REPLACE VIEW never_solved AS
+SELECT * FROM problem_record WHERE passed = 0;
+
+-- Wall seconds by stage; stages overlap, so shares may add up to more than 1.
+CREATE OR REPLACE VIEW time_by_stage AS
+SELECT t.run, t.stage, count(*) AS steps, sum(t.seconds) AS seconds, avg(t.seconds) AS mean_s,
+       sum(t.seconds) / sum(w.seconds) AS share_of_total
+FROM step_times t LEFT JOIN step_times w ON w.run = t.run AND w.step = t.step AND w.stage = 'total'
+GROUP BY t.run, t.stage;
+
+-- Problems by evaluation: samples, passes.
+CREATE OR REPLACE VIEW evaluation_problems AS
+SELECT run, evaluation, problem_id, count(*) AS samples, count(*) FILTER (WHERE outcome = 'passed') AS passed
+FROM verdicts WHERE purpose = 'evaluation' AND outcome <> 'infrastructure_error'
+GROUP BY run, evaluation, problem_id;
+
+-- Stages by evaluation: the share of all answers that passed each.
+CREATE OR REPLACE VIEW evaluation_stages AS
+SELECT run, evaluation, stage, min(position) AS position, count(*) AS rollouts,
+       avg(CAST(status = 'passed' AS INTEGER)) AS passed_share
+FROM verdict_stages WHERE purpose = 'evaluation'
+GROUP BY run, evaluation, stage;
+
+-- Regraded rollouts whose outcome differs from the one that training saw.
+CREATE OR REPLACE VIEW changed_verdicts AS
+SELECT g.label, g.run, g.rollout, g.problem_id, v.outcome AS was, g.outcome AS now,
+       v.executor AS was_executor, g.executor AS now_executor
+FROM regrades g JOIN verdicts v USING (rollout)
+WHERE g.outcome <> v.outcome;

@@ -1,0 +1,384 @@
+"""`History`: everything that happened, in one DuckDB file.
+
+One process, the flow's, writes. Each `record_*` call is one short transaction (open, write, close) that may be repeated
+freely: the same key is never stored twice. Several calls share one transaction inside `with history.batch():`, which saves
+an opening each; do not await or wait for anything inside it, since it keeps everybody else out.
+
+Other processes read whenever they like with `History(path, read_only=True)`; a reader that meets a writer waits for
+milliseconds and tries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from rtl_core.errors import HistoryError, InfrastructureError
+from rtl_core.grading.verdict import Verdict
+from rtl_core.history import connection, reading, rows
+from rtl_core.history.records import (
+    EvaluationRecord,
+    RewardRecord,
+    RunRecord,
+    RunStatus,
+    StepPlan,
+    StepRecord,
+    StepState,
+    StoredProblem,
+    StoredRollout,
+    TeacherRecord,
+    ValidationRecord,
+    utc_now,
+)
+from rtl_core.policy.rollout import Rollout
+from rtl_core.problems.problem import Problem
+
+_ENDED = ("finished", "failed", "cancelled")
+_writers = threading.local()
+"""`by_path`: the connections that this thread holds open for writing; whatever it does meanwhile goes through them."""
+
+
+class History:
+    """The history at `path`. Nothing is opened before the first call.
+
+    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. Raises
+    HistoryError for a file that is broken, foreign or newer, and leaves it untouched; HistoryBusyError when it stayed
+    locked; InfrastructureError when the disk fails.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self.read_only = read_only
+        self._prepared = False
+
+    # -- connections
+
+    def _writer(self) -> duckdb.DuckDBPyConnection | None:
+        return _held().get(self.path.resolve())
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[None]:
+        """All `record_*` calls of this thread inside the block are one transaction."""
+        with self._writing():
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if self.read_only:
+            raise HistoryError(f"{self.path} was opened to be read only", "the flow's process alone writes the history")
+        inner = self._writer()
+        if inner is not None:
+            yield inner
+            return
+        with connection.connect(self.path, read_only=False) as con:
+            held = _held()
+            held[self.path.resolve()] = con
+            try:
+                con.execute("BEGIN")
+                yield con
+                con.execute("COMMIT")
+            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+                raise InfrastructureError(
+                    f"the history at {self.path} could not be written: {error}", "is the disk full?"
+                ) from error
+            finally:
+                del held[self.path.resolve()]
+        self._prepared = True
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        inner = self._writer()
+        if inner is not None:
+            yield inner
+            return
+        if not self.read_only and not self._prepared:
+            with connection.connect(self.path, read_only=False):
+                self._prepared = True
+        with connection.connect(self.path, read_only=True) as con:
+            yield con
+
+    # -- runs
+
+    def start_run(self, run: RunRecord) -> None:
+        """Store a new run; of one that exists take over status and message only, and count it as alive."""
+        values = (run.name, run.status, rows.naive(run.created_at), rows.naive(utc_now()))
+        rest = (run.student, run.teacher, run.seed, rows.dumps(run.config), run.config_hash, run.problems_hash)
+        with self._writing() as con:
+            con.execute(
+                "INSERT OR IGNORE INTO runs (run, status, created_at, heartbeat_at, student, teacher, seed, config,"
+                " config_hash, problems_hash, versions, message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [*values, *rest, rows.dumps(run.versions), run.message],
+            )
+            con.execute(
+                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = NULL WHERE run = ?",
+                [run.status, run.message, rows.naive(utc_now()), run.name],
+            )
+
+    def set_run_status(self, name: str, status: RunStatus, message: str | None = None) -> None:
+        """Note how a run stands; an ended one gets its `finished_at`. HistoryError when there is no such run."""
+        now = rows.naive(utc_now())
+        with self._writing() as con:
+            found = con.execute(
+                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = ? WHERE run = ? RETURNING run",
+                [status, message, now, now if status in _ENDED else None, name],
+            ).fetchall()
+            if not found:
+                raise HistoryError(f"there is no run {name!r} in {self.path}", "start_run comes first")
+
+    def heartbeat(self, name: str) -> None:
+        """Note that a run is alive."""
+        with self._writing() as con:
+            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [rows.naive(utc_now()), name])
+
+    # -- problems
+
+    def record_problems(self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]) -> None:
+        """Store (problem, split, place in the curriculum or None); later words on a problem replace earlier ones."""
+        with self._writing() as con:
+            _insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
+
+    def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
+        """Store what validation found, one row per problem fingerprint and tools."""
+        table = rows.table(
+            "validations",
+            [
+                (
+                    v.fingerprint,
+                    v.tools_key,
+                    run,
+                    v.problem_id,
+                    v.status,
+                    rows.dumps(v.evidence),
+                    rows.dumps(v.tools),
+                    v.wall_s,
+                    rows.naive(v.checked_at),
+                )
+                for v in rows_
+            ],
+        )
+        with self._writing() as con:
+            _insert(con, {"validations": table}, "OR REPLACE")
+
+    # -- epochs and steps
+
+    def plan_epoch(self, run: str, epoch: int, steps: Sequence[StepPlan]) -> None:
+        """Plan an epoch's steps. A step that is planned or trained already keeps its plan, so that a resumed run
+        meets its own rollouts again."""
+        now = rows.naive(utc_now())
+        with self._writing() as con:
+            known = {s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()}
+            fresh = [s for s in steps if s.step not in known]
+            con.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?)", [run, epoch, len(steps), now])
+            plan = [(run, s.step, i, p) for s in fresh for i, p in enumerate(s.problem_ids)]
+            head = [(run, s.step, epoch, "planned", now) for s in fresh]
+            _insert(con, {"steps": rows.table("steps", head), "step_problems": rows.table("step_problems", plan)})
+
+    def finish_step(self, step: StepRecord) -> None:
+        """Note that a step was trained, with its weights, times and metrics, all at once."""
+        now = rows.naive(utc_now())
+        times = rows.table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
+        metrics = rows.table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
+        with self._writing() as con:
+            con.execute(
+                "INSERT OR IGNORE INTO steps (run, step, epoch, status, planned_at) VALUES (?, ?, ?, 'planned', ?)",
+                [step.run, step.step, step.epoch, now],
+            )
+            con.execute(
+                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?"
+                " WHERE run = ? AND step = ?",
+                [now, step.state_path, step.sampler_path, step.run, step.step],
+            )
+            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
+            _insert(con, {"step_times": times, "step_metrics": metrics}, "OR REPLACE")
+
+    # -- rollouts and what is found out about them
+
+    def record_rollouts(self, rollouts: Sequence[Rollout]) -> int:
+        """Store sampled answers with their tokens; returns how many were new. A key that is known keeps its first text.
+
+        Raises ValueError when a rollout's tokens and log-probabilities differ in number.
+        """
+        with self._writing() as con:
+            return _insert(con, rows.rollout_tables(rollouts, utc_now()))["rollouts"]
+
+    def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, RewardRecord | None]]) -> None:
+        """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
+        `infrastructure_error` has no reward (None). HistoryError for a key whose rollout is not stored."""
+        latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}
+        with self._writing() as con:
+            tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
+            self._forget(con, "verdicts", list(latest), tables)
+            _insert(con, tables, "")
+
+    def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
+        """Store the teacher's log-probabilities and the KL estimates. HistoryError for a key that is not stored."""
+        with self._writing() as con:
+            _insert(con, rows.teacher_tables(scores, self._places(con, [s.rollout for s in scores])))
+
+    def record_advantages(self, advantages: Sequence[tuple[str, float]]) -> None:
+        """Store (rollout key, group-centred advantage); the last word counts."""
+        with self._writing() as con:
+            places = self._places(con, [key for key, _ in advantages])
+            table = rows.table("advantages", [(key, *places[key], float(a)) for key, a in advantages])
+            _insert(con, {"advantages": table}, "OR REPLACE")
+
+    def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
+        """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
+        now = rows.naive(utc_now())
+        with self._writing() as con:
+            places = self._places(con, [key for key, _ in verdicts])
+            table = rows.table(
+                "regrades",
+                [
+                    (
+                        label,
+                        key,
+                        places[key][0],
+                        places[key][5],
+                        v.outcome.value,
+                        v.tests_passed,
+                        v.tests_total,
+                        v.executor,
+                        rows.dumps(v.tools),
+                        v.seed,
+                        rows.dumps(v.model_dump(mode="json")),
+                        now,
+                    )
+                    for key, v in verdicts
+                ],
+            )
+            _insert(con, {"regrades": table}, "OR REPLACE")
+
+    def record_evaluation(self, evaluation: EvaluationRecord) -> None:
+        """Store an evaluation, or what it has become."""
+        e = evaluation
+        head = [e.key, e.run, e.policy, e.step, e.split, e.status, e.n_problems, e.samples, e.pass_at_1, e.lo, e.hi]
+        maps = [rows.dumps(m) for m in (e.pass_at_k, e.by_difficulty, e.by_family)]
+        with self._writing() as con:
+            con.execute(
+                f"INSERT OR REPLACE INTO evaluations VALUES ({', '.join('?' * 16)})",
+                [*head, *maps, rows.naive(e.started_at), rows.naive(e.finished_at)],
+            )
+
+    def record_cached_verdicts(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
+        """Store (cache key, verdict)."""
+        now = rows.naive(utc_now())
+        cached = {key: (key, rows.dumps(v.model_dump(mode="json")), now) for key, v in verdicts}
+        with self._writing() as con:
+            _insert(con, {"verdict_cache": rows.table("verdict_cache", cached.values())})
+
+    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
+        places = reading.places(con, keys)
+        if missing := [k for k in keys if k not in places]:
+            raise HistoryError(
+                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "record_rollouts comes first"
+            )
+        return places
+
+    @staticmethod
+    def _forget(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
+        """Delete what the tables hold of those keys that `head` knows."""
+        known = reading.known(con, head, keys)
+        for part in tables if known else ():
+            for chunk in reading.chunks(known):
+                con.execute(f"DELETE FROM {part} WHERE rollout IN ({', '.join('?' * len(chunk))})", chunk)
+
+    # -- reading
+
+    def run(self, name: str) -> RunRecord | None:
+        """The run of that name, or None."""
+        with self._reading() as con:
+            return next(iter(reading.runs(con, name)), None)
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        with self._reading() as con:
+            return reading.runs(con)
+
+    def problems_of(self, run: str) -> list[StoredProblem]:
+        """The run's problems, in order of split and position."""
+        with self._reading() as con:
+            return reading.problems_of(con, run)
+
+    def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
+        """Problem fingerprint -> what validation with those tools found."""
+        with self._reading() as con:
+            return reading.validations(con, tools_key)
+
+    def steps(self, run: str) -> list[StepState]:
+        """The run's steps, planned and trained, in order."""
+        with self._reading() as con:
+            return reading.steps(con, run)
+
+    def last_trained_step(self, run: str) -> StepState | None:
+        """The run's newest trained step, or None."""
+        return next((s for s in reversed(self.steps(run)) if s.status == "trained"), None)
+
+    def rollouts_of(self, run: str, place: int | str) -> list[StoredRollout]:
+        """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
+        with self._reading() as con:
+            return reading.rollouts_of(con, run, place)
+
+    def rollout(self, key: str) -> StoredRollout | None:
+        """All that is stored of one rollout, or None."""
+        with self._reading() as con:
+            return next(iter(reading.stored_rollouts(con, "rollout = ?", [key])), None)
+
+    def evaluation(self, key: str) -> EvaluationRecord | None:
+        """The evaluation of that key, or None."""
+        with self._reading() as con:
+            return next(iter(reading.evaluations(con, "evaluation = ?", key)), None)
+
+    def evaluations(self, run: str) -> list[EvaluationRecord]:
+        """The run's evaluations in order of step."""
+        with self._reading() as con:
+            return reading.evaluations(con, "run = ?", run)
+
+    def cached_verdicts(self) -> Iterator[tuple[str, Verdict]]:
+        """All (cache key, verdict); read at once, so that the file is free while they are used."""
+        with self._reading() as con:
+            found = con.execute("SELECT key, verdict FROM verdict_cache").fetchall()
+        for key, text in found:
+            yield key, Verdict.model_validate_json(text)
+
+    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer to one SQL statement that reads. HistoryError with DuckDB's own words when it cannot be run."""
+        try:
+            with self._reading() as con:
+                relation = con.sql(sql, params=params)
+                if relation is None:
+                    raise HistoryError(
+                        "that statement answers nothing", "ask with SELECT, FROM, SUMMARIZE, DESCRIBE ..."
+                    )
+                return relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
+
+
+def _held() -> dict[Path, duckdb.DuckDBPyConnection]:
+    held: dict[Path, duckdb.DuckDBPyConnection] = _writers.__dict__.setdefault("by_path", {})
+    return held
+
+
+def _insert(
+    con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "OR IGNORE"
+) -> dict[str, int]:
+    """Append Arrow tables; returns rows stored by table."""
+    stored = {}
+    for name, table in tables.items():
+        if table.num_rows == 0:
+            stored[name] = 0
+            continue
+        con.register("incoming", table)
+        try:
+            count = con.execute(f"INSERT {conflict} INTO {name} BY NAME SELECT * FROM incoming").fetchall()
+        finally:
+            con.unregister("incoming")
+        stored[name] = int(count[0][0])
+    return stored

@@ -1,0 +1,236 @@
+"""The history keeps what it is given, once, and gives it back as it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import synthetic
+
+from rtl_core.errors import HistoryError
+from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_core.history.records import RunRecord, StepPlan, StepRecord
+from rtl_core.history.store import History
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> History:
+    return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")
+
+
+def test_a_run_comes_back_as_it_was(tmp_path):
+    history = History(tmp_path / "new" / "h.duckdb")
+    record = RunRecord(name="r", config={"a": [1, {"b": "ü"}]}, seed=3, student="s", teacher="t", versions={"x": "1"})
+    history.start_run(record)
+    found = history.run("r")
+    assert found.model_copy(update={"heartbeat_at": None}) == record
+    assert history.run("other") is None
+
+
+def test_starting_a_run_again_goes_on_with_it(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    first = RunRecord(name="r", config={"a": 1}, seed=3)
+    history.start_run(first)
+    history.set_run_status("r", "failed", "power cut")
+    assert history.run("r").finished_at is not None
+    history.start_run(RunRecord(name="r", status="running", config={"a": 2}, seed=9))
+    found = history.run("r")
+    assert (found.status, found.message, found.finished_at) == ("running", None, None)
+    assert (found.config, found.seed, found.created_at) == ({"a": 1}, 3, first.created_at)
+    assert len(history.runs()) == 1
+
+
+def test_status_of_an_unknown_run_is_an_error(tmp_path):
+    with pytest.raises(HistoryError, match="no run 'x'"):
+        History(tmp_path / "h.duckdb").set_run_status("x", "failed")
+
+
+def test_rollouts_come_back_with_all_that_was_found_out_about_them(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    rng = np.random.default_rng(1)
+    p = synthetic.problem(1, "train")
+    shape = synthetic.Shape()
+    given = [synthetic.rollout("r", "train", None, 0, 2, p, i, shape, rng) for i in range(3)]
+    assert history.record_rollouts(given) == 3
+    bare = history.rollouts_of("r", 2)
+    assert [b.rollout.text for b in bare] == [g.text for g in given]
+    assert all(b.verdict is None and b.reward is None and b.teacher is None and b.advantage is None for b in bare)
+
+    judged = [synthetic.judge(p, 0.0, rng) for _ in given]
+    history.record_verdicts([(g.key, *j) for g, j in zip(given, judged, strict=True)])
+    teachers = [synthetic.teacher(g, 0.5, rng) for g in given]
+    history.record_teacher(teachers)
+    history.record_advantages([(g.key, 0.5 - i) for i, g in enumerate(given)])
+    for g, (verdict, reward), t, b in zip(given, judged, teachers, history.rollouts_of("r", 2), strict=True):
+        float32 = {"logprobs_T": tuple(np.float32(v).item() for v in g.logprobs_T)}
+        assert b.rollout == g.model_copy(update=float32)
+        assert b.verdict == verdict
+        assert b.reward == reward
+        assert (b.teacher.k1_mean, b.teacher.k3_mean, b.teacher.n_tokens) == (t.k1_mean, t.k3_mean, t.n_tokens)
+        np.testing.assert_array_equal(np.float32(b.teacher.logprobs_T), np.float32(t.logprobs_T))
+        assert b.advantage == 0.5 - g.sample
+    assert history.rollout(given[1].key).rollout.sample == 1
+    assert history.rollout("none") is None
+
+
+def test_every_write_may_be_repeated(tmp_path):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
+    tables = [row["table_name"] for row in history.query("SELECT table_name FROM duckdb_tables()").to_pylist()]
+    counts = {t: history.query(f"SELECT count(*) AS n FROM {t}").to_pylist()[0]["n"] for t in tables}
+    assert counts["rollouts"] == 2 * 6 * 4 + 3 * 3 * 4
+    assert all(counts[t] > 0 for t in tables if t not in ("regrades", "verdict_cache"))
+    synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
+    again = {t: history.query(f"SELECT count(*) AS n FROM {t}").to_pylist()[0]["n"] for t in tables}
+    assert again == counts
+
+
+def test_a_rollout_keeps_its_first_text(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    rng = np.random.default_rng(1)
+    first = synthetic.rollout("r", "train", None, 0, 0, synthetic.problem(0, "train"), 0, synthetic.Shape(), rng)
+    history.record_rollouts([first])
+    assert history.record_rollouts([first.model_copy(update={"text": "other", "tokens_T": (), "logprobs_T": ()})]) == 0
+    assert history.rollout(first.key).rollout.text == first.text
+    assert len(history.rollout(first.key).rollout.tokens_T) == len(first.tokens_T)
+
+
+def test_a_later_verdict_replaces_the_earlier_one_whole(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    rng = np.random.default_rng(1)
+    p = synthetic.problem(0, "train")
+    r = synthetic.rollout("r", "train", None, 0, 0, p, 0, synthetic.Shape(), rng)
+    history.record_rollouts([r])
+    broken = Verdict(
+        outcome=Outcome.INFRASTRUCTURE_ERROR,
+        stages=(StageResult(stage=Stage.FORMAT, status="passed"),),
+        reasons=("the engine died",),
+        executor="docker",
+    )
+    history.record_verdicts([(r.key, broken, None)])
+    assert history.rollout(r.key).verdict == broken
+    assert history.rollout(r.key).reward is None
+    verdict, reward = synthetic.judge(p, 0.0, rng)
+    history.record_verdicts([(r.key, verdict, reward)])
+    history.record_verdicts([(r.key, verdict, reward)])
+    assert history.rollout(r.key).verdict == verdict
+    assert history.rollout(r.key).reward == reward
+    assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 4}]
+
+
+def test_a_verdict_without_its_rollout_is_refused(tmp_path):
+    verdict, reward = synthetic.judge(synthetic.problem(0, "train"), 1.0, np.random.default_rng(0))
+    with pytest.raises(HistoryError, match="first 'r/step/00001/x/0'"):
+        History(tmp_path / "h.duckdb").record_verdicts([("r/step/00001/x/0", verdict, reward)])
+
+
+def test_a_planned_step_keeps_its_plan(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("b", "a")), StepPlan(step=1, problem_ids=("c",))])
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("z",)), StepPlan(step=2, problem_ids=("d",))])
+    assert [(s.step, s.problem_ids, s.status) for s in history.steps("r")] == [
+        (0, ("b", "a"), "planned"),
+        (1, ("c",), "planned"),
+        (2, ("d",), "planned"),
+    ]
+    assert history.last_trained_step("r") is None
+
+
+def test_a_finished_step_knows_its_weights(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))])
+    record = StepRecord(
+        run="r", epoch=0, step=0, state_path="st", sampler_path="sa", times={"total": 2.0}, metrics={"m": 1}
+    )
+    history.finish_step(record)
+    history.finish_step(record)
+    last = history.last_trained_step("r")
+    assert (last.step, last.state_path, last.sampler_path, last.problem_ids) == (0, "st", "sa", ("a",))
+    assert history.query("SELECT name, value FROM step_metrics").to_pylist() == [{"name": "m", "value": 1.0}]
+
+
+def test_evaluations_come_back(demo):
+    final = demo.evaluation("demo-student-12")
+    assert (final.status, final.policy, final.step, final.n_problems) == ("done", "student", 12, 16)
+    assert final.lo <= final.pass_at_1 <= final.hi
+    assert sorted(final.pass_at_k) == [1, 2, 4]
+    assert [(e.policy, e.step) for e in demo.evaluations("demo")] == [("student", 0), ("teacher", 0), ("student", 12)]
+    assert len(demo.rollouts_of("demo", "demo-teacher-0")) == 16 * 4
+    assert demo.evaluation("none") is None
+
+
+def test_validations_are_found_by_fingerprint_and_tools(demo):
+    p = synthetic.problem(7, "train")
+    found = demo.validations("bubblewrap-iverilog-11")[p.fingerprint]
+    assert (found.problem_id, found.status) == (p.id, "flaky")
+    assert demo.validations("other tools") == {}
+
+
+def test_problems_come_back_whole(demo):
+    from rtl_core.problems.problem import Problem
+
+    found = demo.problems_of("demo")
+    assert len(found) == 24 + 16
+    assert Problem.model_validate(found[-1].record) == synthetic.problem(23, "train")
+
+
+def test_cached_verdicts_come_back(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
+    odd = verdict.model_copy(update={"reasons": ("a\ud800b\x00",)})
+    history.record_cached_verdicts([("k", verdict), ("odd", odd), ("k", verdict)])
+    history.record_cached_verdicts([("k", verdict)])
+    found = dict(history.cached_verdicts())
+    assert found["k"] == verdict
+    assert found["odd"].reasons == ("a?b\x00",)
+
+
+def test_regrades_leave_the_verdict_that_training_saw(tmp_path):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    stored = history.rollouts_of("demo", 0)
+    flipped = [
+        (s.rollout.key, s.verdict.model_copy(update={"outcome": Outcome.TIMEOUT, "seed": 7}) if i == 0 else s.verdict)
+        for i, s in enumerate(stored)
+    ]
+    history.record_regrades("seed 7", flipped)
+    changed = history.query("SELECT * FROM changed_verdicts").to_pylist()
+    assert [(c["label"], c["rollout"], c["now"]) for c in changed] == [("seed 7", stored[0].rollout.key, "timeout")]
+    assert history.rollouts_of("demo", 0) == stored
+
+
+def test_a_batch_is_all_or_nothing(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+
+    def half_a_batch():
+        with history.batch():
+            history.set_run_status("r", "failed")
+            assert history.run("r").status == "failed"
+            assert History(tmp_path / "h.duckdb").run("r").status == "failed"  # another face, the same transaction
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        half_a_batch()
+    assert history.run("r").status == "created"
+
+
+def test_a_reader_can_neither_write_nor_create(tmp_path, demo):
+    with pytest.raises(HistoryError, match="no history at"):
+        History(tmp_path / "absent.duckdb", read_only=True).runs()
+    assert not (tmp_path / "absent.duckdb").exists()
+    reader = History(demo.path, read_only=True)
+    with pytest.raises(HistoryError, match="read only"):
+        reader.heartbeat("demo")
+    with pytest.raises(HistoryError, match="read-only"):
+        reader.query("DELETE FROM runs")
+    assert reader.run("demo").status == "finished"
+
+
+def test_a_wrong_query_gets_the_databases_own_words(demo):
+    with pytest.raises(HistoryError, match="nonsense"):
+        demo.query("SELECT nonsense FROM runs")
+
+
+def test_query_takes_parameters(demo):
+    assert demo.query(
+        "SELECT count(*) AS n FROM rollouts WHERE run = $run AND step = $step AND purpose = 'train'",
+        {"run": "demo", "step": 3},
+    ).to_pylist() == [{"n": 24}]
