@@ -7,7 +7,7 @@ from typing import Literal
 
 from prefect import flow
 
-from rtl_core.pipeline import batch, evaluation, planning
+from rtl_core.pipeline import batch, evaluation
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import session_of
 from tasks.groups import grade_group, sample_group
@@ -21,9 +21,7 @@ async def evaluate_policy(run: str, policy: Literal["student", "teacher"], step:
         return
     name = f"evaluation: {policy}" + (f" after {step} steps" if policy == "student" else "")
     progress.get().stage(name)
-    held = batch.register(
-        session, evaluation.evaluation_batch(session, policy, step, planning.progressed(session).checkpoint)
-    )
+    held = batch.register(session, evaluation.evaluation_batch(session, policy, step))
     done = 0
 
     async def group(problem_id: str) -> None:

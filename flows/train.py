@@ -47,10 +47,10 @@ async def train_epoch(run: str, epoch: int) -> None:
     """The steps of one epoch that the history does not hold yet."""
     session = session_of(run)
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
-    for state in [state for state in planning.progressed(session).todo if state.epoch == epoch]:
+    for state in planning.todo(session, epoch):
         await one_step(run, state)
         every = session.config.evaluation.every
-        if every and (state.step + 1) % every == 0 and planning.progressed(session).todo:
+        if every and (state.step + 1) % every == 0 and state is not session.steps[-1]:
             await evaluate_policy(run, "student", state.step + 1)
 
 

@@ -20,5 +20,5 @@ async def train_step(run: str, key: str) -> str:
     A retry starts from the last recorded state, so the step counts once.
     """
     session = session_of(run)
-    checkpoint = await training.train(session, batch.batch_of(run, key), planning.progressed(session).checkpoint)
+    checkpoint = await training.train(session, batch.batch_of(run, key))
     return checkpoint.state_path

@@ -43,6 +43,8 @@ class Batch:
     rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
     clock: StageClock = field(default_factory=StageClock)
+    store_before_s: float = 0.0
+    """Seconds that the recorder had spent in the database when the batch began."""
 
     @property
     def key(self) -> str:
@@ -63,11 +65,8 @@ _open: dict[tuple[str, str], Batch] = {}
 
 def register(session: Session, batch: Batch) -> Batch:
     """Make a batch reachable by name for the tasks that work on it, with what the history already holds of it."""
-    batch.take_up(
-        session.history.rollouts_of(
-            session.run, step=None if batch.evaluation else batch.step, evaluation=batch.evaluation
-        )
-    )
+    batch.store_before_s = session.recorder.busy_s
+    batch.take_up(session.history.rollouts_of(session.run, batch.evaluation or batch.step))
     _open[session.run, batch.key] = batch
     return batch
 

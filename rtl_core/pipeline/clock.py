@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class StageClock:
-    """Seconds during which at least one piece of work of a stage was under way (the union of their intervals)."""
+    """Seconds during which at least one piece of work of a stage was under way: the union of their intervals.
 
-    def __init__(self) -> None:
+    Besides each stage there are `work`, the union over all stages, and `total`, the time since the clock was made; their
+    difference is what the pipeline itself costs. `now` gives seconds and can be replaced to test.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
         self._running: dict[str, int] = {}
         self._since: dict[str, float] = {}
         self._total: dict[str, float] = {}
-        self._start = time.perf_counter()
+        self._start = now()
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Count the time of the block for `stage`; blocks of one stage may run at the same time on one event loop."""
-        now = time.perf_counter()
-        if not self._running.get(stage):
-            self._since[stage] = now
-        self._running[stage] = self._running.get(stage, 0) + 1
+        """Count the time of the block for `stage`; blocks may overlap on one event loop."""
+        self._enter(stage)
+        self._enter("work")
         try:
             yield
         finally:
-            self._running[stage] -= 1
-            if not self._running[stage]:
-                self._total[stage] = self._total.get(stage, 0.0) + time.perf_counter() - self._since[stage]
+            self._leave("work")
+            self._leave(stage)
+
+    def _enter(self, stage: str) -> None:
+        if not self._running.get(stage):
+            self._since[stage] = self._now()
+        self._running[stage] = self._running.get(stage, 0) + 1
+
+    def _leave(self, stage: str) -> None:
+        self._running[stage] -= 1
+        if not self._running[stage]:
+            self._total[stage] = self._total.get(stage, 0.0) + self._now() - self._since[stage]
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Count seconds that were measured elsewhere."""
+        self._total[stage] = self._total.get(stage, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
-        """Stage -> seconds, and `total` since the clock was made."""
-        return {**self._total, "total": time.perf_counter() - self._start}
+        """Stage -> seconds so far."""
+        return {**self._total, "total": self._now() - self._start}

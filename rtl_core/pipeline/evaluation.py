@@ -12,7 +12,6 @@ from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
-from rtl_core.policy.trainer import Checkpoint
 
 
 def evaluation_key(run: str, policy: Literal["student", "teacher"], step: int) -> str:
@@ -20,9 +19,7 @@ def evaluation_key(run: str, policy: Literal["student", "teacher"], step: int) -
     return f"{run}/{policy}/{step:05d}"
 
 
-def evaluation_batch(
-    session: Session, policy: Literal["student", "teacher"], step: int, checkpoint: Checkpoint | None
-) -> Batch:
+def evaluation_batch(session: Session, policy: Literal["student", "teacher"], step: int) -> Batch:
     """The batch of an evaluation: every usable held-out problem, `evaluation.samples` answers each."""
     return Batch(
         purpose="evaluation",
@@ -33,7 +30,7 @@ def evaluation_batch(
         problem_ids=tuple(problem.id for problem in session.usable(session.loaded.heldout)),
         group_size=session.config.evaluation.samples,
         sampler=policy,
-        sampler_path=checkpoint.sampler_path if checkpoint and policy == "student" else None,
+        sampler_path=session.checkpoint.sampler_path if session.checkpoint and policy == "student" else None,
     )
 
 
@@ -42,7 +39,7 @@ def summarise(session: Session, batch: Batch, policy: Literal["student", "teache
     counts = {p: sum(s.verdict is not None and s.verdict.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
     rates = np.array([counts[p] / n for p in batch.problem_ids])
-    mean, low, high = mean_interval(rates)
+    interval = mean_interval(rates)
     by_difficulty, by_family = defaultdict(list), defaultdict(list)
     for problem_id, rate in zip(batch.problem_ids, rates, strict=True):
         problem = session.problems[problem_id]
@@ -57,9 +54,9 @@ def summarise(session: Session, batch: Batch, policy: Literal["student", "teache
         status="done",
         n_problems=len(batch.problem_ids),
         samples=n,
-        pass_at_1=mean,
-        lo=low,
-        hi=high,
+        pass_at_1=interval.mean,
+        lo=interval.lo,
+        hi=interval.hi,
         pass_at_k={
             k: float(np.mean([pass_at_k(n, counts[p], k) for p in batch.problem_ids]))
             for k in session.config.evaluation.k

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rtl_core.errors import ProblemError
 from rtl_core.history.records import StepPlan, StepState
 from rtl_core.learning.curriculum import order_problems, plan_epoch
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.trainer import Checkpoint
-
-
-@dataclass(frozen=True)
-class Progressed:
-    """How far a run has come: the steps still to do, and the weights that the last recorded step left."""
-
-    todo: list[StepState]
-    done: int
-    checkpoint: Checkpoint | None
+from rtl_core.problems.problem import Problem
 
 
 async def plan_run(session: Session) -> int:
@@ -39,7 +29,9 @@ async def plan_run(session: Session) -> int:
     epochs_planned = {state.epoch for state in planned}
     if missing := [epoch for epoch in range(config.run.epochs) if epoch not in epochs_planned]:
         ordered = order_problems(train, config.curriculum.order, config.run.seed)
-        rows = [(problem, "train", position) for position, problem in enumerate(ordered)]
+        rows: list[tuple[Problem, str, int | None]] = [
+            (problem, "train", position) for position, problem in enumerate(ordered)
+        ]
         rows += [(problem, "heldout", None) for problem in heldout]
         excluded = [session.problems[problem_id] for problem_id in session.unfit]
         rows += [(problem, "excluded", None) for problem in excluded]
@@ -56,23 +48,26 @@ async def plan_run(session: Session) -> int:
             plans = [StepPlan(step=step + i, problem_ids=tuple(ids)) for i, ids in enumerate(groups)]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
-    return len(history.steps(session.run))
+    _take_up(session)
+    return len(session.steps)
 
 
-def progressed(session: Session) -> Progressed:
-    """What the history says is done, and what is left."""
-    states = sorted(session.history.steps(session.run), key=lambda state: state.step)
-    trained = [state for state in states if state.status == "trained"]
-    checkpoint = None
-    if trained and trained[-1].state_path and trained[-1].sampler_path:
-        checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
+def _take_up(session: Session) -> None:
+    """Set the session's steps and checkpoint to what the history says is planned and done."""
     epochs = range(session.config.run.epochs)
-    return Progressed([s for s in states if s.status == "planned" and s.epoch in epochs], len(trained), checkpoint)
+    session.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
+    trained = [state for state in session.steps if state.status == "trained"]
+    if trained and trained[-1].state_path and trained[-1].sampler_path:
+        session.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
+
+
+def todo(session: Session, epoch: int) -> list[StepState]:
+    """The steps of an epoch that the history did not hold as trained when the run was opened."""
+    return [state for state in session.steps if state.epoch == epoch and state.status == "planned"]
 
 
 def step_batch(session: Session, state: StepState) -> Batch:
     """The batch of one planned train step, sampled from the weights that the last recorded step left."""
-    checkpoint = progressed(session).checkpoint
     return Batch(
         purpose="train",
         epoch=state.epoch,
@@ -80,5 +75,5 @@ def step_batch(session: Session, state: StepState) -> Batch:
         policy_step=state.step,
         problem_ids=state.problem_ids,
         group_size=session.config.sampling.group_size,
-        sampler_path=checkpoint.sampler_path if checkpoint else None,
+        sampler_path=session.checkpoint.sampler_path if session.checkpoint else None,
     )

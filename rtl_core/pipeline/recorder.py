@@ -67,7 +67,7 @@ class Recorder:
 
     def _commit(self, batch: dict[str, list[Any]]) -> None:
         start = time.perf_counter()
-        with self._history.transaction():
+        with self._history.batch():
             for method in _ORDER:
                 if rows := batch.pop(method, None):
                     if method in ("finish_step", "record_evaluation"):

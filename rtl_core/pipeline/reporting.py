@@ -37,12 +37,9 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Tell how a step went."""
-    states = session.history.steps(session.run)
-    metrics = session.last_step
-    done = sum(state.status == "trained" for state in states)
-    progress.get().advance("steps", done, len(states))
-    if metrics is not None:
-        progress.get().line(step_in_words(step, len(states), metrics))
+    progress.get().advance("steps", step + 1, len(session.steps))
+    if session.last_step is not None:
+        progress.get().line(step_in_words(step, len(session.steps), session.last_step))
 
 
 def step_in_words(step: int, total: int, metrics: dict[str, float]) -> str:

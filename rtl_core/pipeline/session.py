@@ -16,7 +16,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, ProblemError
 from rtl_core.grading import Grader, Limits, make_executor
 from rtl_core.grading.cache import MemoryVerdictCache
-from rtl_core.history.records import RunRecord
+from rtl_core.history.records import RunRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
@@ -74,6 +74,10 @@ class Session:
     unfit: dict[str, str] = field(default_factory=dict)
     """Problem id -> why it takes no part in the run."""
     policy: Policy | None = None
+    steps: list[StepState] = field(default_factory=list)
+    """Every planned step of the run, in order (see planning.py)."""
+    checkpoint: Checkpoint | None = None
+    """The weights that the last recorded step left; None before the first."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
 
@@ -193,14 +197,14 @@ async def _open_policy(session: Session, endpoint: Any) -> Policy:
     return Policy(service, tokenizer, teacher, student_name=config.tinker.student)
 
 
-async def open_trainer(session: Session, checkpoint: Checkpoint | None) -> None:
-    """Give the session a training client at a recorded state, or a fresh adapter.
+async def open_trainer(session: Session) -> None:
+    """Give the session a training client at the last recorded state, or a fresh adapter.
 
     Any weights of a client that was open before are left behind: this is what makes a repeated train step count once.
     """
     policy = session.require_policy()
     policy.trainer = await open_training_client(
-        policy.service, session.config, checkpoint.state_path if checkpoint else None
+        policy.service, session.config, session.checkpoint.state_path if session.checkpoint else None
     )
 
 

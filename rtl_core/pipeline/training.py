@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
@@ -68,10 +69,10 @@ def permute(rows: list[tuple[StoredRollout, np.ndarray]], rng: random.Random) ->
     ]
 
 
-async def train(session: Session, batch: Batch, before: Checkpoint | None) -> Checkpoint:
+async def train(session: Session, batch: Batch) -> Checkpoint:
     """Train on a batch, save the weights, record the step. Returns where the new weights are.
 
-    Called again after a failure, it starts from `before`: the step counts once, when its record is committed.
+    Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
 
     Raises:
         RunHealthError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
@@ -80,7 +81,7 @@ async def train(session: Session, batch: Batch, before: Checkpoint | None) -> Ch
     policy = session.require_policy()
     with batch.clock.measure("train"):
         if policy.trainer is None:
-            await open_trainer(session, before)
+            await open_trainer(session)
         trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
         examples, scalars = build_examples(batch, config)
         metrics = await train_step(trainer, examples, config) if examples else {}
@@ -93,6 +94,7 @@ async def train(session: Session, batch: Batch, before: Checkpoint | None) -> Ch
             )
         checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}")
     await session.recorder.write("record_advantages", list(scalars.items()))
+    batch.clock.add("store", session.recorder.busy_s - batch.store_before_s)
     times = batch.clock.seconds()
     record = StepRecord(
         run=session.run,
@@ -110,7 +112,7 @@ async def train(session: Session, batch: Batch, before: Checkpoint | None) -> Ch
     )
     await session.recorder.write("finish_step", [record])
     policy.trainer = trainer
-    session.last_step = record.metrics
+    session.checkpoint, session.last_step = checkpoint, record.metrics
     return checkpoint
 
 
@@ -128,7 +130,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             ("syntax_valid", Stage.SYNTAX),
         )
     }
-    metrics = {
+    metrics: dict[str, Any] = {
         "env/all/reward/total": np.mean([s.reward.total for s in stored if s.reward is not None]),
         **{f"env/all/{name}": value for name, value in stages.items()},
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),

@@ -46,9 +46,9 @@ def to_datum(example: TrainExample) -> types.Datum:
     return types.Datum(
         model_input=types.ModelInput.from_ints(sequence[:-1]),
         loss_fn_inputs={
-            "target_tokens": np.array(sequence[1:], np.int64),
-            "logprobs": np.concatenate([padding, example.logprobs_T.astype(np.float32)]),
-            "advantages": np.concatenate([padding, example.advantages_T.astype(np.float32)]),
+            "target_tokens": types.TensorData.from_numpy(np.array(sequence[1:], np.int64)),
+            "logprobs": types.TensorData.from_numpy(np.concatenate([padding, example.logprobs_T])),
+            "advantages": types.TensorData.from_numpy(np.concatenate([padding, example.advantages_T])),
         },
     )
 
