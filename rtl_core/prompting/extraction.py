@@ -144,11 +144,11 @@ def _accept(offered: dict[str, str], targets: Sequence[str]) -> Answer:
         plain = path.strip().removeprefix("/code/")
         while plain.startswith("./"):
             plain = plain[2:]
-        target = plain if plain in targets else (names.get(plain) if "/" not in plain else None)
-        if target is None:
+        found = plain if plain in targets else (names.get(plain) if "/" not in plain else None)
+        if found is None:
             ignored.append(path[:200])
         else:
-            files.setdefault(target, _finished(text))
+            files.setdefault(found, _finished(text))
     named = tuple(ignored[:MAX_NAMED_IGNORED])
     if not files:
         listed = ", ".join(repr(path) for path in ignored[:4])
