@@ -1,0 +1,45 @@
+"""A Prefect harness for few flows, and the smallest run that has every part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+
+
+@pytest.fixture(scope="session")
+def prefect() -> Iterator[None]:
+    """A temporary Prefect server with a database of its own."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    import flows  # noqa: F401  (sets Prefect's start-up patience)
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield
+
+
+@pytest.fixture
+def small_run(tmp_path: Path) -> Callable[..., list[str]]:
+    """Overrides of the demo for a run of two epochs of two steps: real service, simulators and database."""
+
+    def overrides(name: str = "small", *more: str) -> list[str]:
+        return [
+            f"run.name={name}",
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'history.duckdb'}",
+            "run.epochs=2",
+            "problems.sources.0.train=4",
+            "problems.sources.0.heldout=3",
+            "problems.validation_mutants=1",
+            "curriculum.problems_per_step=2",
+            "sampling.group_size=3",
+            "evaluation.samples=2",
+            "evaluation.k=[1, 2]",
+            *more,
+        ]
+
+    return overrides

@@ -1,0 +1,68 @@
+"""kill -9 in the middle of an epoch, then the same command: the run goes on and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.store import History
+
+QUESTION = "SELECT count(*) AS n FROM rollouts WHERE run = '{run}' AND purpose = 'train' AND step = {step}"
+
+
+def command(overrides: list[str]) -> list[str]:
+    sets = [part for override in overrides for part in ("--set", override)]
+    return [sys.executable, "-c", "from rtl_core.cli import main; main()", "train", "demo", *sets]
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
+
+
+def wait_for_rollouts_of(history: History, run: str, step: int, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        assert process.poll() is None, "the run ended before it could be killed"
+        try:
+            if history.query(QUESTION.format(run=run, step=step)).to_pylist()[0]["n"]:
+                return
+        except HistoryError:
+            pass  # not created yet
+        time.sleep(0.1)
+    raise AssertionError("no rollout of the step within two minutes")
+
+
+@pytest.mark.slow
+def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_undisturbed_run(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    fixed = ("tinker.local_deterministic=true", "evaluation.teacher=false")
+    subprocess.run(command(small_run("calm", *fixed)), env=environment(tmp_path), check=True, timeout=300)
+
+    killed = small_run("killed", *fixed)
+    reader = History(tmp_path / "history.duckdb", read_only=True)
+    for step in (1, 2):
+        process = subprocess.Popen(command(killed), env=environment(tmp_path), start_new_session=True)
+        wait_for_rollouts_of(reader, "killed", step, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run(command(killed), env=environment(tmp_path), check=True, timeout=300)
+
+    def rollouts(run: str) -> list[dict[str, object]]:
+        columns = "purpose, step, problem_id, sample, text, outcome, reward"
+        sql = f"SELECT {columns} FROM rollouts JOIN verdicts USING (rollout) WHERE rollouts.run = ? ORDER BY ALL"
+        return reader.query(sql, [run]).to_pylist()
+
+    assert rollouts("killed") == rollouts("calm")
+    assert [s.status for s in reader.steps("killed")] == ["trained"] * 4
+    # Equal weights sample equal answers: the last evaluation of both runs is of the same student.
+    last = [e.pass_at_1 for run in ("calm", "killed") for e in reader.evaluations(run) if e.step == 4]
+    assert len(last) == 2
+    assert last[0] == last[1]

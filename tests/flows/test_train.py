@@ -1,0 +1,60 @@
+"""The train flow, whole and small: real Prefect, real Tinker protocol, real simulators, real database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+
+pytestmark = pytest.mark.usefixtures("prefect")
+
+
+def count(history: History, sql: str) -> int:
+    return history.query(sql).to_pylist()[0]["n"]
+
+
+def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_nothing(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    from flows.train import train
+
+    report = asyncio.run(train("demo", small_run()))
+    assert Path(report).stat().st_size > 100_000
+    history = History(tmp_path / "history.duckdb")
+    assert count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'train'") == 2 * 2 * 2 * 3
+    assert count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'evaluation'") == 3 * (3 * 2)
+    assert count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
+    scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
+    assert count(history, scored) == 0
+    assert [state.status for state in history.steps("small")] == ["trained"] * 4
+    evaluations = {(e.policy, e.step): e for e in history.evaluations("small")}
+    assert set(evaluations) == {("student", 0), ("teacher", 0), ("student", 4)}
+    assert all(e.lo <= e.pass_at_1 <= e.hi for e in evaluations.values())
+    record = history.run("small")
+    assert record is not None
+    assert record.status == "finished"
+
+    before = history.query("SELECT * FROM rollouts ORDER BY ALL")
+    states = history.steps("small")
+    asyncio.run(train("demo", small_run()))
+    assert history.query("SELECT * FROM rollouts ORDER BY ALL").equals(before)
+    assert history.steps("small") == states
+
+
+def test_a_run_that_exists_refuses_another_reward_unless_told(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    from flows.train import train
+
+    asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
+    changed = small_run("fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}")
+    with pytest.raises(ConfigError, match=r"reward\.weights: was .*--accept-changes"):
+        asyncio.run(train("demo", changed))
+    # More epochs are no other experiment.
+    asyncio.run(train("demo", small_run("fixed", "evaluation.teacher=false")))
+    assert len(History(tmp_path / "history.duckdb").steps("fixed")) == 4

@@ -1,0 +1,85 @@
+"""Prompts: what they demand, and what is given up, in which order, when the budget is short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.budget import CUT_MARKER, build_prompt
+from rtl_core.prompting.messages import build_messages
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """A real tokenizer with one token per word or mark."""
+    plain = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="?")
+    fast.chat_template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}assistant"
+    return fast
+
+
+CONTEXT = {
+    "docs/spec.md": "\n".join(f"document line {i}" for i in range(20)),
+    "rtl/helper.v": "\n".join(f"helper line {i}" for i in range(20)),
+    "rtl/top.v": "\n".join(f"target line {i}" for i in range(20)),
+    "verif/tb.v": "\n".join(f"bench line {i}" for i in range(20)),
+}
+
+
+def problem(**changes: Any) -> Problem:
+    values = {
+        "id": "p", "source": "test", "category": "cid004", "difficulty": "easy", "prompt": "Mend the module.",
+        "context": CONTEXT, "targets": ("rtl/top.v",), "harness": {},
+    }  # fmt: skip
+    return Problem(**{**values, **changes})
+
+
+def test_a_prompt_that_fits_is_whole_and_has_no_notes(tokenizer: Any) -> None:
+    prompt = build_prompt(problem(), tokenizer, "exact", 10_000)
+    assert prompt.notes == ()
+    assert all(text in prompt.messages[-1]["content"] for text in CONTEXT.values())
+
+
+def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(tokenizer: Any) -> None:
+    whole = len(build_prompt(problem(), tokenizer, "exact", 10_000).tokens_P)
+    prompt = build_prompt(problem(), tokenizer, "exact", whole - 100)
+    assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v"]
+    assert "left out (20 lines)" in prompt.notes[0]
+    content = prompt.messages[-1]["content"]
+    assert "bench line" not in content
+    assert CUT_MARKER in content
+    assert CONTEXT["rtl/top.v"] in content
+    assert CONTEXT["docs/spec.md"] in content
+    assert len(prompt.tokens_P) <= whole - 100
+    kept = [line for line in content.splitlines() if line.startswith("helper line")]
+    assert kept == CONTEXT["rtl/helper.v"].splitlines()[: len(kept)]
+
+
+def test_the_file_to_be_changed_is_given_up_last(tokenizer: Any) -> None:
+    bare = len(build_prompt(problem(context={}), tokenizer, "exact", 10_000).tokens_P)
+    prompt = build_prompt(problem(), tokenizer, "exact", bare + 40)
+    assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v", "docs/spec.md", "rtl/top.v"]
+    assert "target line 0" in prompt.messages[-1]["content"]
+
+
+def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(tokenizer: Any) -> None:
+    with pytest.raises(ProblemError, match=r"problem p: its text alone takes \d+ tokens, the budget is 20"):
+        build_prompt(problem(), tokenizer, "exact", 20)
+
+
+def test_the_exact_template_names_the_target_and_the_bare_one_adds_nothing() -> None:
+    exact = build_messages(problem(), "exact")
+    assert "`rtl/top.v`" in exact[-1]["content"]
+    assert "to the letter" in exact[0]["content"]
+    assert build_messages(problem(context={}), "bare") == [{"role": "user", "content": "Mend the module."}]
+
+
+def test_several_targets_are_asked_for_as_json() -> None:
+    content = build_messages(problem(targets=("rtl/a.v", "rtl/b.v")), "exact")[-1]["content"]
+    assert '{"code": [{"rtl/a.v": "<complete file>"}, {"rtl/b.v": "<complete file>"}]}' in content
