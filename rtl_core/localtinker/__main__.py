@@ -1,0 +1,157 @@
+"""`python -m rtl_core.localtinker --model NAME=PATH ... --state DIR`: run the service in this process.
+
+Prints one JSON line, {"base_url": ...}, on standard output when it is ready. The key comes from the environment
+variable TINKER_API_KEY, never from the command line, which other users of the machine can read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+# Spinning OpenMP threads would take the cores from simulators; this must be set before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from rtl_core.errors import ConfigError, RtlDistillError
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m rtl_core.localtinker", description=__doc__)
+    parser.add_argument("--model", action="append", required=True, metavar="NAME=PATH", help="a base model; repeatable")
+    parser.add_argument("--state", type=Path, required=True, help="folder for the registry and checkpoints")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; other than loopback needs a key")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of torch on the CPU")
+    parser.add_argument("--max-context", type=int, default=32768)
+    parser.add_argument("--deterministic", action="store_true", help="answers do not depend on what else runs (slower)")
+    parser.add_argument("--die-with-parent", action="store_true", help="stop when standard input ends")
+    return parser
+
+
+def parse_model(text: str) -> tuple[str, Path]:
+    """NAME=PATH, or PATH alone, which takes the folder's name."""
+    name, separator, path = text.partition("=")
+    if not separator:
+        return Path(text).resolve().name, Path(text)
+    return name, Path(path)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if args.die_with_parent:
+        _die_with_parent()
+    try:
+        return serve(args, lambda base_url: print(json.dumps({"base_url": base_url}), flush=True))
+    except RtlDistillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
+    """Load the models and serve until the process is told to stop; `announce` gets the base URL once it answers."""
+    key = os.environ.get("TINKER_API_KEY") or None
+    check_exposure(args.host, key)
+    listener = _listen(args.host, args.port)
+
+    import uvicorn
+
+    from rtl_core.localtinker.app import create_app
+    from rtl_core.localtinker.service import Service, Settings
+
+    settings = Settings(
+        models=dict(parse_model(text) for text in args.model),
+        state=args.state,
+        dtype=args.dtype,
+        device=args.device,
+        threads=args.threads,
+        deterministic=args.deterministic,
+        max_context=args.max_context,
+    )
+    service = Service(settings)
+    app = create_app(service, key)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=120, lifespan="on")
+    server = uvicorn.Server(config)
+    # The compute thread and the event loop share the interpreter: hand over sooner than every 5 ms.
+    sys.setswitchinterval(0.001)
+
+    async def run() -> None:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        host, port = listener.getsockname()[:2]
+        announce(f"http://{host}:{port}")
+        await serving
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket without Nagle's delay, which would add 40 ms to every answer."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle off only on sockets that name their protocol.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another --port") from error
+    listener.listen(1024)
+    return listener
+
+
+def check_exposure(host: str, key: str | None) -> None:
+    """Raises ConfigError when the service would be reachable from other machines without a key."""
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if key is not None and not key.startswith("tml-"):
+        raise ConfigError("TINKER_API_KEY must start with 'tml-': the SDK refuses other keys")
+    if not loopback and key is None:
+        raise ConfigError(
+            f"--host {host} is reachable from other machines, so a key is required",
+            "set TINKER_API_KEY=tml-... in the service's environment",
+        )
+
+
+def _die_with_parent() -> None:
+    """End this process when its parent has gone: its end of our standard input closes, whatever killed it."""
+    parent = os.getppid()
+
+    def watch_pipe() -> None:
+        while sys.stdin.buffer.read(4096):
+            continue
+        os._exit(0)
+
+    def watch_parent() -> None:
+        # A child that the parent forked may still hold the pipe open: being re-parented is the second sign.
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(0)
+
+    for target in (watch_pipe, watch_parent):
+        threading.Thread(target=target, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""A lean forward pass for the Llama family of decoders (Llama, Qwen2, Qwen3): what sampling and scoring run on.
+
+transformers' own modules cost more in Python than a small model costs in arithmetic. This file runs the same
+mathematics on the same weights, with a key-value cache whose rows have their own lengths, so that requests join and
+leave a running batch. `DenseDecoder.supports` says for which models it holds; `models.py` checks its output against
+transformers' when a model is loaded and falls back to `generic.py` otherwise.
+
+Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, C cache capacity, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+Pairs = Mapping[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """y = x W^T + b, plus the low-rank term of an adapter that is not merged into W."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+    lora: tuple[Tensor, Tensor] | None = None  # A [r, in], scaled B [out, r]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        if self.lora is not None:
+            lora_a, lora_b = self.lora
+            y = y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b).to(y.dtype)
+        return y
+
+
+@dataclass(frozen=True)
+class Layer:
+    qkv: list[Linear]  # one fused, or q, k, v
+    o: Linear
+    gate_up: list[Linear]  # one fused, or gate, up
+    down: Linear
+    norm_in: Tensor
+    norm_mlp: Tensor
+    norm_qk_SD: Tensor | None  # Qwen3's per-head norms, query heads then key heads
+
+
+class KVCache:
+    """Keys and values of R slots, each with its own length: [R, M, C, D] a layer, zero where nothing was written."""
+
+    def __init__(self, decoder: DenseDecoder, slots: int, capacity: int) -> None:
+        shape = (slots, decoder.kv_heads, capacity, decoder.head_dim)
+        self.keys = [torch.zeros(shape, dtype=decoder.dtype, device=decoder.device) for _ in decoder.layers]
+        self.values = [torch.zeros_like(k) for k in self.keys]
+
+    @property
+    def capacity(self) -> int:
+        return self.keys[0].shape[2]
+
+    @property
+    def slots(self) -> int:
+        return self.keys[0].shape[0]
+
+    def select(self, rows: Tensor) -> None:
+        """Keep only these slots, in this order."""
+        self.keys = [k.index_select(0, rows) for k in self.keys]
+        self.values = [v.index_select(0, rows) for v in self.values]
+
+    def grow(self, capacity: int) -> None:
+        extra = capacity - self.capacity
+        self.keys = [F.pad(k, (0, 0, 0, extra)) for k in self.keys]
+        self.values = [F.pad(v, (0, 0, 0, extra)) for v in self.values]
+
+    def append(self, other: KVCache) -> None:
+        """Add the slots of `other`; both are brought to the larger capacity."""
+        if other.capacity < self.capacity:
+            other.grow(self.capacity)
+        elif other.capacity > self.capacity:
+            self.grow(other.capacity)
+        self.keys = [torch.cat(pair) for pair in zip(self.keys, other.keys, strict=True)]
+        self.values = [torch.cat(pair) for pair in zip(self.values, other.values, strict=True)]
+
+
+class DenseDecoder:
+    """The weights of one model, or of one model with an adapter, ready to run.
+
+    With `merge` the adapter is folded into copies of the weights (quick, a full copy of the adapted layers); without
+    it the base tensors are shared and the adapter stays a low-rank term (bounded memory, for larger models).
+    """
+
+    def __init__(self, model: nn.Module, pairs: Pairs, scaling: float, *, merge: bool) -> None:
+        config = model.config
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.eps: float = config.rms_norm_eps
+        self._pairs, self._scaling, self._merge = pairs, scaling, merge
+        inner = model.model
+        self.embed: Tensor = inner.embed_tokens.weight
+        self.dtype, self.device = self.embed.dtype, self.embed.device
+        self.norm: Tensor = inner.norm.weight
+        self.head = self._linear("lm_head", model.lm_head)
+        self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
+        self._rotary = inner.rotary_emb
+        self._cos, self._sin = self._rope_table(256)
+        self.vocab_size: int = self.head.weight.shape[0]
+        self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
+
+    @staticmethod
+    def supports(model: nn.Module) -> bool:
+        """Whether this file computes what `model` computes: a known family with full causal attention everywhere."""
+        config = model.config
+        rope = getattr(config, "rope_parameters", None) or {}
+        return (
+            type(model).__name__ in _FAMILIES
+            and config.hidden_act == "silu"
+            and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or [])
+            and rope.get("rope_type", "default") in ("default", "linear", "llama3", "yarn")
+        )
+
+    def nbytes_private(self) -> int:
+        """Bytes that this object holds beyond the shared base weights."""
+        if self._merge:
+            linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, *lay.gate_up, lay.down)]
+            return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
+        return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
+
+    def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Final hidden states [B, L, H] of right-padded sequences; writes positions 0..L-1 of `cache`."""
+        batch, length = tokens_BL.shape
+        cos, sin = self._rope(length)
+        cos, sin = cos[:length, None], sin[:length, None]
+        x = F.embedding(tokens_BL, self.embed)
+        for index, layer in enumerate(self.layers):
+            q, k, v = self._project(layer, x, cos, sin)
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+            if cache is not None:
+                cache.keys[index][:, :, :length] = k
+                cache.values[index][:, :, :length] = v
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch, length, -1))
+        return self._rms(x, self.norm)
+
+    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
+        """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it.
+
+        `width` is an upper bound of positions + 1: only that much of the cache is read.
+        """
+        batch = tokens_B.shape[0]
+        cos, sin = self._rope(width)
+        cos, sin = cos[positions_B][:, None], sin[positions_B][:, None]
+        rows = torch.arange(batch, device=self.device)
+        bias = torch.zeros(batch, 1, 1, width, dtype=self.dtype, device=self.device)
+        future = torch.arange(width, device=self.device)[None] > positions_B[:, None]
+        bias.masked_fill_(future[:, None, None], float("-inf"))
+        group = self.heads // self.kv_heads
+        x = F.embedding(tokens_B, self.embed)
+        for index, layer in enumerate(self.layers):
+            q, k, v = self._project(layer, x, cos, sin)
+            keys, values = cache.keys[index], cache.values[index]
+            keys[rows, :, positions_B] = k
+            values[rows, :, positions_B] = v
+            q = q.reshape(batch, self.kv_heads, group, self.head_dim) * self.head_dim**-0.5
+            scores = torch.matmul(q, keys[:, :, :width].transpose(2, 3)) + bias
+            attended = torch.matmul(scores.softmax(-1), values[:, :, :width])
+            x = self._finish(layer, x, attended.reshape(batch, -1))
+        return self.logits(self._rms(x, self.norm))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits in float32 of any leading shape."""
+        return self.head(hidden).float()
+
+    def _project(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated q [..., N, D] and k [..., M, D], and v [..., M, D], of x [..., H]."""
+        h = self._rms(x, layer.norm_in)
+        parts = [linear(h) for linear in layer.qkv]
+        qkv = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        qkv = qkv.view(*x.shape[:-1], self.heads + 2 * self.kv_heads, self.head_dim)
+        split = self.heads + self.kv_heads
+        qk = qkv[..., :split, :]
+        if layer.norm_qk_SD is not None:
+            qk = F.rms_norm(qk, (self.head_dim,), None, self.eps) * layer.norm_qk_SD
+        half = self.head_dim // 2
+        turned = torch.cat((-qk[..., half:], qk[..., :half]), -1)
+        qk = qk * cos + turned * sin
+        return qk[..., : self.heads, :], qk[..., self.heads :, :], qkv[..., split:, :]
+
+    def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
+        x = x + layer.o(attended)
+        h = self._rms(x, layer.norm_mlp)
+        parts = [linear(h) for linear in layer.gate_up]
+        gate, up = parts[0].chunk(2, -1) if len(parts) == 1 else parts
+        return x + layer.down(F.silu(gate) * up)
+
+    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+
+    def _rope(self, length: int) -> tuple[Tensor, Tensor]:
+        if length > self._cos.shape[0]:
+            self._cos, self._sin = self._rope_table(2 * length)
+        return self._cos, self._sin
+
+    def _rope_table(self, length: int) -> tuple[Tensor, Tensor]:
+        positions = torch.arange(length, device=self.device)[None]
+        with torch.no_grad():
+            cos, sin = self._rotary(self.embed[:1, None], positions)
+        return cos[0].clone(), sin[0].clone()
+
+    def _layer(self, name: str, layer: nn.Module) -> Layer:
+        attn, mlp = layer.self_attn, layer.mlp
+        qkv = [self._linear(f"{name}.self_attn.{p}", getattr(attn, p)) for p in ("q_proj", "k_proj", "v_proj")]
+        gate_up = [self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj")]
+        norm_qk = None
+        if hasattr(attn, "q_norm"):
+            parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
+            norm_qk = torch.cat(parts).detach().contiguous()
+        return Layer(
+            qkv=[_fuse(qkv)] if self._merge else qkv,
+            o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
+            gate_up=[_fuse(gate_up)] if self._merge else gate_up,
+            down=self._linear(f"{name}.mlp.down_proj", mlp.down_proj),
+            norm_in=layer.input_layernorm.weight.detach(),
+            norm_mlp=layer.post_attention_layernorm.weight.detach(),
+            norm_qk_SD=norm_qk,
+        )
+
+    def _linear(self, name: str, module: nn.Module) -> Linear:
+        base = getattr(module, "base_layer", module)
+        weight = base.weight.detach()
+        bias = None if base.bias is None else base.bias.detach()
+        pair = self._pairs.get(name)
+        if pair is None:
+            return Linear(weight, bias)
+        lora_a, lora_b = (t.to(self.device, torch.float32) for t in pair)
+        if self._merge:
+            return Linear((weight.float() + self._scaling * (lora_b @ lora_a)).to(weight.dtype), bias)
+        return Linear(weight, bias, (lora_a, lora_b * self._scaling))
+
+
+def _fuse(linears: list[Linear]) -> Linear:
+    bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
+    return Linear(torch.cat([lin.weight for lin in linears]), bias)

@@ -1,0 +1,264 @@
+"""What survives a restart: sessions, training runs, samplers and checkpoints, in one SQLite file and a blob folder.
+
+A checkpoint's files are written to a blob folder of their own, flushed, and only then named by a row; the row is the
+commit. Overwriting a name moves the row to a new blob. Blobs that no row names (a crash between the two, a deletion,
+an expiry) are removed by `collect_garbage`. SQLite runs in WAL mode, so that kill -9 loses no committed row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl_core.localtinker.errors import NotFoundError, RequestError
+
+_SCHEMA = """
+create table if not exists sessions (
+    id text primary key, created real not null, last_seen real not null, finished integer not null default 0,
+    display_name text, user_metadata text);
+create table if not exists runs (
+    id text primary key, session_id text not null, base_model text not null, lora text not null,
+    created real not null, last_request real not null, user_metadata text);
+create table if not exists samplers (
+    id text primary key, session_id text not null, base_model text not null, model_path text, created real not null);
+create table if not exists checkpoints (
+    path text primary key, run_id text not null, kind text not null, name text not null, blob text not null,
+    base_model text not null, lora text not null, has_optimizer integer not null, size_bytes integer not null,
+    created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
+create index if not exists checkpoints_by_run on checkpoints (run_id);
+"""
+KINDS = {"weights": "training", "sampler_weights": "sampler"}
+MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One saved set of weights."""
+
+    path: str
+    run_id: str
+    kind: str
+    name: str
+    blob: str
+    base_model: str
+    lora: str
+    has_optimizer: bool
+    size_bytes: int
+    created: float
+    expires: float | None
+    public: bool
+    ephemeral_of: str | None
+    user_metadata: dict[str, str] | None
+
+
+class Registry:
+    """The records of one state folder. Thread-safe; every call is one short transaction."""
+
+    def __init__(self, state: Path) -> None:
+        self._blobs = state / "blobs"
+        self._blobs.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(state / "registry.sqlite", check_same_thread=False, isolation_level=None)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("pragma journal_mode = wal")
+        self._db.execute("pragma synchronous = normal")
+        self._db.executescript(_SCHEMA)
+        self.collect_garbage()
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _run(self, sql: str, *args: Any) -> list[sqlite3.Row]:
+        with self._lock:
+            return self._db.execute(sql, args).fetchall()
+
+    # Sessions ---------------------------------------------------------------------------------------------------
+    def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
+        now = time.time()
+        self._run(
+            "insert into sessions values (?, ?, ?, 0, ?, ?)", session_id, now, now, display_name, _dumps(user_metadata)
+        )
+
+    def touch_session(self, session_id: str) -> bool:
+        """Note a heartbeat; False when the session is unknown or finished."""
+        sql = "update sessions set last_seen = ? where id = ? and finished = 0 returning id"
+        return bool(self._run(sql, time.time(), session_id))
+
+    def finish_session(self, session_id: str) -> None:
+        self._run("update sessions set finished = 1 where id = ?", session_id)
+
+    def session(self, session_id: str) -> sqlite3.Row:
+        rows = self._run("select * from sessions where id = ?", session_id)
+        if not rows:
+            raise NotFoundError(f"session_id: no session {session_id!r} on this service")
+        return rows[0]
+
+    def sessions(self) -> list[str]:
+        return [row["id"] for row in self._run("select id from sessions order by created desc")]
+
+    # Training runs ----------------------------------------------------------------------------------------------
+    def add_run(self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None) -> None:
+        now = time.time()
+        self._run(
+            "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
+            *(run_id, session_id, base_model, lora, now, now, _dumps(user_metadata)),
+        )
+
+    def touch_run(self, run_id: str) -> None:
+        self._run("update runs set last_request = ? where id = ?", time.time(), run_id)
+
+    def run(self, run_id: str) -> sqlite3.Row:
+        rows = self._run("select * from runs where id = ?", run_id)
+        if not rows:
+            raise NotFoundError(f"training_run_id: no training run {run_id!r} on this service")
+        return rows[0]
+
+    def runs(self, session_id: str | None = None) -> list[sqlite3.Row]:
+        """Newest activity first."""
+        where = "" if session_id is None else "where session_id = ?"
+        args = () if session_id is None else (session_id,)
+        return self._run(f"select * from runs {where} order by last_request desc, id", *args)
+
+    # Samplers ---------------------------------------------------------------------------------------------------
+    def add_sampler(self, sampler_id: str, session_id: str, base_model: str, model_path: str | None) -> None:
+        self._run(
+            "insert or ignore into samplers values (?, ?, ?, ?, ?)",
+            *(sampler_id, session_id, base_model, model_path, time.time()),
+        )
+
+    def sampler(self, sampler_id: str) -> sqlite3.Row:
+        rows = self._run("select * from samplers where id = ?", sampler_id)
+        if not rows:
+            raise NotFoundError(f"sampling_session_id: no sampler {sampler_id!r} on this service")
+        return rows[0]
+
+    def samplers(self, session_id: str) -> list[str]:
+        return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
+
+    # Checkpoints ------------------------------------------------------------------------------------------------
+    def write_blob(self, write: Callable[[Path], None]) -> tuple[str, int]:
+        """Let `write` fill a new folder, flush it to disk, and return its name and size in bytes."""
+        name = uuid.uuid4().hex
+        folder = self._blobs / name
+        folder.mkdir()
+        write(folder)
+        size = 0
+        for file in folder.iterdir():
+            size += file.stat().st_size
+            _flush(file)
+        _flush(folder)
+        _flush(self._blobs)
+        return name, size
+
+    def blob(self, checkpoint: Checkpoint) -> Path:
+        return self._blobs / checkpoint.blob
+
+    def add_checkpoint(
+        self,
+        run_id: str,
+        kind: str,
+        name: str,
+        *,
+        blob: str,
+        size_bytes: int,
+        base_model: str,
+        lora: str,
+        has_optimizer: bool,
+        ttl_seconds: int | None,
+        overwrite: bool,
+        user_metadata: dict | None,
+        ephemeral_of: str | None = None,
+    ) -> str:
+        """Name a blob. Raises RequestError when the name is taken and `overwrite` is not set."""
+        path = f"tinker://{run_id}/{kind}/{name}"
+        now = time.time()
+        verb = "insert or replace" if overwrite else "insert"
+        try:
+            self._run(
+                f"{verb} into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+                *(path, run_id, kind, name, blob, base_model, lora, int(has_optimizer), size_bytes, now),
+                *(None if ttl_seconds is None else now + ttl_seconds, ephemeral_of, _dumps(user_metadata)),
+            )
+        except sqlite3.IntegrityError as error:
+            message = (
+                f"path: a checkpoint named {name!r} exists already in this run; pass overwrite=True or another name"
+            )
+            raise RequestError(message, status=400) from error
+        return path
+
+    def checkpoint(self, path: str) -> Checkpoint:
+        """The live checkpoint at a tinker:// path."""
+        rows = self._run("select * from checkpoints where path = ?", path)
+        if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= time.time()):
+            raise NotFoundError(f"path: no checkpoint {path!r} on this service")
+        return _checkpoint(rows[0])
+
+    def checkpoints(self, run_id: str | None = None) -> list[Checkpoint]:
+        """Named checkpoints, newest first; those behind a sampling client only are not listed."""
+        where = "" if run_id is None else "and run_id = ?"
+        args = (time.time(),) if run_id is None else (time.time(), run_id)
+        sql = f"""select * from checkpoints where ephemeral_of is null and (expires is null or expires > ?) {where}
+                  order by created desc, path"""
+        return [_checkpoint(row) for row in self._run(sql, *args)]
+
+    def update_checkpoint(self, path: str, **changes: Any) -> None:
+        self.checkpoint(path)
+        columns = ", ".join(f"{column} = ?" for column in changes)
+        self._run(f"update checkpoints set {columns} where path = ?", *changes.values(), path)
+
+    def delete_checkpoint(self, path: str) -> None:
+        self.checkpoint(path)
+        self._run("delete from checkpoints where path = ?", path)
+        self.collect_garbage()
+
+    def collect_garbage(self, keep: frozenset[str] = frozenset()) -> None:
+        """Forget expired checkpoints and the ephemeral ones of finished sessions; remove blobs that no row names.
+
+        Blobs in `keep` are being written and have no row yet.
+        """
+        with self._lock:
+            self._run("delete from checkpoints where expires is not null and expires <= ?", time.time())
+            self._run("""delete from checkpoints where ephemeral_of in (select id from sessions where finished = 1)""")
+            named = {row["blob"] for row in self._run("select blob from checkpoints")}
+        for folder in self._blobs.iterdir():
+            young = time.time() - folder.stat().st_mtime < 60
+            if folder.name not in named and folder.name not in keep and not young:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_path(path: str, field: str) -> tuple[str, str, str]:
+    """(run, kind, name) of a tinker:// path; RequestError names `field`."""
+    parts = path.removeprefix("tinker://").split("/")
+    if not path.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
+        raise RequestError(f"{field}: {path!r} is no tinker path (tinker://RUN/weights|sampler_weights/NAME)")
+    return parts[0], parts[1], parts[2]
+
+
+def _checkpoint(row: sqlite3.Row) -> Checkpoint:
+    values = dict(row)
+    values["has_optimizer"] = bool(values["has_optimizer"])
+    values["public"] = bool(values["public"])
+    values["user_metadata"] = None if values["user_metadata"] is None else json.loads(values["user_metadata"])
+    return Checkpoint(**values)
+
+
+def _dumps(value: dict | None) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

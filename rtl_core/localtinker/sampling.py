@@ -1,0 +1,151 @@
+"""Sampling requests, and the choice of the next token."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rtl_core.localtinker.wire import PromptScores, SampledSequence
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How to choose tokens and when to stop. `top_k` -1 and `top_p` 1 mean no limit; temperature 0 is greedy."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_k: int = -1
+    top_p: float = 1.0
+    stop_ids: frozenset[int] = frozenset()
+    stop_strings: tuple[str, ...] = ()
+    topk_logprobs: int = 0
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """What to report about the prompt. `last_n` limits the scored positions to the last n."""
+
+    logprobs: bool = False
+    topk: int = 0
+    last_n: int | None = None
+    targets_RK: np.ndarray | None = None  # R = P - 1 rows, -1 where nothing is asked
+    target_layout: dict = field(default_factory=dict)
+    alternatives: int = 0
+
+    @property
+    def wanted(self) -> bool:
+        return self.logprobs or self.topk > 0 or self.targets_RK is not None or self.alternatives > 0
+
+
+@dataclass
+class SampleRequest:
+    """One `asample` call: a prompt, how many samples, and where the answer goes (`finish`, `fail`)."""
+
+    prompt: list[int]
+    num_samples: int
+    seed: int | None
+    options: SamplingOptions
+    prompt_options: PromptOptions
+    finish: Callable[[list[SampledSequence], PromptScores | None], None]
+    fail: Callable[[BaseException], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    scores: PromptScores | None = None
+    open_rows: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+    def make_rows(self) -> list[Row]:
+        """One row per sample.
+
+        Sample j of seed s draws from the stream of (s, j): the samples of one request differ from each other, sample j
+        does not depend on how many others were asked for, and (s, 0) is what a request for one sample gets.
+        """
+        self.rows = [Row(self, np.random.default_rng(_entropy(self.seed, j))) for j in range(self.num_samples)]
+        self.open_rows = self.num_samples
+        return self.rows
+
+    def row_done(self) -> None:
+        """One of the rows has stopped; the last one delivers the answer."""
+        self.open_rows -= 1
+        if self.open_rows == 0:
+            self.finish([row.sequence for row in self.rows], self.scores)
+
+
+def _entropy(seed: int | None, index: int) -> list[int] | None:
+    return None if seed is None else [seed & (2**64 - 1), index]
+
+
+@dataclass
+class Row:
+    """One sequence being sampled."""
+
+    request: SampleRequest
+    rng: np.random.Generator
+    sequence: SampledSequence = field(default_factory=SampledSequence)
+    done: bool = False
+
+    def take(self, token: int, logprob: float, decode: Callable[[Sequence[int]], str]) -> bool:
+        """Record the next token; returns whether the row has ended."""
+        sequence, options = self.sequence, self.request.options
+        sequence.tokens.append(token)
+        sequence.logprobs.append(logprob)
+        if token in options.stop_ids or (options.stop_strings and self._hits_stop_string(decode)):
+            sequence.stopped = self.done = True
+        elif len(sequence.tokens) >= options.max_tokens:
+            self.done = True
+        return self.done
+
+    def _hits_stop_string(self, decode: Callable[[Sequence[int]], str]) -> bool:
+        # A token is at least one byte, a character at most four: this tail holds any stop string that ends here.
+        tail = 4 * max(len(s) for s in self.request.options.stop_strings) + 4
+        text = decode(self.sequence.tokens[-tail:])
+        return any(s in text for s in self.request.options.stop_strings)
+
+
+def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """Sample one token a row; returns tokens and their log-probabilities under the untempered model.
+
+    Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
+    logits and its own random stream alone.
+    """
+    options = [row.request.options for row in rows]
+    logsumexp_B = torch.logsumexp(logits_BV, -1)
+    temperatures = [o.temperature for o in options]
+    scaled = logits_BV
+    if any(t != 1.0 for t in temperatures):
+        scaled = logits_BV / logits_BV.new_tensor([t if t > 0 else 1.0 for t in temperatures])[:, None]
+    if any(o.top_k > 0 or o.top_p < 1.0 for o in options):
+        scaled = _truncate(scaled, options)
+    cdf_BV = torch.softmax(scaled, -1).cumsum(-1, dtype=torch.float64)
+    u_B1 = torch.tensor([row.rng.random() for row in rows], dtype=torch.float64, device=logits_BV.device)[:, None]
+    # side="right" never lands on a token of probability zero; the clamp guards u so near 1 that rounding overshoots.
+    tokens_B = torch.searchsorted(cdf_BV, u_B1 * cdf_BV[:, -1:], right=True)[:, 0]
+    tokens_B = torch.minimum(tokens_B, (cdf_BV < cdf_BV[:, -1:]).sum(-1))
+    if any(t == 0 for t in temperatures):
+        greedy = torch.tensor([t == 0 for t in temperatures], device=logits_BV.device)
+        tokens_B = torch.where(greedy, logits_BV.argmax(-1), tokens_B)
+    logprobs_B = logits_BV.gather(1, tokens_B[:, None])[:, 0] - logsumexp_B
+    for index, row in enumerate(rows):
+        if options[index].topk_logprobs:
+            top = (logits_BV[index] - logsumexp_B[index]).topk(options[index].topk_logprobs)
+            row.sequence.topk.append((top.indices.cpu().numpy(), top.values.cpu().numpy()))
+    return tokens_B.tolist(), logprobs_B.tolist()
+
+
+def _truncate(scaled_BV: Tensor, options: Sequence[SamplingOptions]) -> Tensor:
+    """Apply top-k, then top-p, row by row; the most likely token always stays."""
+    scaled_BV = scaled_BV.clone()
+    for row, option in zip(scaled_BV, options, strict=True):
+        if 0 < option.top_k < row.shape[0]:
+            kth = row.topk(option.top_k).values[-1]
+            row[row < kth] = -torch.inf
+        if option.top_p < 1.0:
+            ordered, index = row.softmax(-1).sort(descending=True)
+            beyond = (ordered.cumsum(-1) - ordered) >= option.top_p
+            beyond[0] = False
+            row[index[beyond]] = -torch.inf
+    return scaled_BV

@@ -1,0 +1,214 @@
+"""Training clients: accumulate gradients of a LoRA adapter, step AdamW, save and load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.errors import RequestError
+from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
+from rtl_core.localtinker.losses import LOSSES
+from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+
+_LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
+
+
+class TrainingModel:
+    """One training client's adapter and its optimizer. Every method runs on the compute thread."""
+
+    def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
+        self.model_id = model_id
+        self.base = base
+        self.spec = spec
+        self._micro_tokens = micro_tokens
+        base.adapters.add(model_id, spec)
+        self._parameters = base.adapters.parameters(model_id)
+        self._optimizer = _adamw(self._parameters)
+
+    def release(self) -> None:
+        """Free the adapter, its gradients and its optimizer."""
+        self.base.adapters.remove(self.model_id)
+        self._parameters, self._optimizer = [], _adamw([torch.nn.Parameter(torch.zeros(1))])
+
+    def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """Loss and log-probabilities of a batch; gradients are added to those already there unless `forward_only`.
+
+        Returns the per-datum outputs and the metrics `loss:sum` and `tokens:sum` (positions trained on).
+        If the pass fails midway the gradients of this client are dropped, never left half-added.
+        """
+        self.base.adapters.activate(self.model_id)
+        logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
+        total = 0.0
+        try:
+            for index in micro_batches([len(d.tokens_T) for d in request.data], self._micro_tokens):
+                batch = [request.data[i] for i in index]
+                logp_BLK, loss_BLK = self._micro_batch(batch, request)
+                total += float(loss_BLK.sum(dtype=torch.float64))
+                for row, i in enumerate(index):
+                    shape = request.data[i].inputs["target_tokens"].shape
+                    width = 1 if len(shape) == 1 else shape[1]
+                    logprobs[i] = logp_BLK[row, : shape[0], :width].reshape(shape).numpy()
+                    losses[i] = loss_BLK[row, : shape[0], :width].reshape(shape).numpy()
+        except BaseException:
+            if not request.forward_only:
+                self._optimizer.zero_grad(set_to_none=True)
+            raise
+        tokens = sum(_trained_positions(d) for d in request.data)
+        return {"logprobs": logprobs, "elementwise_loss": losses}, {"loss:sum": total, "tokens:sum": float(tokens)}
+
+    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest) -> tuple[Tensor, Tensor]:
+        """One padded forward (and backward) pass; returns detached logp and loss [B, L, K] on the CPU."""
+        loss = LOSSES[request.loss_fn]
+        device = self.base.device
+        tokens_BL, inputs, mask_BLK = collate(data, loss.required + loss.optional)
+        tokens_BL, mask_BLK = tokens_BL.to(device), mask_BLK.to(device)
+        inputs = {name: t.to(device) for name, t in inputs.items()}
+        config = {k: float(v) for k, v in request.config.items()}
+        with torch.set_grad_enabled(not request.forward_only):
+            logp_BLK = self._logprobs(tokens_BL, inputs["target_tokens"])
+            loss_BLK = loss.function(logp_BLK, inputs, config) * mask_BLK
+            if not request.forward_only:
+                loss_BLK.sum().backward()
+        return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
+
+    def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
+        """log p of the targets, [B, L, K], float32.
+
+        Right padding needs no attention mask: under causal attention no real position sees what follows it. Where the
+        vocabulary is large the head runs in chunks that are recomputed in the backward pass.
+        """
+        model = self.base.model
+        if not DenseDecoder.supports(model):
+            return _gather(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
+        hidden_BLH = model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
+
+        def head(hidden: Tensor, targets: Tensor) -> Tensor:
+            return _gather(model.lm_head(hidden), targets)
+
+        step = max(1, _LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
+        length = tokens_BL.shape[1]
+        if step >= length:
+            return head(hidden_BLH, targets_BLK)
+        parts = [
+            checkpoint(head, hidden_BLH[:, i : i + step], targets_BLK[:, i : i + step], use_reentrant=False)
+            for i in range(0, length, step)
+        ]
+        return torch.cat(parts, 1)
+
+    def optim_step(self, params: dict) -> dict[str, float]:
+        """One AdamW step on the gradients gathered so far, then forget them.
+
+        `params` are the SDK's AdamParams. The gradient's norm is reported before clipping. Without any gradient the
+        step changes nothing, as torch's optimizers do.
+        """
+        grads = [p.grad for p in self._parameters if p.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(grads)) if grads else 0.0
+        if not math.isfinite(norm):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise RequestError(
+                f"optim_step: the gradient norm is {norm}; the gradients were dropped, nothing was changed"
+            )
+        limit = params["grad_clip_norm"]
+        if limit > 0 and norm > limit:
+            torch._foreach_mul_(grads, limit / norm)
+        for group in self._optimizer.param_groups:
+            group.update(
+                lr=params["learning_rate"],
+                betas=(params["beta1"], params["beta2"]),
+                eps=params["eps"],
+                weight_decay=params["weight_decay"],
+            )
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        return {"grad_norm:mean": norm}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.base.adapters.tensors(self.model_id)
+
+    def save(self, folder: Path, *, optimizer: bool) -> None:
+        """Write the adapter as a peft folder, with `optimizer.safetensors` beside it if asked."""
+        write_adapter(folder, self.tensors(), self.spec, str(self.base.path))
+        if optimizer:
+            save_file(self._optimizer_tensors(), folder / "optimizer.safetensors")
+
+    def load(self, folder: Path, *, optimizer: bool) -> None:
+        """Take over the weights of a saved folder, and its optimizer state or a fresh one. Gradients are dropped."""
+        self.base.adapters.load(self.model_id, read_adapter(folder))
+        self._optimizer = _adamw(self._parameters)
+        self._optimizer.zero_grad(set_to_none=True)
+        if optimizer:
+            flat = load_file(folder / "optimizer.safetensors")
+            for index, parameter in enumerate(self._parameters):
+                if f"{index}.step" in flat:
+                    state = {key: flat[f"{index}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+                    for key in ("exp_avg", "exp_avg_sq"):
+                        state[key] = state[key].to(parameter.device)
+                    self._optimizer.state[parameter] = state
+
+    def _optimizer_tensors(self) -> dict[str, Tensor]:
+        flat = {"parameters": torch.tensor(len(self._parameters))}
+        for index, parameter in enumerate(self._parameters):
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                flat[f"{index}.{key}"] = value.detach().cpu().contiguous().clone()
+        return flat
+
+
+def _adamw(parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
+    return torch.optim.AdamW(parameters, foreach=True)
+
+
+def _gather(logits: Tensor, targets: Tensor) -> Tensor:
+    logits = logits.float()
+    return logits.gather(-1, targets) - logits.logsumexp(-1, keepdim=True)
+
+
+def _trained_positions(datum: TrainDatum) -> int:
+    for name in ("weights", "advantages"):
+        if name in datum.inputs:
+            return int(np.count_nonzero(datum.inputs[name]))
+    return len(datum.tokens_T)
+
+
+def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices sorted by length and cut so that a padded batch holds at most `budget` tokens (or one sequence)."""
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+    return batches
+
+
+def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """Right-pad a batch: tokens [B, L], each input [B, L, K], and the mask [B, L, K] of what is no padding.
+
+    `weights` defaults to 1; other inputs in `names` are taken if the first datum has them.
+    """
+    batch = len(data)
+    length = max(len(d.tokens_T) for d in data)
+    shapes = [d.inputs["target_tokens"].shape for d in data]
+    width = max(1 if len(s) == 1 else s[1] for s in shapes)
+    tokens = np.zeros((batch, length), np.int64)
+    mask = np.zeros((batch, length, width), np.float32)
+    present = ["target_tokens", *[n for n in names if n in data[0].inputs or n == "weights"]]
+    arrays = {n: np.zeros((batch, length, width), np.int64 if n == "target_tokens" else np.float32) for n in present}
+    for row, (datum, shape) in enumerate(zip(data, shapes, strict=True)):
+        rows, columns = shape[0], 1 if len(shape) == 1 else shape[1]
+        tokens[row, : len(datum.tokens_T)] = datum.tokens_T
+        mask[row, :rows, :columns] = 1.0
+        for name in present:
+            value = datum.inputs.get(name)
+            arrays[name][row, :rows, :columns] = 1.0 if value is None else value.reshape(rows, columns)
+    inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return torch.from_numpy(tokens), inputs, torch.from_numpy(mask)

@@ -1,0 +1,209 @@
+"""The protobuf messages of the SDK <-> plain numpy. Nothing else in the service knows the wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import zstandard
+from google.protobuf.message import DecodeError
+from tinker.proto import tinker_public_pb2 as pb
+
+from rtl_core.localtinker.errors import RequestError
+
+_NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
+MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matrix
+_MAX_BODY = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class TrainDatum:
+    """One training sequence: T input tokens and the arrays of its loss, each [T] or [T, K]."""
+
+    tokens_T: np.ndarray
+    inputs: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """A decoded `forward_backward` request."""
+
+    model_id: str
+    seq_id: int
+    loss_fn: str
+    config: dict[str, float | str]
+    forward_only: bool
+    data: list[TrainDatum]
+
+
+@dataclass
+class SampledSequence:
+    """One sampled answer: N tokens, their untempered log-probabilities, top-k rows if asked for."""
+
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    stopped: bool = False
+    topk: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+
+@dataclass
+class PromptScores:
+    """What was asked about the P prompt positions. Rows that were not scored hold NaN or `MISSING_LOGPROB`."""
+
+    logprobs_P: np.ndarray | None = None
+    topk_ids_PK: np.ndarray | None = None
+    topk_logprobs_PK: np.ndarray | None = None
+    targets: tuple[np.ndarray, dict] | None = None
+    alternatives: tuple[np.ndarray, np.ndarray] | None = None
+
+
+def decode_train_request(body: bytes, content_encoding: str | None) -> TrainRequest:
+    """Parse a `forward_backward` body, zstd-compressed or not.
+
+    Raises RequestError naming the datum and field that cannot be read.
+    """
+    if content_encoding == "zstd":
+        try:
+            body = zstandard.ZstdDecompressor().decompress(body, max_output_size=_MAX_BODY)
+        except zstandard.ZstdError as error:
+            raise RequestError(f"body: not valid zstd ({error})") from error
+    message = pb.ForwardBackwardRequest()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise RequestError(f"body: not a ForwardBackwardRequest message ({error})") from error
+    config: dict[str, float | str] = dict(message.loss_fn_config)
+    for key, value in message.loss_fn_config_v2.items():
+        config[key] = value.text if value.WhichOneof("value") == "text" else value.number
+    data = []
+    for index, datum in enumerate(message.data):
+        where = f"data[{index}]"
+        inputs = {
+            name: decode_tensor(t, f"{where}.loss_fn_inputs[{name!r}]") for name, t in datum.loss_fn_inputs.items()
+        }
+        data.append(TrainDatum(decode_tokens(datum.model_input, f"{where}.model_input"), inputs))
+    return TrainRequest(message.model_id, message.seq_id, message.loss_fn, config, message.forward_only, data)
+
+
+def decode_tokens(chunks: Sequence[pb.Chunk], where: str) -> np.ndarray:
+    """Token ids of a chunk list, int64. Only text is served: an image or audio chunk raises RequestError."""
+    parts = []
+    for chunk in chunks:
+        kind = chunk.WhichOneof("chunk")
+        if kind != "encoded_text":
+            raise RequestError(f"{where}: only encoded_text chunks are served here, got {kind}")
+        parts.append(np.frombuffer(chunk.encoded_text.tokens, dtype=np.int32))
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def decode_tensor(message: pb.Tensor, where: str) -> np.ndarray:
+    """A dense or CSR tensor as a dense array of its declared shape; unlisted CSR cells are 0."""
+    dtype = _NUMPY_OF.get(message.dtype)
+    if dtype is None:
+        raise RequestError(f"{where}: unknown dtype {message.dtype}")
+    shape = list(message.shape)
+    try:
+        if message.HasField("sparse_csr"):
+            csr = message.sparse_csr
+            return densify(
+                np.frombuffer(csr.values, dtype=dtype),
+                np.frombuffer(csr.crow_indices, dtype=np.int64),
+                np.frombuffer(csr.col_indices, dtype=np.int64),
+                shape,
+                fill=0,
+            )
+        flat = np.frombuffer(message.dense, dtype=dtype)
+        return flat.reshape(shape) if shape else flat
+    except (ValueError, IndexError) as error:
+        raise RequestError(f"{where}: data does not fit its shape {shape} ({error})") from error
+
+
+def densify(values: np.ndarray, crow: np.ndarray, col: np.ndarray, shape: Sequence[int], fill: float) -> np.ndarray:
+    """A CSR matrix as a dense [rows, columns] array with `fill` in unlisted cells."""
+    rows, _ = shape
+    dense = np.full(shape, fill, dtype=values.dtype)
+    dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
+    return dense
+
+
+def encode_train_output(outputs: Mapping[str, Sequence[np.ndarray]], metrics: Mapping[str, float]) -> bytes:
+    """A ForwardBackwardOutput: `outputs` holds one array per datum for each field, float32, [T] or [T, K].
+
+    One record holds arrays of one trailing shape, so datums are written in runs of equal K.
+    """
+    message = pb.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
+    count = len(next(iter(outputs.values())))
+    trailing = [tuple(next(iter(outputs.values()))[i].shape[1:]) for i in range(count)]
+    start = 0
+    while start < count:
+        end = start + 1
+        while end < count and trailing[end] == trailing[start]:
+            end += 1
+        record = message.loss_fn_outputs.add(num_datums=end - start)
+        for name, arrays in outputs.items():
+            entry = record.fields[name]
+            entry.dtype = pb.DTYPE_FLOAT32
+            entry.data = b"".join(np.ascontiguousarray(a, np.float32).tobytes() for a in arrays[start:end])
+            sizes = [4 * a.size for a in arrays[start:end]]
+            entry.offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64).tobytes()
+            entry.trailing_shape.extend(trailing[start])
+        start = end
+    for name, value in metrics.items():
+        message.metrics[name] = value
+    return message.SerializeToString()
+
+
+def encode_sample_response(sequences: Sequence[SampledSequence], prompt: PromptScores | None) -> bytes:
+    """A SampleResponse of sampled sequences and, if asked for, what the model thinks of the prompt."""
+    message = pb.SampleResponse()
+    for sequence in sequences:
+        entry = message.sequences.add()
+        entry.stop_reason = pb.STOP_REASON_STOP if sequence.stopped else pb.STOP_REASON_LENGTH
+        entry.tokens = np.asarray(sequence.tokens, np.int32).tobytes()
+        entry.logprobs = np.asarray(sequence.logprobs, np.float32).tobytes()
+        if sequence.topk:
+            _fill_topk(
+                entry.topk_sampled_logprobs,
+                np.stack([ids for ids, _ in sequence.topk]),
+                np.stack([values for _, values in sequence.topk]),
+            )
+    if prompt is not None:
+        if prompt.logprobs_P is not None:
+            message.prompt_logprobs = prompt.logprobs_P.astype(np.float32).tobytes()
+        if prompt.topk_ids_PK is not None and prompt.topk_logprobs_PK is not None:
+            _fill_topk(message.topk_prompt_logprobs, prompt.topk_ids_PK, prompt.topk_logprobs_PK)
+        if prompt.targets is not None:
+            _fill_targets(message.target_prompt_logprobs, *prompt.targets)
+        if prompt.alternatives is not None:
+            tokens, logprobs = prompt.alternatives
+            _fill_dense(message.prompt_alt_tokens.tokens, tokens.astype(np.int32), pb.DTYPE_INT32)
+            _fill_dense(message.prompt_alt_tokens.logprobs, logprobs.astype(np.float32), pb.DTYPE_FLOAT32)
+    return message.SerializeToString()
+
+
+def _fill_topk(message: pb.TopkLogprobs, ids: np.ndarray, logprobs: np.ndarray) -> None:
+    message.length, message.k = ids.shape
+    message.token_ids = ids.astype(np.int32).tobytes()
+    message.logprobs = logprobs.astype(np.float32).tobytes()
+
+
+def _fill_targets(message: pb.Tensor, values_RK: np.ndarray, layout: dict) -> None:
+    """Scores in the layout of the request: dense, or the same CSR cells."""
+    message.dtype = pb.DTYPE_FLOAT32
+    message.shape.extend(values_RK.shape)
+    if layout.get("crow") is None:
+        message.dense = values_RK.astype(np.float32).tobytes()
+        return
+    crow = np.asarray(layout["crow"], np.int64)
+    col = np.asarray(layout["col"], np.int64)
+    rows = np.repeat(np.arange(values_RK.shape[0]), np.diff(crow))
+    message.sparse_csr.values = values_RK[rows, col].astype(np.float32).tobytes()
+    message.sparse_csr.crow_indices = crow.tobytes()
+    message.sparse_csr.col_indices = col.tobytes()
+
+
+def _fill_dense(message: pb.Tensor, array: np.ndarray, dtype: int) -> None:
+    message.dtype = dtype  # type: ignore[assignment]
+    message.shape.extend(array.shape)
+    message.dense = array.tobytes()
