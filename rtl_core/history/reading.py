@@ -47,11 +47,11 @@ def places(con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, Pla
     return found
 
 
-def known(con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str]) -> list[str]:
+def known(con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], column: str = "rollout") -> list[str]:
     """Those of `keys` that `table` holds."""
     found: list[str] = []
     for chunk in chunks(keys):
-        sql = f"SELECT rollout FROM {table} WHERE rollout IN ({', '.join('?' * len(chunk))})"
+        sql = f"SELECT {column} FROM {table} WHERE {column} IN ({', '.join('?' * len(chunk))})"
         found += [key for (key,) in con.execute(sql, chunk).fetchall()]
     return found
 

@@ -84,6 +84,8 @@ class History:
                 yield con
                 con.execute("COMMIT")
             except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+                if connection.is_damage(error):
+                    raise connection.unreadable(self.path, str(error)) from error
                 raise InfrastructureError(
                     f"the history at {self.path} could not be written: {error}", "is the disk full?"
                 ) from error
@@ -101,7 +103,12 @@ class History:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
         with connection.connect(self.path, read_only=True) as con:
-            yield con
+            try:
+                yield con
+            except duckdb.Error as error:
+                if connection.is_damage(error):
+                    raise connection.unreadable(self.path, str(error)) from error
+                raise
 
     # -- runs
 
@@ -195,7 +202,9 @@ class History:
                 [now, step.state_path, step.sampler_path, step.run, step.step],
             )
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
-            _insert(con, {"step_times": times, "step_metrics": metrics}, "OR REPLACE")
+            for table in ("step_times", "step_metrics"):
+                con.execute(f"DELETE FROM {table} WHERE run = ? AND step = ?", [step.run, step.step])
+            _insert(con, {"step_times": times, "step_metrics": metrics})
 
     # -- rollouts and what is found out about them
 
@@ -205,7 +214,14 @@ class History:
         Raises ValueError when a rollout's tokens and log-probabilities differ in number.
         """
         with self._writing() as con:
-            return _insert(con, rows.rollout_tables(rollouts, utc_now()))["rollouts"]
+            stored = set(reading.known(con, "rollouts", [r.key for r in rollouts]))
+            fresh = {r.key: r for r in reversed(rollouts) if r.key not in stored}
+            tables = rows.rollout_tables(list(reversed(fresh.values())), utc_now())
+            prompts = tables["prompts"].column("prompt").to_pylist()
+            old = set(reading.known(con, "prompts", prompts, column="prompt"))
+            tables["prompts"] = tables["prompts"].filter(pa.array([p not in old for p in prompts], pa.bool_()))
+            _insert(con, tables)
+            return len(fresh)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, RewardRecord | None]]) -> None:
         """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
@@ -214,19 +230,25 @@ class History:
         with self._writing() as con:
             tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
             self._forget(con, "verdicts", list(latest), tables)
-            _insert(con, tables, "")
+            _insert(con, tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
-        """Store the teacher's log-probabilities and the KL estimates. HistoryError for a key that is not stored."""
+        """Store the teacher's log-probabilities and the KL estimates; the last word counts. HistoryError for a key whose
+        rollout is not stored."""
+        latest = {s.rollout: s for s in scores}
         with self._writing() as con:
-            _insert(con, rows.teacher_tables(scores, self._places(con, [s.rollout for s in scores])))
+            tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
+            self._forget(con, "teacher_scores", list(latest), tables)
+            _insert(con, tables)
 
     def record_advantages(self, advantages: Sequence[tuple[str, float]]) -> None:
         """Store (rollout key, group-centred advantage); the last word counts."""
         with self._writing() as con:
-            places = self._places(con, [key for key, _ in advantages])
-            table = rows.table("advantages", [(key, *places[key], float(a)) for key, a in advantages])
-            _insert(con, {"advantages": table}, "OR REPLACE")
+            latest = dict(advantages)
+            places = self._places(con, list(latest))
+            tables = {"advantages": rows.table("advantages", [(k, *places[k], float(a)) for k, a in latest.items()])}
+            self._forget(con, "advantages", list(latest), tables)
+            _insert(con, tables)
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
@@ -271,7 +293,7 @@ class History:
         now = rows.naive(utc_now())
         cached = {key: (key, rows.dumps(v.model_dump(mode="json")), now) for key, v in verdicts}
         with self._writing() as con:
-            _insert(con, {"verdict_cache": rows.table("verdict_cache", cached.values())})
+            _insert(con, {"verdict_cache": rows.table("verdict_cache", cached.values())}, "OR IGNORE")
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
         places = reading.places(con, keys)
@@ -366,19 +388,13 @@ def _held() -> dict[Path, duckdb.DuckDBPyConnection]:
     return held
 
 
-def _insert(
-    con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "OR IGNORE"
-) -> dict[str, int]:
-    """Append Arrow tables; returns rows stored by table."""
-    stored = {}
+def _insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
+    """Append Arrow tables. `conflict`, as `OR REPLACE`, doubles the price of a row: who can, asks for known keys first."""
     for name, table in tables.items():
         if table.num_rows == 0:
-            stored[name] = 0
             continue
         con.register("incoming", table)
         try:
-            count = con.execute(f"INSERT {conflict} INTO {name} BY NAME SELECT * FROM incoming").fetchall()
+            con.execute(f"INSERT {conflict} INTO {name} BY NAME SELECT * FROM incoming").fetchall()
         finally:
             con.unregister("incoming")
-        stored[name] = int(count[0][0])
-    return stored

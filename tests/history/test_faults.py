@@ -1,0 +1,188 @@
+"""What goes wrong outside leaves the history whole: kill -9, a second process, files that are not ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+import synthetic
+
+from rtl_core.errors import HistoryError
+from rtl_core.history import connection, schema
+from rtl_core.history.connection import HistoryBusyError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+
+
+def child(*arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def kill_writers(path: Path, times: int) -> None:
+    """Start a writer, kill it at a random moment, look; again and again on the same file."""
+    chance = random.Random(11)
+    acknowledged: set[int] = set()
+    for attempt in range(times):
+        process = child(str(HERE / "writer_child.py"), str(path), str(attempt * 1_000_000))
+        acknowledged.add(int(process.stdout.readline()))
+        time.sleep(chance.uniform(0.0, 0.25))
+        process.kill()
+        acknowledged |= {int(line) for line in process.stdout.read().split()}
+        process.wait()
+        history = History(path, read_only=attempt % 2 == 0)
+        found = history.query(
+            "SELECT r.step, count(*) AS rollouts, count(v.rollout) AS verdicts, count(t.rollout) AS tokens,"
+            " count(s.rollout) AS scores FROM rollouts r LEFT JOIN verdicts v USING (rollout)"
+            " LEFT JOIN tokens t USING (rollout) LEFT JOIN teacher_tokens s USING (rollout) GROUP BY r.step"
+        ).to_pylist()
+        stored = {row["step"] for row in found}
+        assert acknowledged <= stored, f"lost after kill {attempt}: {sorted(acknowledged - stored)}"
+        torn = [r for r in found if not r["rollouts"] == r["verdicts"] == r["tokens"] == r["scores"] == 20]
+        assert torn == []
+        stages = history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist()[0]["n"]
+        assert stages == len(stored) * 20 * 4
+    assert len(acknowledged) >= times
+
+
+def test_kill_minus_nine_loses_nothing_acknowledged_and_leaves_nothing_in_part(tmp_path):
+    kill_writers(tmp_path / "h.duckdb", times=4)
+
+
+@pytest.mark.slow
+def test_fifty_kills_lose_nothing(tmp_path):
+    kill_writers(tmp_path / "h.duckdb", times=50)
+
+
+def test_another_process_reads_while_one_writes(tmp_path):
+    path = tmp_path / "h.duckdb"
+    History(path).start_run(RunRecord(name="r"))
+    process = child(str(HERE / "writer_child.py"), str(path), "0")
+    try:
+        process.stdout.readline()
+        reader, counts = History(path, read_only=True), []
+        for _ in range(15):
+            counts.append(reader.query("SELECT count(*) AS n FROM rollouts").to_pylist()[0]["n"])
+            time.sleep(0.01)
+        assert counts == sorted(counts)
+        assert counts[-1] > counts[0] > 0
+        assert all(n % 20 == 0 for n in counts)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_threads_of_one_process_share_the_file(tmp_path):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(6):
+                history.start_run(RunRecord(name=f"r{number}-{i}"))
+                assert History(history.path, read_only=True).run(f"r{number}-{i}") is not None
+                history.rollouts_of("demo", 0)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(history.runs()) == 1 + 24
+
+
+def test_a_file_that_stays_locked_names_its_holder(tmp_path, monkeypatch):
+    path = tmp_path / "h.duckdb"
+    History(path).start_run(RunRecord(name="r"))
+    holder = child(
+        "-c",
+        f"import duckdb; c = duckdb.connect({str(path)!r}); print('held', flush=True); import time; time.sleep(60)",
+    )
+    holder.stdout.readline()
+    monkeypatch.setattr(connection, "READ_PATIENCE_S", 0.2)
+    try:
+        with pytest.raises(HistoryBusyError, match=f"PID {holder.pid}"):
+            History(path, read_only=True).runs()
+    finally:
+        holder.kill()
+        holder.wait()
+    assert History(path, read_only=True).run("r") is not None
+
+
+def write_foreign(path: Path) -> None:
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE mine (x INTEGER)")
+
+
+def write_newer(path: Path) -> None:
+    History(path).start_run(RunRecord(name="r"))
+    with connection.connect(path, read_only=False) as con:
+        con.execute("INSERT INTO schema_version VALUES (999, '2030-01-01', '9.9')")
+
+
+def write_garbage(path: Path) -> None:
+    path.write_bytes(b"not a database " * 1000)
+
+
+def write_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def write_cut(path: Path) -> None:
+    synthetic.write_run(path, shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def write_header_only(path: Path) -> None:
+    History(path).start_run(RunRecord(name="r"))
+    path.write_bytes(path.read_bytes()[:4096])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (write_foreign, "not a history of rtl-distill"),
+        (write_newer, "newer rtl-distill"),
+        (write_garbage, "cannot be read"),
+        (write_empty, "cannot be read|not a history"),
+        (write_cut, "cannot be read"),
+        (write_header_only, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_named_and_left_untouched(tmp_path, damage, words):
+    path = tmp_path / "h.duckdb"
+    damage(path)
+    before, names = path.read_bytes(), sorted(p.name for p in tmp_path.iterdir())
+    with pytest.raises(HistoryError, match=words) as writing:
+        History(path).start_run(RunRecord(name="x"))
+    with pytest.raises(HistoryError, match=words):
+        History(path, read_only=True).runs()
+    assert str(path) in writing.value.message
+    assert "untouched" in str(writing.value)
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_creation_is_all_or_nothing(tmp_path, monkeypatch):
+    def fail(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute("BEGIN")
+        con.execute("CREATE TABLE half (x INTEGER)")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schema, "create", fail)
+    with pytest.raises(KeyboardInterrupt):
+        History(tmp_path / "h.duckdb").runs()
+    assert list(tmp_path.iterdir()) == []

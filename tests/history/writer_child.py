@@ -1,0 +1,30 @@
+"""Child process of the crash test: writes batches without end and says so after each is acknowledged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import synthetic
+
+from rtl_core.history.store import History
+
+
+def main() -> None:
+    path, start = Path(sys.argv[1]), int(sys.argv[2])
+    history, rng, shape = History(path), np.random.default_rng(start), synthetic.Shape(tokens=30)
+    problems = [synthetic.problem(i, "train") for i in range(5)]
+    for batch in range(start, start + 100_000):
+        rollouts = [
+            synthetic.rollout("r", "train", None, 0, batch, p, s, shape, rng) for p in problems for s in range(4)
+        ]
+        with history.batch():
+            history.record_rollouts(rollouts)
+            history.record_verdicts([(r.key, *synthetic.judge(problems[0], 0.5, rng)) for r in rollouts])
+            history.record_teacher([synthetic.teacher(r, 0.5, rng) for r in rollouts])
+        print(batch, flush=True)
+
+
+if __name__ == "__main__":
+    main()
