@@ -1,0 +1,386 @@
+"""The mutations that a syntax tree offers, kind by kind. Each rule looks at one node and yields what may be done to it.
+
+Left out on purpose: headers of modules and functions, parameters, delays, attributes, assertions, printing tasks (none of
+them is behaviour that a harness could notice, or else the interface check notices first), and conditions and steps of
+loops, whose mutants run for ever; a counting `for` loop is turned round instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rtl_core.validation.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+
+Kind = Literal["operator", "constant", "bit order", "polarity", "off by one", "dropped branch", "swap"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_SKIPPED = frozenset(
+    [
+        "ModuleHeader",
+        "PortDeclaration",
+        "FunctionPortList",
+        "FunctionPort",
+        "ParameterPortList",
+        "AnsiPortList",
+        "NonAnsiPortList",
+        "DelayControl",
+        "DelaySyntax",
+        "OneStepDelay",
+        "CycleDelay",
+        "AttributeInstance",
+        "AttributeSpec",
+        "TimeUnitsDeclaration",
+        "ConcurrentAssertionMember",
+        "ConcurrentAssertionStatement",
+        "AssertPropertyStatement",
+        "AssumePropertyStatement",
+        "CoverPropertyStatement",
+        "ImmediateAssertStatement",
+        "ImmediateAssumeStatement",
+        "ImmediateCoverStatement",
+        "ImmediateAssertionMember",
+        "PropertyDeclaration",
+        "SequenceDeclaration",
+        "CovergroupDeclaration",
+        "SpecifyBlock",
+        "InstanceName",
+    ]
+)
+_PRINTING = re.compile(
+    r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
+)
+_OPERATORS = {
+    "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
+    "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
+    ">=": "<= ==", "<<": ">>", ">>": "<<", "<<<": ">>", ">>>": "<<", "+=": "-=", "-=": "+=", "&=": "|=", "|=": "&=", "^=": "&=",
+}  # fmt: skip
+_REDUCTIONS = {"&": "|", "|": "&", "^": "|", "~&": "~|", "~|": "~&", "~^": "^", "^~": "^"}
+_OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+_ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
+_COMPARISONS = {"==", "!=", "===", "!==", "<", ">", "<=", ">="}
+_ASSIGNMENTS = {"AssignmentExpression", "NonblockingAssignmentExpression"}
+_INDEXED = {
+    "BitSelect",
+    "SimpleRangeSelect",
+    "AscendingRangeSelect",
+    "DescendingRangeSelect",
+    "RangeDimensionSpecifier",
+}
+_BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One thing to do to a file: all `edits` together. The description says it without file and line."""
+
+    kind: Kind
+    description: str
+    edits: tuple[Edit, ...]
+
+
+def mutations_of(tree: SourceTree) -> list[Mutation]:
+    """Every mutation that the rules find in a file, in the order of its text."""
+    found = []
+    for node in _behaviour(tree.root):
+        for rule in _RULES:
+            found += rule(tree, node)
+    return found + list(_reversed_declarations(tree))
+
+
+def _behaviour(root: Node) -> Iterator[Node]:
+    """The nodes that rules look at, without the loop headers and the calls that only print."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if is_token(node) or name_of(node) in _SKIPPED or _prints(node):
+            continue
+        yield node
+        kind = name_of(node)
+        if kind in ("ForLoopStatement", "LoopStatement"):
+            stack.append(node.statement)
+        elif kind == "LoopGenerate":
+            stack.append(node.block)
+        elif kind == "ParameterDeclaration" and node.keyword.rawText == "parameter":
+            continue
+        else:
+            stack.extend(reversed(children(node)))
+
+
+def _prints(node: Node) -> bool:
+    if name_of(node) != "InvocationExpression":
+        return False
+    return bool(_PRINTING.match(node.getFirstToken().rawText))
+
+
+def _replace(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
+    """The mutation that puts `text` in the place of a node or token."""
+    span = tree.span(node)
+    if span:
+        yield Mutation(kind, f"`{_short(tree.text(node))}` becomes `{_short(text)}`", (Edit(*span, text),))
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else flat[:57] + "..."
+
+
+def _said(tree: SourceTree, kind: Kind, whole: Node, edits: tuple[Edit, ...]) -> Iterator[Mutation]:
+    """A mutation described by the expression around it, before and after."""
+    span = tree.span(whole)
+    if not span:
+        return
+    before = tree.text(whole)
+    parts, at = [], span[0]
+    for edit in sorted(edits, key=lambda e: e.start):
+        parts += [tree.data[at : edit.start], edit.text.encode()]
+        at = edit.end
+    after = b"".join([*parts, tree.data[at : span[1]]]).decode()
+    yield Mutation(kind, f"`{_short(before)}` becomes `{_short(after)}`", edits)
+
+
+def _swap(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
+    first, second = tree.span(left), tree.span(right)
+    if first and second and tree.text(left) != tree.text(right):
+        yield from _said(tree, kind, whole, (Edit(*first, tree.text(right)), Edit(*second, tree.text(left))))
+
+
+def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    if type(node).__name__ != "BinaryExpressionSyntax" or name_of(node) in _ASSIGNMENTS:
+        return
+    sign, span = node.operatorToken.rawText, tree.span(node.operatorToken)
+    if not span:
+        return
+    for other in _OPERATORS.get(sign, "").split():
+        yield from _said(tree, "operator", node, (Edit(*span, other),))
+    if sign in _OFF_BY_ONE:
+        yield from _said(tree, "off by one", node, (Edit(*span, _OFF_BY_ONE[sign]),))
+    if sign in _ORDERED:
+        yield from _swap(tree, "swap", node, node.left, node.right)
+
+
+def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    if type(node).__name__ != "PrefixUnaryExpressionSyntax":
+        return
+    sign, span = node.operatorToken.rawText, tree.span(node.operatorToken)
+    if not span:
+        return
+    if sign in ("!", "~"):
+        # The space keeps `&~a` from becoming another operator.
+        yield from _said(tree, "polarity", node, (Edit(*span, " "),))
+    elif sign in _REDUCTIONS:
+        yield from _said(tree, "operator", node, (Edit(*span, _REDUCTIONS[sign]),))
+
+
+def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    if name_of(node) == "SignalEventExpression":
+        other = {"posedge": "negedge", "negedge": "posedge"}.get(node.edge.rawText)
+        span = tree.span(node.edge)
+        if other and span:
+            yield from _said(tree, "polarity", node, (Edit(*span, other),))
+
+
+def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """`if` and `?:`: negated, turned round, one branch gone."""
+    if name_of(node) == "ConditionalExpression":
+        yield from _swap(tree, "swap", node, node.left, node.right)
+        for branch in (node.left, node.right):
+            text = tree.text(branch)
+            yield from _replace(tree, "dropped branch", node, f"({text})" if text else "") if text else ()
+    if name_of(node) != "ConditionalStatement":
+        return
+    predicate, span = tree.text(node.predicate), tree.span(node.predicate)
+    if span and not predicate.lstrip("( ").startswith(("!", "~")):
+        edit = (Edit(*span, f"!({predicate})"),)
+        yield Mutation("polarity", f"`if ({_short(predicate)})` becomes `if (!({_short(predicate)}))`", edit)
+    whole, then = tree.span(node), tree.span(node.statement)
+    if not whole or not then:
+        return
+    if node.elseClause is None:
+        yield Mutation("dropped branch", f"`if ({_short(predicate)})` does nothing", (Edit(*then, ";"),))
+        return
+    other = tree.span(node.elseClause)
+    if other:
+        yield Mutation("dropped branch", f"`if ({_short(predicate)})` loses its else", (Edit(*other, ""),))
+        instead = tree.text(node.elseClause.clause)
+        yield Mutation(
+            "dropped branch", f"`if ({_short(predicate)})` is gone, only its else stays", (Edit(*whole, instead),)
+        )
+
+
+def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    if name_of(node) != "CaseStatement":
+        return
+    items = [item for item in node.items if not is_token(item)]
+    for item in items if len(items) > 1 else []:
+        span = tree.span(item)
+        if span:
+            label = tree.text(item).split(":", 1)[0]
+            yield Mutation("dropped branch", f"case item `{_short(label)}` is gone", (Edit(*span, ""),))
+
+
+def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """A continuous assignment of the complement."""
+    if name_of(node) != "ContinuousAssign":
+        return
+    for assignment in (a for a in node.assignments if not is_token(a)):
+        span = tree.span(assignment.right) if name_of(assignment) == "AssignmentExpression" else None
+        if span:
+            yield from _said(tree, "polarity", assignment, (Edit(*span, f"~({tree.text(assignment.right)})"),))
+
+
+def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    if name_of(node) != "ConcatenationExpression":
+        return
+    parts = [part for part in node.expressions if not is_token(part)]
+    spans = [tree.span(part) for part in parts]
+    if len(parts) > 1 and all(spans):
+        texts = [tree.text(part) for part in parts]
+        if texts != texts[::-1]:
+            edits = tuple(Edit(*span, text) for span, text in zip(spans, texts[::-1], strict=True) if span)
+            yield from _said(tree, "bit order", node, edits)
+
+
+def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """Two neighbouring connections of an instance change places."""
+    if name_of(node) != "HierarchicalInstance":
+        return
+    wires = [c.expr for c in node.connections if not is_token(c) and getattr(c, "expr", None) is not None]
+    for left, right in itertools.pairwise(wires):
+        first, second = tree.span(left), tree.span(right)
+        a, b = tree.text(left), tree.text(right)
+        if first and second and a != b:
+            yield Mutation(
+                "swap",
+                f"connections `{_short(a)}` and `{_short(b)}` change places",
+                (Edit(*first, b), Edit(*second, a)),
+            )
+
+
+def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """Literals: neighbours where they index, size or compare, another value elsewhere."""
+    kind = name_of(node)
+    if kind == "UnbasedUnsizedLiteralExpression":
+        other = {"'0": "'1", "'1": "'0"}.get(tree.text(node))
+        yield from _replace(tree, "constant", node, other) if other else ()
+        return
+    if kind not in ("IntegerLiteralExpression", "IntegerVectorExpression"):
+        return
+    parsed = _value(tree.text(node))
+    if parsed is None:
+        return
+    prefix, base, value, width = parsed
+    compares = node.parent is not None and (
+        getattr(getattr(node.parent, "operatorToken", None), "rawText", "") in _COMPARISONS
+        and name_of(node.parent) not in _ASSIGNMENTS
+    )
+    near = compares or (node.parent is not None and name_of(node.parent) in (*_INDEXED, "StandardCaseItem"))
+    if node.parent is not None and _is_declared_range(node.parent):
+        values = (value - 1,)  # one bit more is seldom noticed by anybody
+    else:
+        values = (value + 1, value - 1) if near else (1 - value if value < 2 else value ^ 1,)
+    for other in values:
+        if other >= 0 and (width is None or other < 1 << width):
+            what: Kind = "off by one" if near else "constant"
+            yield from _said(
+                tree,
+                what,
+                _around(node),
+                tuple(Edit(*s, prefix + _digits(other, base)) for s in [tree.span(node)] if s),
+            )
+
+
+def _is_declared_range(node: Node) -> bool:
+    return node.parent is not None and name_of(node.parent) == "RangeDimensionSpecifier"
+
+
+def _around(node: Node) -> Node:
+    """The expression to show with a changed literal: its parent where that is an expression or a select."""
+    parent = node.parent
+    fits = parent is not None and (type(parent).__name__.endswith("ExpressionSyntax") or name_of(parent) in _INDEXED)
+    return parent if fits else node
+
+
+def _value(text: str) -> tuple[str, int, int, int | None] | None:
+    """(text before the digits, base, value, width in bits or None) of an integer literal without x and z."""
+    match = re.fullmatch(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)", text)
+    if not match:
+        return None
+    base = _BASES[(match[2] or "d").lower()]
+    try:
+        value = int(match[3].replace("_", ""), base)
+    except ValueError:
+        return None
+    return text[: match.start(3)], base, value, int(match[1].replace("_", "")) if match[1] else None
+
+
+def _digits(value: int, base: int) -> str:
+    return format(value, {2: "b", 8: "o", 10: "d", 16: "x"}[base])
+
+
+def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
+    """A loop that counts one way by one over an `integer` or `int` counts the other way: last and first match change places."""
+    if name_of(node) != "ForLoopStatement":
+        return
+    start, stop = tree.span(node.openParen), tree.span(node.closeParen)
+    if not start or not stop:
+        return
+    header = tree.data[start[1] : stop[0]].decode()
+    match = re.fullmatch(
+        r"\s*(?P<type>(?:int|integer)\s+)?(?P<v>\w+)\s*=\s*(?P<a>[^;]+?)\s*;\s*(?P=v)\s*(?P<op><=|<|>=|>)\s*(?P<b>[^;]+?)\s*;"
+        r"\s*(?:(?P=v)\s*=\s*(?P=v)\s*(?P<s>[+-])\s*1|(?P=v)\s*(?P<s2>\+\+|--)|(?P<s3>\+\+|--)(?P=v))\s*",
+        header,
+    )
+    if not match:
+        return
+    v, step = match["v"], (match["s"] or match["s2"] or match["s3"])[0]
+    declared = match["type"] or re.search(rf"\b(?:int|integer)\b[^;]*\b{v}\b", tree.data.decode())
+    if not declared or (step == "+") != (match["op"][0] == "<"):
+        return
+    last = match["b"] if match["op"] in ("<=", ">=") else f"({match['b']}) {'-' if step == '+' else '+'} 1"
+    sign, turned = (">=", "-") if step == "+" else ("<=", "+")
+    text = f"{match['type'] or ''}{v} = {last}; {v} {sign} {match['a']}; {v} = {v} {turned} 1"
+    edit = Edit(start[1], stop[0], text)
+    yield Mutation("bit order", f"`for ({_short(header)})` becomes `for ({_short(text)})`", (edit,))
+
+
+def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
+    """`[7:0]` becomes `[0:7]` for a vector whose bits are picked one by one: same width, other bit order."""
+    single, ranged = set(), set()
+    for node in walk(tree.root):
+        if name_of(node) == "IdentifierSelectName":
+            for select in node.selectors:
+                inner = next((c for c in children(select) if not is_token(c)), None)
+                if inner is not None:
+                    (single if name_of(inner) == "BitSelect" else ranged).add(node.identifier.rawText)
+    for node in walk(tree.root):
+        if name_of(node) not in ("ImplicitAnsiPort", "PortDeclaration", "NetDeclaration", "DataDeclaration"):
+            continue
+        names = {d.name.rawText for d in walk(node) if name_of(d) == "Declarator" and not list(d.dimensions)}
+        ranges = [n for n in walk(node, frozenset({"Declarator"})) if name_of(n) == "SimpleRangeSelect"]
+        # `input [7:0] a, b`: the second port has no range of its own and follows the first.
+        if len(ranges) != 1 or not names & single or names & ranged:
+            continue
+        if name_of(node) == "ImplicitAnsiPort" and _shared_header(node):
+            continue
+        msb, lsb = ranges[0].left, ranges[0].right
+        for mutation in _swap(tree, "bit order", ranges[0], msb, lsb):
+            yield Mutation("bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits)
+
+
+def _shared_header(port: Node) -> bool:
+    """Whether the next ANSI port inherits this one's type."""
+    ports = [p for p in children(port.parent) if not is_token(p)]
+    spot = next((i for i, p in enumerate(ports) if p is port or str(p) == str(port)), None)
+    if spot is None or spot + 1 >= len(ports) or name_of(ports[spot + 1]) != "ImplicitAnsiPort":
+        return False
+    header = ports[spot + 1].header
+    return not any(token.rawText for token in tokens(header))
+
+
+_RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (
+    _binary, _unary, _edge, _condition, _case, _assigned, _concatenation, _instance, _number, _loop,
+)  # fmt: skip

@@ -1,0 +1,113 @@
+"""One HDL file as pyslang's syntax tree, with token-exact edits of its text.
+
+Comments and strings are trivia or tokens of their own and never inside an edit's replaced part unless a whole branch goes.
+Whatever comes out of a macro is left alone: its tokens do not stand in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyslang import Bag, SourceManager
+from pyslang import parsing as slang_parsing
+from pyslang import syntax as slang_syntax
+
+Node = Any
+"""A `pyslang.syntax.SyntaxNode` or `pyslang.parsing.Token`; the binding has no useful static types."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the UTF-8 bytes from `start` to `end` of a file by `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class SourceTree:
+    """A parsed file. Keep it as long as its nodes are in use."""
+
+    def __init__(self, text: str) -> None:
+        self.data = text.encode()
+        self._manager = SourceManager()
+        preprocessor = slang_parsing.PreprocessorOptions()
+        preprocessor.maxIncludeDepth = 0  # no file of this machine is ever read
+        parser = slang_parsing.ParserOptions()
+        parser.maxRecursionDepth = 512
+        self._buffer = self._manager.assignText(text)
+        self._tree = slang_syntax.SyntaxTree.fromBuffers([self._buffer], self._manager, Bag([preprocessor, parser]))
+        self.root: Node = self._tree.root
+
+    @property
+    def errors(self) -> int:
+        """How many errors the parser found."""
+        return sum(diagnostic.isError() for diagnostic in self._tree.diagnostics)
+
+    def span(self, node: Node) -> tuple[int, int] | None:
+        """First and past-the-last byte of a node or token, or None when it does not stand in this file as written."""
+        first, last = (node, node) if is_token(node) else (node.getFirstToken(), node.getLastToken())
+        if first.location.buffer != self._buffer.id or last.location.buffer != self._buffer.id:
+            return None
+        start, end = first.location.offset, last.location.offset + len(last.rawText.encode())
+        return (start, end) if start < end and not last.isMissing else None
+
+    def text(self, node: Node) -> str:
+        """The source text of a node, comments inside it included; empty when it has no place in this file."""
+        span = self.span(node)
+        return self.data[span[0] : span[1]].decode() if span else ""
+
+    def line(self, offset: int) -> int:
+        """The line, from 1, of a byte."""
+        return self.data.count(b"\n", 0, offset) + 1
+
+    def edited(self, edits: tuple[Edit, ...]) -> str:
+        """The file's text with edits applied. Raises ValueError where two of them overlap."""
+        parts, at = [], 0
+        for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+            if edit.start < at:
+                raise ValueError("edits overlap")
+            parts += [self.data[at : edit.start], edit.text.encode()]
+            at = edit.end
+        return b"".join([*parts, self.data[at:]]).decode()
+
+
+def is_token(node: Node) -> bool:
+    return isinstance(node, slang_parsing.Token)
+
+
+def name_of(node: Node) -> str:
+    """The kind of a node or token as text: `AddExpression`, `IntegerLiteral`."""
+    return node.kind.name
+
+
+def children(node: Node) -> list[Node]:
+    """Child nodes and tokens in order; none for a token."""
+    return [] if is_token(node) else [child for child in node if child is not None]
+
+
+def walk(node: Node, skip: frozenset[str] = frozenset()) -> Iterator[Node]:
+    """The nodes (no tokens) below and including `node`, from the top down; nothing below a kind in `skip`.
+
+    Iterative: an expression of a thousand terms is a thousand levels deep.
+    """
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if is_token(current) or name_of(current) in skip:
+            continue
+        yield current
+        stack.extend(reversed(children(current)))
+
+
+def tokens(node: Node) -> Iterator[Node]:
+    """All tokens below a node, in order."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if is_token(current):
+            yield current
+        else:
+            stack.extend(reversed(children(current)))
