@@ -1,0 +1,100 @@
+"""What a terminal shows of a run: the before/after table and one line per step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+
+_STYLES = {"student before": "", "student after": "bold", "teacher": "yellow"}
+
+
+def before_after_table(history: History, run: str) -> Table:
+    """Held-out results of a run: student before, student after, teacher.
+
+    pass@1 and the share of answers with the demanded interface carry 95 % intervals over problems; gain and p-value are
+    against the student before, paired by problem (sign-flip permutation, two-sided).
+    """
+    result = run_result(history, run)
+    ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
+    table = Table(
+        title=f"Run {run}: held-out problems",
+        title_style="bold",
+        caption=_caption(result),
+        caption_justify="left",
+        show_lines=True,
+    )
+    table.add_column("policy")
+    table.add_column("steps", justify="right")
+    table.add_column("pass@1", justify="right")
+    for k in ks:
+        table.add_column(f"pass@{k}", justify="right")
+    table.add_column("interface\nright", justify="right")
+    table.add_column("gain,\npoints", justify="right")
+    table.add_column("p", justify="right")
+    for name, view in result.shown:
+        gain, p_value = _gain(result, view)
+        passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
+        steps = "–" if name == "teacher" else str(view.record.step)
+        cells = [name, steps, with_interval(view.pass_at_1), *passes, with_interval(view.interface), gain, p_value]
+        table.add_row(*cells, style=_STYLES[name])
+    if not result.shown:
+        table.add_row(Text("no evaluation has ended yet", style="dim"))
+    return table
+
+
+def step_line(step: int, total: int | None, metrics: Mapping[str, float]) -> str:
+    """One line about a trained step from its recorded metrics; what was not measured is left out."""
+    parts = [f"step {step + 1:>3}" + (f"/{total}" if total else "")]
+    for label, name, form in (
+        ("reward", "env/all/reward/total", ".2f"),
+        ("pass", "env/all/tests_passed", ".2f"),
+        ("interface", "env/all/interface_valid", ".2f"),
+        ("teacher KL", "teacher_kl", ".3f"),
+        ("entropy", "optim/entropy", ".2f"),
+    ):
+        if name in metrics:
+            parts.append(f"{label} {metrics[name]:{form}}")
+    if "time/total" in metrics:
+        parts.append(f"{metrics['time/total']:.1f} s")
+    return "  ".join(parts)
+
+
+def with_interval(value: Interval | None) -> str:
+    """The rate in percent with its interval on a line below, or a dash."""
+    if value is None:
+        return "–"
+    return f"{100 * value.mean:.1f} %\n[{100 * value.lo:.1f}, {100 * value.hi:.1f}]"
+
+
+def p_in_words(p: float) -> str:
+    """A p-value as people write it."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _gain(result: RunResult, view: EvaluationView) -> tuple[str, str]:
+    if result.before is None or view is result.before:
+        return "", ""
+    test = paired(result.before, view)
+    if test is None:
+        return "–", "–"
+    return f"{100 * test.gain:+.1f}\n[{100 * test.lo:+.1f}, {100 * test.hi:+.1f}]", p_in_words(test.p_value)
+
+
+def _caption(result: RunResult) -> str | None:
+    if not result.shown:
+        return None
+    record = result.shown[-1][1].record
+    text = f"{record.n_problems} problems × {record.samples} samples; [95 % interval over problems]; p: paired sign-flip test."
+    if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
+        text += f" The student is at {result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0%} of the teacher's pass@1."
+    return text

@@ -1,0 +1,85 @@
+"""What the evaluations of a run say together: each policy's rates with intervals, and paired tests against the start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
+
+PROBLEMS_SQL = (
+    "SELECT problem_id, samples, passed FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation"
+)
+INTERFACE_SQL = (
+    "SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages"
+    " WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id"
+)
+
+
+@dataclass(frozen=True)
+class EvaluationView:
+    """One finished evaluation, ready to be shown. `rates` is problem -> share of its samples that passed."""
+
+    record: EvaluationRecord
+    rates: dict[str, float]
+    interface: Interval | None
+
+    @property
+    def pass_at_1(self) -> Interval:
+        """As recorded when the evaluation ended; found anew from the rollouts where the record has no interval."""
+        r = self.record
+        if r.pass_at_1 is None or r.lo is None or r.hi is None:
+            return mean_interval(list(self.rates.values()))
+        return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems, "t")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The evaluations that tell how a run went; None where one has not been made yet."""
+
+    before: EvaluationView | None
+    after: EvaluationView | None
+    teacher: EvaluationView | None
+    student: tuple[EvaluationView, ...]
+    """All evaluations of the student, by step: the learning curve."""
+    gain: PairedResult | None
+    """Student after against student before, over the problems that both saw."""
+
+    @property
+    def shown(self) -> list[tuple[str, EvaluationView]]:
+        """(name, evaluation) of those that exist, in reading order."""
+        named = [("student before", self.before), ("student after", self.after), ("teacher", self.teacher)]
+        return [(name, view) for name, view in named if view is not None]
+
+
+def run_result(history: History, run: str) -> RunResult:
+    """Read the finished evaluations of a run. HistoryError when there is no such run."""
+    if history.run(run) is None:
+        names = ", ".join(r.name for r in history.runs()[:8]) or "none"
+        raise HistoryError(f"there is no run {run!r} in {history.path}", f"runs there: {names}")
+    done = [_view(history, e) for e in history.evaluations(run) if e.status == "done"]
+    student = tuple(v for v in done if v.record.policy == "student")
+    teachers = [v for v in done if v.record.policy == "teacher"]
+    before = student[0] if student and student[0].record.step == 0 else None
+    after = student[-1] if student and student[-1].record.step > 0 else None
+    gain = paired(before, after) if before and after else None
+    return RunResult(before, after, teachers[-1] if teachers else None, student, gain)
+
+
+def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
+    """Second minus first over the problems that both saw; None when they share none."""
+    shared = sorted(first.rates.keys() & second.rates.keys())
+    if not shared:
+        return None
+    return paired_test([first.rates[p] for p in shared], [second.rates[p] for p in shared])
+
+
+def _view(history: History, record: EvaluationRecord) -> EvaluationView:
+    place = {"run": record.run, "evaluation": record.key}
+    rates = {r["problem_id"]: r["passed"] / r["samples"] for r in history.query(PROBLEMS_SQL, place).to_pylist()}
+    shares = [r["share"] for r in history.query(INTERFACE_SQL, place).to_pylist()]
+    return EvaluationView(record, rates, mean_interval(np.array(shares)) if shares else None)

@@ -1,0 +1,27 @@
+"""Made-up runs, written through the public History, that the reporting tests look at."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
+
+import synthetic
+
+from rtl_core.history.store import History
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A history with the runs `demo` and `other`, and `fresh`, which has only started."""
+    path = tmp_path_factory.mktemp("reporting") / "h.duckdb"
+    synthetic.write_run(path, "demo")
+    synthetic.write_run(path, "other", synthetic.Shape(steps=8), seed=5, gain=0.2)
+    from rtl_core.history.records import RunRecord
+
+    history = History(path)
+    history.start_run(RunRecord(name="fresh", status="running", student="tiny-student"))
+    return history

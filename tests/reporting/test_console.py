@@ -1,0 +1,55 @@
+"""The terminal's table tells the truth about the database."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from rtl_core.errors import HistoryError
+from rtl_core.reporting.console import before_after_table, step_line
+from rtl_core.reporting.evaluations import run_result
+
+
+def text_of(renderable) -> str:
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_the_table_shows_before_after_and_teacher_with_intervals(demo):
+    text = text_of(before_after_table(demo, "demo"))
+    ((passed, n),) = [
+        (r["p"], r["n"])
+        for r in demo.query(
+            "SELECT count(*) FILTER (WHERE outcome = 'passed') AS p, count(*) AS n FROM verdicts"
+            " WHERE evaluation = 'demo-student-12'"
+        ).to_pylist()
+    ]
+    after = next(line for line in text.splitlines() if "student after" in line)
+    assert f"{100 * passed / n:.1f} %" in after
+    assert "< 0.001" in after
+    shown = run_result(demo, "demo").after.pass_at_1
+    assert f"[{100 * shown.lo:.1f}, {100 * shown.hi:.1f}]" in text
+    assert all(name in text for name in ("student before", "teacher", "pass@2", "pass@4", "interface"))
+    assert "16 problems × 4 samples" in text
+
+
+def test_the_gain_is_paired_by_problem(demo):
+    result = run_result(demo, "demo")
+    gains = [result.after.rates[p] - result.before.rates[p] for p in result.before.rates]
+    assert result.gain.gain == pytest.approx(sum(gains) / len(gains))
+    assert result.gain.n == 16
+    assert result.gain.lo < result.gain.gain < result.gain.hi
+
+
+def test_a_run_without_evaluations_says_so(demo):
+    assert "no evaluation has ended yet" in text_of(before_after_table(demo, "fresh"))
+
+
+def test_an_unknown_run_is_named_with_those_that_exist(demo):
+    with pytest.raises(HistoryError, match=r"runs there: .*demo"):
+        before_after_table(demo, "nope")
+
+
+def test_a_step_in_one_line_leaves_out_what_was_not_measured():
+    assert step_line(4, 40, {"env/all/reward/total": 1.234, "time/total": 3.21}) == "step   5/40  reward 1.23  3.2 s"
