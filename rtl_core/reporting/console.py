@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -27,9 +28,9 @@ def before_after_table(history: History, run: str) -> Table:
         title_style="bold",
         caption=_caption(result),
         caption_justify="left",
-        show_lines=True,
+        box=box.SIMPLE_HEAD,
     )
-    table.add_column("policy")
+    table.add_column("policy", no_wrap=True)
     table.add_column("steps", justify="right")
     table.add_column("pass@1", justify="right")
     for k in ks:
@@ -74,7 +75,7 @@ def with_interval(value: Interval | None) -> str:
 
 def p_in_words(p: float) -> str:
     """A p-value as people write it."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _percent(value: float | None) -> str:
@@ -87,14 +88,14 @@ def _gain(result: RunResult, view: EvaluationView) -> tuple[str, str]:
     test = paired(result.before, view)
     if test is None:
         return "–", "–"
-    return f"{100 * test.gain:+.1f}\n[{100 * test.lo:+.1f}, {100 * test.hi:+.1f}]", p_in_words(test.p_value)
+    return f"{100 * test.gain:+.1f}\n[{100 * test.lo:.1f}, {100 * test.hi:.1f}]", p_in_words(test.p_value)
 
 
 def _caption(result: RunResult) -> str | None:
     if not result.shown:
         return None
     record = result.shown[-1][1].record
-    text = f"{record.n_problems} problems × {record.samples} samples; [95 % interval over problems]; p: paired sign-flip test."
+    text = f"{record.n_problems} problems × {record.samples} samples, [95 % interval over problems].\nGain and p: against student before, paired by problem."
     if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
-        text += f" The student is at {result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0%} of the teacher's pass@1."
+        text += f"\nThe student is at {100 * result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0f} % of the teacher's pass@1."
     return text
