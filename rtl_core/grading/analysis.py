@@ -1,0 +1,153 @@
+"""Static analysis of an answer in a bounded process of its own: pyslang meets hostile text only there.
+
+    python -m rtl_core.grading.analysis
+
+A macro that doubles itself forty times, or an expression nested a million deep, takes down this process and not the
+grader. It reads one JSON request a line and writes one JSON reply a line, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.screen import Finding, screen
+from rtl_core.problems.interface import module_names, parse_interface
+from rtl_core.problems.problem import Interface, InterfaceSource
+
+MEMORY_MB = 2048
+TIMEOUT_S = 10.0
+START_S = 60.0
+
+
+class Analysis(BaseModel):
+    """What an answer's text shows without running it."""
+
+    model_config = ConfigDict(frozen=True)
+    interface: Interface | None = None
+    """The interface of the module that was asked for; None when it is not there."""
+    findings: tuple[Finding, ...] = ()
+    """What a design may not hold."""
+    failed: str | None = None
+    """Why the text could not be analysed within the bounds, in words; the other fields are then empty."""
+
+
+class Analyst:
+    """Asks a bounded child process. Thread-safe: as many children as calls were ever made at one time."""
+
+    def __init__(self, memory_mb: int = MEMORY_MB, timeout_s: float = TIMEOUT_S) -> None:
+        self._memory_mb = memory_mb
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._free: list[_Child] = []
+        self._closed = False
+
+    def analyse(self, answer: Mapping[str, str], context: Mapping[str, str], top: str | None) -> Analysis:
+        """Screens `answer` and reads the interface of `top` from it, with `context` beside it."""
+        with self._lock:
+            child = self._free.pop() if self._free else None
+        child = child or _Child(self._memory_mb)
+        request = {"answer": dict(answer), "context": dict(context), "top": top}
+        reply = child.ask(request, self._timeout_s)
+        if reply is None:
+            child.close()
+            bounds = f"{self._timeout_s:g} s and {self._memory_mb} MiB"
+            return Analysis(failed=f"the text cannot be parsed within {bounds}")
+        with self._lock:
+            if not self._closed:
+                self._free.append(child)
+                child = None
+        if child is not None:
+            child.close()
+        return Analysis.model_validate(reply)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            children, self._free = self._free, []
+        for child in children:
+            child.close()
+
+
+class _Child:
+    def __init__(self, memory_mb: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        if self._line(START_S) is None:
+            self.close()
+            raise InfrastructureError("the analysis process does not start", "python -m rtl_core.grading.analysis")
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            return None
+        line = self._line(timeout_s)
+        return json.loads(line) if line else None
+
+    def _line(self, timeout_s: float) -> bytes | None:
+        """One line of the child, or None when it ended or was too slow."""
+        stream = self._process.stdout
+        assert stream is not None
+        data = bytearray()
+        deadline = time.monotonic() + timeout_s
+        while not data.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stream], [], [], left)[0]:
+                return None
+            part = stream.read1(1 << 20)  # type: ignore[attr-defined]
+            if not part:
+                return None
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process.wait()
+
+
+def analyse_here(answer: Mapping[str, str], context: Mapping[str, str], top: str | None) -> Analysis:
+    """The analysis itself, unbounded: for trusted text, and for the child process."""
+    sources = {**context, **answer}
+    interface = None
+    if top is not None and any(top in module_names(text) for text in answer.values()):
+        interface = parse_interface(sources, top, InterfaceSource.CONTEXT)
+    return Analysis(interface=interface, findings=tuple(screen(answer, context)))
+
+
+def _serve() -> None:
+    limit = (int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY_MB) << 20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    out = sys.stdout
+    print("ready", flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        found = analyse_here(request["answer"], request["context"], request["top"])
+        out.write(found.model_dump_json() + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    _serve()

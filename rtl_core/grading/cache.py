@@ -1,0 +1,90 @@
+"""The verdict cache: the same answer to the same problem by the same tools is not graded twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.verdict import Outcome, Stage, Verdict
+from rtl_core.problems.problem import Problem
+
+GRADER_VERSION = 1
+"""Raised whenever the grader may judge an answer differently than before."""
+
+
+class VerdictCache(Protocol):
+    """Where verdicts are kept. `put` is never called with an infrastructure error."""
+
+    def get(self, key: str) -> Verdict | None: ...
+
+    def put(self, key: str, verdict: Verdict) -> None: ...
+
+
+class MemoryCache:
+    """A cache in memory that can be filled before a run and drained after it. Thread-safe."""
+
+    def __init__(self, verdicts: Mapping[str, Verdict] | Iterable[tuple[str, Verdict]] = ()) -> None:
+        self._verdicts = dict(verdicts)
+        self._new: dict[str, Verdict] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Verdict | None:
+        return self._verdicts.get(key)
+
+    def put(self, key: str, verdict: Verdict) -> None:
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            return
+        with self._lock:
+            self._verdicts[key] = verdict
+            self._new[key] = verdict
+
+    def drain(self) -> dict[str, Verdict]:
+        """Verdicts put since the last drain, by key."""
+        with self._lock:
+            new, self._new = self._new, {}
+        return new
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+
+def cache_key(
+    problem: Problem,
+    files: Mapping[str, str],
+    *,
+    executor: str,
+    tools: Mapping[str, str],
+    seed: int,
+    limits: Limits,
+    until: Stage,
+) -> str:
+    """SHA-256 (hex) over all that decides a verdict. Line ends and space at line ends do not."""
+    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    parts = {
+        "grader": GRADER_VERSION,
+        "problem": problem.fingerprint,
+        "interface": interface,
+        "files": {path: normalised(text) for path, text in files.items()},
+        "executor": executor,
+        "tools": dict(tools),
+        "seed": seed,
+        "limits": limits.model_dump(),
+        "until": until.value,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def normalised(text: str) -> str:
+    """The text without what no compiler sees: carriage returns, space at line ends, blank lines at the end."""
+    lines = (_without_end(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _without_end(line: str) -> str:
+    bare = line.rstrip()
+    # A backslash is a continuation only when nothing follows it.
+    return line if bare.endswith("\\") else bare

@@ -1,0 +1,129 @@
+"""The part of docker-compose.yml that CVDP's harnesses use: services with command, env files, volumes, directory.
+
+Not covered: builds other than FROM an image plus pip installs, networks, named volumes, host paths. What a harness
+needs and is not covered raises InfrastructureError, since it is never the answer's fault.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import Mount, Step
+
+WORKDIR = "/code/rundir"
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
+
+
+def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
+    """The services of a harness as steps, in the file's order, and all their volumes.
+
+    `harness` maps paths (`docker-compose.yml`, `src/.env`, ...) to texts. Raises InfrastructureError naming the
+    service and key that cannot be honoured.
+    """
+    try:
+        document = yaml.safe_load(harness["docker-compose.yml"])
+        services = document["services"]
+        entries = list(services.items())
+    except (KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise InfrastructureError(f"the harness' docker-compose.yml cannot be read: {error!r}") from error
+    steps = []
+    mounts = dict.fromkeys([Mount("src", "/src")])
+    for name, service in entries:
+        if not isinstance(service, dict):
+            raise InfrastructureError(f"service {name} is no mapping")
+        mounts.update(dict.fromkeys(_volumes(name, service.get("volumes") or ())))
+        steps.append(
+            Step(
+                name=str(name),
+                argv=_command(name, service),
+                env={**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))},
+                cwd=_inside(str(service.get("working_dir") or WORKDIR), f"service {name}: working_dir"),
+            )
+        )
+    return tuple(steps), tuple(mounts)
+
+
+def parse_env(text: str) -> dict[str, str]:
+    """An env file: `KEY = value` with any spacing, comments, optional `export` and quotes."""
+    found = {}
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            continue
+        match = _ASSIGNMENT.match(line)
+        if match:
+            value = match[2]
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+                value = value[1:-1]
+            else:
+                value = re.sub(r"\s+#.*$", "", value)
+            found[match[1]] = value
+    return found
+
+
+def _command(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
+    words: list[str] = []
+    for key in ("entrypoint", "command"):
+        value = service.get(key)
+        if isinstance(value, str):
+            words += shlex.split(value.replace("$$", "$"))
+        elif isinstance(value, list):
+            words += [str(word).replace("$$", "$") for word in value]
+    if not words:
+        raise InfrastructureError(f"service {name} has no command; what its image would run is not known here")
+    return tuple(words)
+
+
+def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str, str]:
+    entries = value if isinstance(value, list) else [value] if value else []
+    found: dict[str, str] = {}
+    for entry in entries:
+        path = entry.get("path") if isinstance(entry, dict) else entry
+        plain = posixpath.normpath(str(path))
+        if plain in harness:
+            found.update(parse_env(harness[plain]))
+        elif not (isinstance(entry, dict) and entry.get("required") is False):
+            raise InfrastructureError(f"service {name}: the env file {path} is not part of the harness")
+    return found
+
+
+def _environment(value: object) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): "" if text is None else str(text) for key, text in value.items()}
+    if isinstance(value, list):
+        return parse_env("\n".join(str(entry) for entry in value))
+    return {}
+
+
+def _volumes(name: str, volumes: Any) -> list[Mount]:
+    found = []
+    for volume in volumes:
+        if isinstance(volume, dict):
+            source, target, read_only = volume.get("source"), volume.get("target"), bool(volume.get("read_only"))
+        else:
+            source, _, rest = str(volume).partition(":")
+            target, _, mode = rest.partition(":")
+            read_only = "ro" in mode.split(",")
+        if not source or not str(source).startswith(("./", ".")) or not target:
+            raise InfrastructureError(f"service {name}: the volume {volume} is not a directory of the workspace")
+        plain = posixpath.normpath(str(source))
+        if plain.startswith("..") or plain.split("/")[0] not in ("src", "rtl", "verif", "docs", "rundir", "."):
+            raise InfrastructureError(f"service {name}: the volume {volume} lies outside the workspace")
+        if plain == ".":
+            # The whole workspace at /code is what every service sees anyway.
+            continue
+        found.append(Mount(plain, _inside(str(target), f"service {name}: volume"), read_only))
+    return found
+
+
+def _inside(path: str, what: str) -> str:
+    plain = posixpath.normpath(path)
+    if plain.split("/")[1:2] not in (["code"], ["src"], ["rundir"]):
+        raise InfrastructureError(f"{what} {path} is none of /code, /src and /rundir, which is all the sandbox has")
+    return plain

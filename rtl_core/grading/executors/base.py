@@ -1,0 +1,110 @@
+"""The contract of an executor: run commands in a workspace that cannot harm or be harmed, and say what happened.
+
+Every executor runs the same small agent (`rtl_core/grading/inside`) around the commands, so that mounts, limits,
+output capture and the attestation of results are the same everywhere. Executors never judge: they report facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.limits import Limits
+
+Overrun = Literal["wall", "cpu", "memory", "processes", "output"]
+
+
+class ExecutorDiedError(InfrastructureError):
+    """The sandbox ended without an answer: nothing is known of the job, it may be run again."""
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One volume: a directory of the workspace, seen at an absolute path inside."""
+
+    source: str
+    """Relative to the workspace: `src`, `rtl`, ..."""
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: a compose service, or a compile of our own."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/code/rundir"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A workspace and the commands to run in it, in order, until one fails (when `stop_at_failure`) or all are done."""
+
+    files: Mapping[str, str]
+    """What is there to be judged: context and answer. Path relative to the workspace -> text."""
+    harness: Mapping[str, str]
+    """What judges. Written last, so that it wins; the directory `src` is read-only at every mount."""
+    steps: tuple[Step, ...]
+    mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
+    limits: Limits = field(default_factory=Limits)
+    seed: int = 0
+    stop_at_failure: bool = False
+
+
+@dataclass(frozen=True)
+class Session:
+    """One simulation as the simulator's own Python told it, over a channel that HDL cannot reach."""
+
+    results_file: str
+    complete: bool
+    """Whether the results were written, rather than the simulation having ended before."""
+    forged: bool
+    """Whether the results file, once the simulator was gone, was not the one that cocotb had written."""
+    tests: tuple[dict[str, Any], ...] = ()
+    """Per test: name, status (`passed`, `failed`, `skipped`), message, module file."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What became of one command."""
+
+    name: str
+    exit_code: int | None
+    """None when it was stopped for an overrun; negative when a signal ended it."""
+    output: str
+    """Standard output and error together, capped in the middle."""
+    wall_s: float
+    overrun: Overrun | None = None
+    sessions: tuple[Session, ...] = ()
+    builds: tuple[dict[str, Any], ...] = ()
+    """Compiles that the harness' runner made: argv, exit code, output."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The results of the steps that were run, in order. `wall_s` counts from the request to the answer."""
+
+    steps: tuple[StepResult, ...]
+    wall_s: float
+
+
+class Executor(Protocol):
+    """Runs jobs, several at a time when called from several threads."""
+
+    name: str
+
+    def tools(self) -> dict[str, str]:
+        """Name -> version of what decides a verdict, or `image` -> digest."""
+        ...
+
+    def run(self, job: Job) -> JobResult:
+        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
+        ...
+
+    def close(self) -> None:
+        """Ends every process and removes every workspace. Further runs are an error."""
+        ...

@@ -1,0 +1,264 @@
+"""The bubblewrap executor: the machine's own simulators, each grade in namespaces of its own.
+
+A *cell* is one bwrap sandbox with a read-only root (system directories, the Python environment, the agent), no
+network, and the agent inside. Cells are kept and serve one job at a time; each job gets mounts, IPC, processes and a
+tmpfs workspace of its own inside the cell, so that nothing of it outlives it. As root the steps run as an
+unprivileged user that owns nothing; otherwise user namespaces are needed.
+
+Covered: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs; a cgroup's exactness
+(memory is watched ten times a second, besides the limit on each process).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rtl_core.errors import InfrastructureError, ToolMissingError
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult
+from rtl_core.grading.executors.toolbox import Toolbox
+
+INSIDE = Path(__file__).resolve().parent.parent / "inside"
+GUARD = "/guard"
+START_S = 30.0
+GRACE_S = 40.0
+_TRIES = 2
+
+
+class BubblewrapExecutor:
+    """Runs jobs in bwrap cells. Thread-safe; keeps as many cells as jobs were ever run at one time."""
+
+    name = "bubblewrap"
+
+    def __init__(self, toolbox: Toolbox | None = None) -> None:
+        """Finds the tools and proves with a first cell that the sandbox works here.
+
+        Raises ToolMissingError when bwrap or a simulator is missing, InfrastructureError when this machine does not
+        allow the sandbox.
+        """
+        self.toolbox = toolbox or Toolbox.of_this_machine()
+        bwrap = shutil.which("bwrap")
+        if bwrap is None:
+            raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
+        self._bwrap = bwrap
+        self._lock = threading.Lock()
+        self._free: list[_Cell] = []
+        self._slots = 0
+        self._closed = False
+        # bwrap's --die-with-parent looks at the thread that started it: one that lives as long as the executor.
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
+        self._free.append(self._start_cell())
+
+    def tools(self) -> dict[str, str]:
+        return self.toolbox.versions()
+
+    def run(self, job: Job) -> JobResult:
+        """Runs one job; a cell that dies is replaced and the job is tried once more."""
+        for attempt in range(_TRIES):
+            cell = self._take()
+            started = time.monotonic()
+            try:
+                answer = cell.ask(self._message(job, cell.slot), _patience(job))
+            except ExecutorDiedError:
+                cell.close()
+                if attempt + 1 == _TRIES:
+                    raise
+                continue
+            except BaseException:
+                cell.close()
+                raise
+            self._give_back(cell)
+            if "error" in answer:
+                if attempt + 1 == _TRIES:
+                    raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
+                continue
+            return JobResult(tuple(_step_result(step) for step in answer["steps"]), time.monotonic() - started)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            cells, self._free = self._free, []
+        for cell in cells:
+            cell.close()
+        self._starter.shutdown(wait=False)
+
+    def __enter__(self) -> BubblewrapExecutor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _take(self) -> _Cell:
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("the executor was closed")
+            if self._free:
+                return self._free.pop()
+        return self._start_cell()
+
+    def _give_back(self, cell: _Cell) -> None:
+        with self._lock:
+            if not self._closed:
+                self._free.append(cell)
+                return
+        cell.close()
+
+    def _start_cell(self) -> _Cell:
+        with self._lock:
+            slot = self._slots
+            self._slots += 1
+        try:
+            return self._starter.submit(_Cell, self._command(), slot).result()
+        except RuntimeError as error:
+            raise InfrastructureError("the executor was closed") from error
+
+    def _command(self) -> list[str]:
+        """The bwrap command line up to the agent; the control socket's number is appended."""
+        command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
+        if os.geteuid() == 0:
+            # The agent keeps what it needs to mount, and to become nobody before anything of a job runs.
+            command += ["--cap-drop", "ALL"]
+            for capability in (
+                "SYS_ADMIN",
+                "SETUID",
+                "SETGID",
+                "CHOWN",
+                "DAC_OVERRIDE",
+                "FOWNER",
+                "KILL",
+                "SYS_PTRACE",
+            ):
+                command += ["--cap-add", f"CAP_{capability}"]
+        else:
+            command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+        command += self.toolbox.binds()
+        command += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(INSIDE), GUARD]
+        for directory in ("/tmp", "/code", "/src", "/rundir"):
+            command += ["--dir", directory]
+        command += ["--remount-ro", "/", "--setenv", "PATH", self.toolbox.path, "--chdir", "/"]
+        return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
+
+    def _message(self, job: Job, slot: int) -> dict[str, Any]:
+        return {
+            "slot": slot,
+            "files": dict(job.files),
+            "harness": dict(job.harness),
+            "mounts": [asdict(mount) for mount in job.mounts],
+            "limits": job.limits.model_dump(),
+            "stop_at_failure": job.stop_at_failure,
+            "steps": [
+                {"name": step.name, "argv": list(step.argv), "cwd": step.cwd, "env": self._environment(step, job.seed)}
+                for step in job.steps
+            ],
+        }
+
+    def _environment(self, step: Step, seed: int) -> dict[str, str]:
+        environment = {**self.toolbox.environment(), **step.env}
+        environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), f"{GUARD}/lib")))
+        if "RANDOM_SEED" not in environment:
+            environment.setdefault("COCOTB_RANDOM_SEED", str(seed))
+        return environment
+
+
+class _Cell:
+    """One sandbox with its agent, and our end of the socket."""
+
+    def __init__(self, command: list[str], slot: int) -> None:
+        self.slot = slot
+        ours, theirs = socket.socketpair()
+        self._socket = ours
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        try:
+            hello = self._receive(time.monotonic() + START_S)
+        except ExecutorDiedError as error:
+            self.close()
+            raise InfrastructureError(
+                f"the sandbox does not start: {self._complaint() or error.message}",
+                "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, "
+                "kernel.apparmor_restrict_unprivileged_userns=0)",
+            ) from error
+        assert hello.get("ready"), hello
+
+    def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
+        """Sends a job and waits for its answer. Raises ExecutorDiedError when the cell ends or is silent too long."""
+        body = json.dumps(message).encode()
+        try:
+            self._socket.sendall(struct.pack("<Q", len(body)) + body)
+        except OSError as error:
+            raise ExecutorDiedError("the sandbox ended before it took the job") from error
+        return self._receive(time.monotonic() + patience_s)
+
+    def close(self) -> None:
+        """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
+        self._socket.close()
+        try:
+            self._process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _complaint(self) -> str:
+        text = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
+        return text.strip().splitlines()[-1] if text.strip() else ""
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        head = self._exactly(8, deadline)
+        return json.loads(self._exactly(struct.unpack("<Q", head)[0], deadline))
+
+    def _exactly(self, count: int, deadline: float) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+                raise ExecutorDiedError("the sandbox gave no answer in time")
+            try:
+                part = self._socket.recv(min(count - len(data), 1 << 20))
+            except OSError as error:
+                raise ExecutorDiedError(f"the sandbox ended: {error}") from error
+            if not part:
+                raise ExecutorDiedError("the sandbox ended in the middle of a job")
+            data += part
+        return bytes(data)
+
+
+def _patience(job: Job) -> float:
+    return job.limits.wall_s * len(job.steps) + GRACE_S
+
+
+def _step_result(step: dict[str, Any]) -> StepResult:
+    return StepResult(
+        name=step["name"],
+        exit_code=step["exit_code"],
+        output=step["output"],
+        wall_s=step["wall_s"],
+        overrun=step["overrun"],
+        sessions=tuple(
+            Session(s["results_file"], s["complete"], s["forged"], tuple(s["tests"])) for s in step.get("sessions", ())
+        ),
+        builds=tuple(step.get("builds", ())),
+    )
+
+
+if sys.platform != "linux":
+    raise ImportError("the bubblewrap executor needs Linux")

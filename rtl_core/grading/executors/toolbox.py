@@ -1,0 +1,116 @@
+"""Which programs a sandbox sees, where they come from, and which versions they are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+
+from rtl_core.errors import ToolMissingError
+
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
+_SIMULATORS = ("iverilog", "vvp", "verilator", "yosys")
+_VERSION_FLAGS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The read-only part of a sandbox: this machine's system directories and the running Python environment."""
+
+    python: str
+    prefixes: tuple[str, ...]
+    """Directories bound read-only at their own place, besides the system's."""
+    tool_directories: tuple[str, ...] = field(default=())
+    """Directories of simulators outside /usr, for PATH."""
+
+    @classmethod
+    def of_this_machine(cls) -> Toolbox:
+        """Raises ToolMissingError when no simulator is installed or cocotb is not importable."""
+        if shutil.which("iverilog") is None or shutil.which("vvp") is None:
+            raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
+        prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)))
+        directories: dict[str, None] = {}
+        for tool in _SIMULATORS:
+            found = shutil.which(tool)
+            if found and not os.path.realpath(found).startswith("/usr/"):
+                directories[str(Path(found).parent)] = None
+                prefixes[str(Path(os.path.realpath(found)).parent.parent)] = None
+        return cls(
+            python=sys.executable,
+            prefixes=tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/")),
+            tool_directories=tuple(directories),
+        )
+
+    @property
+    def path(self) -> str:
+        """PATH inside."""
+        parts = (str(Path(self.python).parent), *self.tool_directories, "/usr/local/bin", "/usr/bin", "/bin")
+        return ":".join(dict.fromkeys(parts))
+
+    def binds(self) -> list[str]:
+        """bwrap arguments that make up the root."""
+        arguments = ["--ro-bind", "/usr", "/usr"]
+        for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+            if os.path.islink(f"/{name}"):
+                arguments += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
+            elif os.path.isdir(f"/{name}"):
+                arguments += ["--ro-bind", f"/{name}", f"/{name}"]
+        arguments += ["--perms", "0755", "--dir", "/etc"]
+        for name in _ETC:
+            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
+            # bwrap makes missing parents for root alone; the steps run as somebody else.
+            arguments += ["--perms", "0755", "--dir", parent]
+        for prefix in self.prefixes:
+            arguments += ["--ro-bind", prefix, prefix]
+        return arguments
+
+    def environment(self) -> dict[str, str]:
+        """What every step finds in its environment, before the harness' own settings."""
+        return {
+            "PATH": self.path,
+            "HOME": "/code/rundir",
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Plugins of this environment are none of the harness' business, and each costs start-up time twice.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "LIBPYTHON_LOC": self._libpython,
+        }
+
+    def versions(self) -> dict[str, str]:
+        """Name -> version of each tool there is."""
+        return dict(self._versions)
+
+    @cached_property
+    def _libpython(self) -> str:
+        try:
+            import find_libpython
+        except ImportError as error:
+            raise ToolMissingError(
+                "cocotb is not installed in this environment", "pip install cocotb==2.0.1"
+            ) from error
+        return find_libpython.find_libpython() or ""
+
+    @cached_property
+    def _versions(self) -> dict[str, str]:
+        found = {"python": ".".join(str(part) for part in sys.version_info[:3])}
+        for package in ("cocotb", "pytest"):
+            try:
+                found[package] = metadata.version(package)
+            except metadata.PackageNotFoundError as error:
+                raise ToolMissingError(f"{package} is not installed in this environment", "make setup") from error
+        for tool, flag in _VERSION_FLAGS.items():
+            path = shutil.which(tool)
+            if path:
+                text = subprocess.run([path, flag], capture_output=True, text=True, timeout=60, check=False).stdout
+                match = re.search(r"\d+\.\d+(?:\.\d+)?", text)
+                found[tool] = match[0] if match else "unknown"
+        return found

@@ -1,0 +1,328 @@
+"""From an answer to a verdict: format, screen, interface, syntax, tests.
+
+The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0 - provided that the
+simulators themselves, over a channel that HDL cannot reach, say the same. What the earlier stages find decides which
+word a failing answer gets, and saves running a harness that cannot pass. A harness that passes in full overrules an
+interface that was merely derived; what a golden answer shows differently is then still named in its stage.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.analysis import Analysis, Analyst
+from rtl_core.grading.cache import VerdictCache, cache_key
+from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Step, StepResult
+from rtl_core.grading.interface_check import compare, is_fatal
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
+from rtl_core.grading.requirements import missing_requirements
+from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
+from rtl_core.problems.interface import top_levels
+from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.prompting.answer import Answer
+
+_HDL = (".v", ".sv")
+_ORDER = (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX, Stage.TESTS)
+
+
+class Grader:
+    """Grades answers. Thread-safe: call it from as many threads as there are cores.
+
+    `until` is the last stage to be graded (`Stage.SYNTAX` compiles only, for early training); an answer that gets
+    through all graded stages is `passed` only when that stage is TESTS, else `tests_failed` with no test run.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        limits: Limits | None = None,
+        seed: int = 0,
+        until: Stage = Stage.TESTS,
+        cache: VerdictCache | None = None,
+    ) -> None:
+        self.executor = executor
+        self.limits = limits or Limits()
+        self.seed = seed
+        self.until = until
+        self.cache = cache
+        self._analyst = Analyst()
+        self._tools = executor.tools()
+
+    def grade(self, problem: Problem, answer: Answer) -> Verdict:
+        """The verdict on one answer. Never raises for what a model wrote or for what fails underneath."""
+        started = time.monotonic()
+        key = None
+        if self.cache is not None and answer.files:
+            key = cache_key(
+                problem,
+                answer.files,
+                executor=self.executor.name,
+                tools=self._tools,
+                seed=self.seed,
+                limits=self.limits,
+                until=self.until,
+            )
+            known = self.cache.get(key)
+            if known is not None:
+                return known.model_copy(update={"cached": True, "wall_s": time.monotonic() - started})
+        try:
+            verdict = _Grading(self, problem, answer).run()
+        except InfrastructureError as error:
+            verdict = _infrastructure(self, error.message)
+        except Exception as error:
+            verdict = _infrastructure(self, f"the grader failed: {type(error).__name__}: {error}")
+        verdict = verdict.model_copy(update={"wall_s": time.monotonic() - started})
+        if key is not None and self.cache is not None and verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR:
+            self.cache.put(key, verdict)
+        return verdict
+
+    def close(self) -> None:
+        """Ends the helpers of the grader; the executor belongs to the caller."""
+        self._analyst.close()
+
+    def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
+        context = {path: text for path, text in problem.context.items() if path not in files and path.endswith(_HDL)}
+        top = problem.interface.module if problem.interface else None
+        return self._analyst.analyse(files, context, top)
+
+
+@dataclass
+class _Grading:
+    """The course of one grading; each method adds one stage."""
+
+    grader: Grader
+    problem: Problem
+    answer: Answer
+    stages: dict[Stage, StageResult] = field(default_factory=dict)
+    mismatches: tuple[InterfaceMismatch, ...] = ()
+
+    def run(self) -> Verdict:
+        files = self.answer.files
+        foreign = sorted(set(files) - set(self.problem.targets))
+        if not files:
+            reason = self.answer.error or "the answer holds no file"
+            self._add(Stage.FORMAT, "failed", (reason,), 0.0)
+            return self._verdict(Outcome.NO_ANSWER, (reason,))
+        if foreign:
+            reason = f"{foreign[0][:200]!a} is no target of this problem"
+            self._add(Stage.FORMAT, "failed", (reason,), 0.0)
+            return self._verdict(Outcome.REJECTED, (reason,))
+        self._add(Stage.FORMAT, "passed", (), 0.0)
+        if self.grader.until is Stage.FORMAT:
+            return self._not_tested()
+        rejected = self._analyse(files)
+        if rejected is not None:
+            return rejected
+        if self.grader.until is Stage.INTERFACE:
+            return self._not_tested()
+        if self.mismatches and is_fatal(self.mismatches, self.problem.harness):
+            self._compile()
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
+        if self.grader.until is Stage.SYNTAX:
+            self._compile()
+            return self._not_tested()
+        return self._test()
+
+    def _analyse(self, files: Mapping[str, str]) -> Verdict | None:
+        """Screen and interface; a verdict only when the answer is rejected."""
+        started = time.monotonic()
+        found = self.grader.analyse(self.problem, files)
+        spent = time.monotonic() - started
+        refusals = (found.failed,) if found.failed else tuple(str(finding) for finding in found.findings)
+        if refusals:
+            self._add(Stage.INTERFACE, "skipped", (), spent)
+            return self._verdict(Outcome.REJECTED, refusals[:20])
+        expected = self.problem.interface
+        if expected is None:
+            self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
+            return None
+        self.mismatches = compare(expected, found.interface, files)
+        reasons = tuple(str(mismatch) for mismatch in self.mismatches)
+        self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
+        return None
+
+    def _compile(self) -> bool:
+        """A compile of our own, where no harness run tells; whether it succeeded."""
+        step = _compile_step(self.problem, self.answer.files, bool(self.stages[Stage.INTERFACE].reasons))
+        result = self._run((step,)).steps[0]
+        reasons: tuple[str, ...] = ()
+        if result.overrun:
+            reasons = (overrun_reason(result, self.grader.limits.model_dump()),)
+        elif result.exit_code != 0:
+            reasons = compile_reasons(result.output)
+        self._add(Stage.SYNTAX, "failed" if reasons else "passed", reasons, result.wall_s)
+        return not reasons
+
+    def _test(self) -> Verdict:
+        """Runs the harness and judges what it says."""
+        lacking = missing_requirements(self.problem.harness, self.grader.executor.tools())
+        if lacking:
+            raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
+        services, mounts = read_services(self.problem.harness)
+        results = self._run(services, mounts).steps
+        spent = sum(result.wall_s for result in results)
+        tests = [test for result in results for session in result.sessions for test in session.tests]
+        total = sum(test["status"] != "skipped" for test in tests)
+        good = sum(test["status"] == "passed" for test in tests)
+        bad_services = [result for result in results if result.exit_code != 0]
+        simulated = any(result.sessions for result in results)
+        cheat = _cheat(results, self.problem.harness)
+        if cheat:
+            self._add(Stage.SYNTAX, "passed", (), 0.0)
+            self._add(Stage.TESTS, "failed", (cheat,), spent)
+            return self._verdict(Outcome.REJECTED, (cheat,))
+        if not bad_services:
+            return self._passed(good, total, simulated, len(results), spent)
+        overrun = next((result for result in bad_services if result.overrun), None)
+        if not simulated and not self._harness_compiled(bad_services):
+            return self._did_not_compile(overrun)
+        if Stage.SYNTAX not in self.stages:
+            self._add(Stage.SYNTAX, "passed", (), 0.0)
+        reasons = tuple(reason for result in bad_services for reason in self._why(result))
+        if self.mismatches:
+            self._add(Stage.TESTS, "skipped", reasons, spent)
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
+        self._add(Stage.TESTS, "failed", reasons, spent)
+        # A service that failed without a failing test of its own is itself a check that failed.
+        total += sum(not _failing_tests(result) for result in bad_services)
+        good += sum(result.exit_code == 0 and not result.sessions for result in results)
+        total += sum(result.exit_code == 0 and not result.sessions for result in results)
+        outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
+        return self._verdict(outcome, reasons, good, total)
+
+    def _passed(self, good: int, total: int, simulated: bool, services: int, spent: float) -> Verdict:
+        """The harness passed in full, so the interface did for it."""
+        self._add(Stage.SYNTAX, "passed", (), 0.0)
+        self._add(Stage.TESTS, "passed", (), spent)
+        interface = self.problem.interface
+        if self.mismatches and interface is not None and interface.source is not InterfaceSource.GOLDEN:
+            reasons = tuple(f"{m}, but the harness accepts it" for m in self.mismatches)
+            self.stages[Stage.INTERFACE] = self.stages[Stage.INTERFACE].model_copy(
+                update={"status": "passed", "reasons": reasons}
+            )
+        if not simulated:
+            good = total = services
+        return self._verdict(Outcome.PASSED, (), good, total)
+
+    def _harness_compiled(self, bad: list[StepResult]) -> bool:
+        """Whether the answer compiles, by the harness' own build commands if it made any, else by one of ours."""
+        builds = [build for result in bad for build in result.builds]
+        failed = [build for build in builds if build["exit_code"] != 0]
+        if failed:
+            output = failed[0]["output"] or bad[0].output
+            self._add(Stage.SYNTAX, "failed", compile_reasons(output), 0.0)
+            return False
+        if builds:
+            return True
+        return self._compile()
+
+    def _did_not_compile(self, overrun: StepResult | None) -> Verdict:
+        reasons = self.stages[Stage.SYNTAX].reasons
+        if self.mismatches:
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
+        if overrun:
+            reasons = (overrun_reason(overrun, self.grader.limits.model_dump()),)
+            return self._verdict(Outcome.TIMEOUT, reasons)
+        return self._verdict(Outcome.COMPILE_FAILED, reasons)
+
+    def _why(self, result: StepResult) -> tuple[str, ...]:
+        if result.overrun:
+            return (overrun_reason(result, self.grader.limits.model_dump()),)
+        return test_reasons(result)
+
+    def _run(self, steps: tuple[Step, ...], mounts: tuple[Mount, ...] = (Mount("src", "/src"),)) -> JobResult:
+        problem = self.problem
+        job = Job(
+            files={**problem.context, **self.answer.files},
+            harness={path: text for path, text in problem.harness.items() if _is_placed(path)},
+            steps=tuple(replace(step, name=step.name) for step in steps),
+            mounts=mounts,
+            limits=self.grader.limits,
+            seed=self.grader.seed,
+        )
+        return self.grader.executor.run(job)
+
+    def _not_tested(self) -> Verdict:
+        """The verdict when grading was asked to stop before the tests."""
+        failed = [stage for stage in _ORDER if stage in self.stages and self.stages[stage].status == "failed"]
+        outcome = {
+            Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
+            Stage.SYNTAX: Outcome.COMPILE_FAILED,
+        }.get(failed[0] if failed else Stage.TESTS, Outcome.TESTS_FAILED)
+        reasons = self.stages[failed[0]].reasons if failed else (f"graded until {self.grader.until.value} only",)
+        return self._verdict(outcome, reasons)
+
+    def _add(self, stage: Stage, status: str, reasons: tuple[str, ...], wall_s: float) -> None:
+        self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)  # type: ignore[arg-type]
+
+    def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], good: int = 0, total: int = 0) -> Verdict:
+        stages = tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in _ORDER)
+        return Verdict(
+            outcome=outcome,
+            stages=stages,
+            tests_passed=good,
+            tests_total=total,
+            reasons=reasons,
+            mismatches=self.mismatches,
+            executor=self.grader.executor.name,
+            tools=self.grader.executor.tools(),
+            seed=self.grader.seed,
+        )
+
+
+def _infrastructure(grader: Grader, reason: str) -> Verdict:
+    return Verdict(
+        outcome=Outcome.INFRASTRUCTURE_ERROR,
+        stages=tuple(StageResult(stage=stage, status="skipped") for stage in _ORDER),
+        reasons=(reason,),
+        executor=grader.executor.name,
+        tools=grader._tools,
+        seed=grader.seed,
+    )
+
+
+def _failing_tests(result: StepResult) -> bool:
+    return any(test["status"] == "failed" for session in result.sessions for test in session.tests)
+
+
+def _cheat(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str | None:
+    """What shows that the results are not the simulators' own, or None."""
+    for result in results:
+        for session in result.sessions:
+            if session.forged:
+                return f"{result.name}: the results file is not the one that cocotb wrote"
+            if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
+                return f"{result.name}: a test did not come from the harness"
+    passed = all(result.exit_code == 0 for result in results)
+    uses_cocotb = any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
+    if passed and uses_cocotb and not any(session.complete for r in results for session in r.sessions):
+        return "the harness passed although no simulation brought its tests to an end"
+    return None
+
+
+def _is_placed(path: str) -> bool:
+    return path.split("/")[0] in ("src", "rtl", "verif", "docs", "rundir")
+
+
+def _compile_step(problem: Problem, files: Mapping[str, str], mismatched: bool) -> Step:
+    """Elaboration with Icarus, as the harness' runner would: its sources and top level, or all design files."""
+    design = {p for p in (*problem.context, *files) if p.endswith(_HDL) and not p.startswith("verif/")}
+    named = [
+        word.removeprefix("/code/")
+        for path, text in sorted(problem.harness.items())
+        if ".env" in path
+        for line in re.findall(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", text, re.M)
+        for word in line.split()
+    ]
+    sources = [path for path in dict.fromkeys(named) if path in design or path in problem.harness]
+    sources = sources or sorted(design)
+    tops = [] if mismatched else list(top_levels(problem.harness)[:1])
+    argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
+    return Step("compile", (*argv, *(f"/code/{path}" for path in sources)))

@@ -1,0 +1,211 @@
+"""The agent of a sandbox: takes jobs over a socket, one at a time, and runs each in namespaces and a workspace of its own.
+
+    python -E -s -S agent.py CONTROL_FD
+
+Standard library only. For every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
+files on a size-limited tmpfs, and runs the steps below a process 1 of its own, whose end is the end of all of them.
+The agent ends when the other end of its socket is closed, in whatever way that happened.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+
+import namespaces
+import steps
+
+WATCH_EVERY_S = 0.1
+PATIENCE_S = 20.0
+WORKSPACE = "/code"
+DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
+FIRST_UID = 61000
+
+
+def receive(control):
+    """One message (eight bytes of length, then JSON), or None when the other side is gone."""
+    head = _exactly(control, 8)
+    body = head and _exactly(control, struct.unpack("<Q", head)[0])
+    return json.loads(body) if body else None
+
+
+def send(control, message):
+    body = json.dumps(message).encode()
+    control.sendall(struct.pack("<Q", len(body)) + body)
+
+
+def _exactly(control, count):
+    data = bytearray()
+    while len(data) < count:
+        part = control.recv(min(count - len(data), 1 << 20))
+        if not part:
+            return None
+        data += part
+    return bytes(data)
+
+
+def serve(control, launch=None):
+    """Answers jobs until the other side is gone."""
+    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
+    send(control, {"ready": True, "pid": os.getpid()})
+    while True:
+        job = receive(control)
+        if job is None:
+            return
+        child = os.fork()
+        if child == 0:
+            try:
+                run_job(job, control, launch)
+            except BaseException:
+                send(control, {"error": traceback.format_exc(limit=4)})
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            send(control, {"error": "the job's supervisor was killed"})
+
+
+def run_job(job, control, launch):
+    """Runs in a child of the agent: isolates itself, prepares the workspace, supervises, and answers."""
+    as_root = os.geteuid() == 0
+    job["uid"] = FIRST_UID + job["slot"] if as_root else None
+    namespaces.isolate(in_user_namespace=not as_root)
+    prepare(job)
+    reading, writing = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.close(reading)
+        control.close()
+        _first_process(job, writing, launch)
+    os.close(writing)
+    _supervise(job, control, first, reading)
+
+
+def prepare(job):
+    """Mounts and fills the workspace. The harness comes last, so it wins; `src` is read-only wherever it is seen."""
+    limits, uid = job["limits"], job["uid"]
+    namespaces.tmpfs(WORKSPACE, limits["disk_mb"])
+    namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777")
+    namespaces.tmpfs("/rundir", 16, mode="1777")
+    namespaces.tmpfs("/dev/shm", 64, mode="1777")
+    for name in DIRECTORIES:
+        os.mkdir(WORKSPACE + "/" + name)
+    for files in (job["files"], job["harness"]):
+        for path, text in files.items():
+            full = os.path.normpath(WORKSPACE + "/" + path)
+            if not full.startswith(WORKSPACE + "/"):
+                raise ValueError("path outside the workspace: {!r}".format(path))
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(text)
+    if uid is not None:
+        for name in DIRECTORIES:
+            if name != "src":
+                _give(WORKSPACE + "/" + name, uid)
+    source = WORKSPACE + "/src"
+    namespaces.bind(source, source, True)
+    for volume in job["mounts"]:
+        read_only = volume["read_only"] or volume["source"].split("/")[0] == "src"
+        inside = WORKSPACE + "/" + volume["source"]
+        if os.path.normpath(inside) != os.path.normpath(volume["target"]):
+            os.makedirs(volume["target"], exist_ok=True)
+            namespaces.bind(inside, volume["target"], read_only)
+
+
+def _give(top, uid):
+    os.chown(top, uid, uid)
+    for directory, names, files in os.walk(top):
+        for name in names + files:
+            os.lchown(os.path.join(directory, name), uid, uid)
+
+
+def _first_process(job, writing, launch):
+    """Process 1 of the job. It keeps its own user when there is root, so that no step can reach it."""
+    namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        with os.fdopen(writing, "wb") as pipe:
+
+            def report(message):
+                pipe.write(json.dumps(message).encode() + b"\n")
+                pipe.flush()
+
+            try:
+                steps.run_steps(job, report, launch)
+                report({"done": True})
+            except BaseException:
+                report({"error": traceback.format_exc(limit=4)})
+    finally:
+        os._exit(0)
+
+
+def _supervise(job, control, first, reading):
+    """Waits for process 1 of the job, watches memory and the other side, and sends the answer."""
+    started = time.monotonic()
+    limits = job["limits"]
+    deadline = started + limits["wall_s"] * len(job["steps"]) + PATIENCE_S
+    data = bytearray()
+    overrun = None
+    poll = select.poll()
+    poll.register(reading, select.POLLIN | select.POLLHUP)
+    poll.register(control.fileno(), select.POLLHUP | select.POLLRDHUP)
+    own = {os.getpid(), os.getppid(), 1}
+    open_pipe = True
+    while open_pipe:
+        for fd, _ in poll.poll(WATCH_EVERY_S * 1000):
+            if fd == control.fileno():
+                os.kill(first, signal.SIGKILL)
+                os._exit(0)
+            part = os.read(reading, 1 << 20)
+            data += part
+            open_pipe = bool(part)
+        now = time.monotonic()
+        if overrun is None and now - started > WATCH_EVERY_S:
+            count, memory = _usage(own)
+            if memory > limits["memory_mb"] << 20:
+                overrun = "memory"
+            elif count > limits["processes"] + 16:
+                overrun = "processes"
+            elif now > deadline:
+                overrun = "wall"
+            if overrun:
+                os.kill(first, signal.SIGKILL)
+    os.waitpid(first, 0)
+    lines = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
+    results = [line for line in lines if "name" in line]
+    errors = [line["error"] for line in lines if "error" in line]
+    if overrun and len(results) < len(job["steps"]):
+        name = job["steps"][len(results)]["name"]
+        results.append(
+            {"name": name, "exit_code": None, "output": "", "wall_s": time.monotonic() - started, "overrun": overrun}
+        )
+    elif errors or not lines or "done" not in lines[-1]:
+        send(control, {"error": (errors or ["process 1 of the job was killed"])[0]})
+        return
+    send(control, {"steps": results})
+
+
+def _usage(own):
+    """(processes, resident bytes) of all processes that are not `own`; the agent runs one job at a time."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    count = memory = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in own:
+            try:
+                with open("/proc/{}/statm".format(name), "rb") as file:
+                    fields = file.read().split()
+                memory += (int(fields[1]) - int(fields[2])) * page
+                count += 1
+            except (OSError, IndexError):
+                continue
+    return count, memory
+
+
+def main():
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Namespaces, mounts and limits by plain system calls. Standard library only: this runs inside the sandbox."""
+
+import ctypes
+import os
+import resource
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+
+
+def _check(result, what):
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "{}: {}".format(what, os.strerror(number)))
+
+
+def prctl(option, value):
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), "prctl %d" % option)
+
+
+def mount(source, target, kind, flags, data=None):
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), "mount {}".format(target))
+
+
+def isolate(in_user_namespace):
+    """Own mounts, IPC and, for children to come, processes. Without root this needs a user namespace of our own."""
+    flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC
+    if in_user_namespace:
+        uid, gid = os.getuid(), os.getgid()
+        # The maps can only be written by a process that may be looked into.
+        prctl(PR_SET_DUMPABLE, 1)
+        _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", "%d %d 1" % (uid, uid)),
+            ("gid_map", "%d %d 1" % (gid, gid)),
+        ):
+            with open("/proc/self/" + name, "w") as file:
+                file.write(text)
+        prctl(PR_SET_DUMPABLE, 0)
+    else:
+        _check(_libc.unshare(flags), "unshare")
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+
+
+def tmpfs(target, megabytes, mode="755"):
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "size=%dm,nr_inodes=20k,mode=%s" % (megabytes, mode))
+
+
+def bind(source, target, read_only):
+    mount(source, target, None, MS_BIND)
+    if read_only:
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def drop_capabilities():
+    """Clears all capability sets of this process (header version 3, this thread)."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    _check(_libc.capset(header, data), "capset")
+
+
+def become(uid):
+    """From here on an ordinary user without capabilities or a way to gain them. `uid` None keeps the user."""
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    drop_capabilities()
+
+
+def limit(limits):
+    """Per-process limits from the job's limits, see rtl_core.grading.limits."""
+    mega = 1 << 20
+    for what, value in (
+        (resource.RLIMIT_CPU, max(1, int(limits["cpu_s"]))),
+        (resource.RLIMIT_AS, limits["memory_mb"] * mega),
+        (resource.RLIMIT_FSIZE, limits["file_mb"] * mega),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_NOFILE, 1024),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        # One second between SIGXCPU, which tells what happened, and SIGKILL.
+        spare = 1 if what == resource.RLIMIT_CPU else 0
+        resource.setrlimit(what, (value, value + spare if hard == resource.RLIM_INFINITY else hard))

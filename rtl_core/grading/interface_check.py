@@ -1,0 +1,105 @@
+"""Compares an answer's interface with the demanded one, difference by difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.problems.problem import Interface, InterfaceSource, Port
+
+
+def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
+    """Every difference that the demand forbids; `got` None means that the module is not there.
+
+    What the expected side does not know (direction or width None) is not compared. Further parameters with defaults
+    are harmless and are named only beside other differences. A name that only the harness tells of may be any object
+    of the module, so there it is enough that the answer declares it.
+    """
+    if got is None:
+        names = sorted({name for text in answer.values() for name in re.findall(r"\bmodule\s+(\w+)", text)})
+        return (
+            InterfaceMismatch(
+                kind=MismatchKind.WRONG_MODULE,
+                name=expected.module,
+                expected=expected.module,
+                got=", ".join(names[:5]) or "no module",
+            ),
+        )
+    found: list[InterfaceMismatch] = []
+    theirs = {port.name: port for port in got.ports}
+    for port in expected.ports:
+        other = theirs.get(port.name)
+        if other is None:
+            if expected.source is InterfaceSource.HARNESS and _declared(port.name, answer):
+                continue
+            found.append(
+                InterfaceMismatch(
+                    kind=MismatchKind.MISSING_PORT, name=port.name, expected=_describe(port), got="nothing"
+                )
+            )
+            continue
+        if port.direction and other.direction and port.direction != other.direction:
+            found.append(_differs(MismatchKind.WRONG_DIRECTION, port.name, port.direction, other.direction))
+        if port.width and other.width and port.width != other.width:
+            found.append(_differs(MismatchKind.WRONG_WIDTH, port.name, _bits(port.width), _bits(other.width)))
+    if expected.exact:
+        wanted = {port.name for port in expected.ports}
+        found += [
+            InterfaceMismatch(kind=MismatchKind.EXTRA_PORT, name=port.name, expected="nothing", got=_describe(port))
+            for port in got.ports
+            if port.name not in wanted
+        ]
+    ours = {parameter.name: parameter for parameter in got.parameters}
+    for parameter in expected.parameters:
+        mine = ours.get(parameter.name)
+        if mine is None:
+            default = None if parameter.default is None else str(parameter.default)
+            found.append(
+                InterfaceMismatch(
+                    kind=MismatchKind.MISSING_PARAMETER, name=parameter.name, expected=default, got="nothing"
+                )
+            )
+        elif None not in (parameter.default, mine.default) and parameter.default != mine.default:
+            found.append(
+                _differs(MismatchKind.WRONG_PARAMETER, parameter.name, str(parameter.default), str(mine.default))
+            )
+    if found and expected.exact:
+        known = {parameter.name for parameter in expected.parameters}
+        found += [
+            InterfaceMismatch(
+                kind=MismatchKind.EXTRA_PARAMETER,
+                name=name,
+                expected="nothing",
+                got=None if parameter.default is None else str(parameter.default),
+            )
+            for name, parameter in ours.items()
+            if name not in known
+        ]
+    return tuple(found)
+
+
+def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
+    """Whether no harness run is needed to know that it fails: the module, or a port that it touches, is not there."""
+    missing = [m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT]
+    if any(m.kind is MismatchKind.WRONG_MODULE for m in mismatches):
+        return True
+    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    return any(re.search(rf"\bdut\.{name}\b|[\"']{name}[\"']", python) for name in map(re.escape, missing))
+
+
+def _declared(name: str, answer: Mapping[str, str]) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for text in answer.values())
+
+
+def _differs(kind: MismatchKind, name: str, expected: str, got: str) -> InterfaceMismatch:
+    return InterfaceMismatch(kind=kind, name=name, expected=expected, got=got)
+
+
+def _bits(width: int) -> str:
+    return "1 bit" if width == 1 else f"{width} bits"
+
+
+def _describe(port: Port) -> str:
+    parts = [port.direction or "port", None if port.width is None else f"of {_bits(port.width)}"]
+    return " ".join(filter(None, parts))

@@ -1,0 +1,85 @@
+"""What a harness needs that may not be here: Python modules and programs. Its absence is never the answer's fault."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+
+_PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
+_HINTS = {
+    "cocotb_bus": "pip install cocotb-bus",
+    "cocotbext": "pip install the cocotbext package that the harness names",
+    "cocotb.runner": "this is a harness for cocotb 1.x, whose runner moved to cocotb_tools in 2.0",
+}
+
+
+def missing_requirements(harness: Mapping[str, str], available: Mapping[str, str]) -> list[str]:
+    """What the harness' Python files import or call and this environment lacks, in words.
+
+    `available` are the executor's tools. An import inside `try` is not counted as needed.
+    """
+    lacking = []
+    for module in _imported(harness):
+        if not _importable(module):
+            hint = _HINTS.get(module) or _HINTS.get(module.split(".")[0])
+            lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
+    for program in _PROGRAMS:
+        if program not in available and _calls(program, harness):
+            lacking.append(f"the program {program}")
+    return lacking
+
+
+def _imported(harness: Mapping[str, str]) -> list[str]:
+    own = {path.rsplit("/", 1)[-1].split(".")[0] for path in harness}
+    own |= {part for path in harness for part in path.split("/")[:-1]}
+    found: dict[str, None] = {}
+    for path, text in harness.items():
+        if not path.endswith(".py"):
+            continue
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        for node in _needed(tree.body):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            for name in names:
+                if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
+                    found[name] = None
+    return list(found)
+
+
+def _needed(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
+    """Imports at a file's top level, in plain order, that no `try` guards."""
+    return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+@lru_cache(maxsize=512)
+def _importable(module: str) -> bool:
+    if module.split(".")[0] in sys.stdlib_module_names:
+        return True
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _calls(program: str, harness: Mapping[str, str]) -> bool:
+    """Whether a command of the harness names the program: as a word of a string in Python, or in a compose command."""
+    word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
+    for path, text in harness.items():
+        if path.endswith(".py"):
+            try:
+                strings = (n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant))
+                if any(isinstance(s, str) and re.match(rf"\s*{program}(\s|$)", s) for s in strings):
+                    return True
+            except (SyntaxError, ValueError, RecursionError):
+                continue
+        elif (path.endswith(("docker-compose.yml", ".sh")) and re.search(rf"command\s*:.*{word.pattern}", text)) or (
+            ".env" in path and re.search(rf"^\s*SIM\s*=\s*{program}\s*$", text, re.M)
+        ):
+            return True
+    return False
