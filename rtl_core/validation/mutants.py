@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rtl_core.problems.tree import SourceTree
 from rtl_core.validation.mutations import KINDS, Kind, Mutation, mutations_of
-from rtl_core.validation.tree import SourceTree
 
 HDL = (".v", ".sv")
 MAX_FILE_CHARS = 200_000

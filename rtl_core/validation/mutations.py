@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rtl_core.validation.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_core.validation.literals import other_values
 
 Kind = Literal["operator", "constant", "bit order", "polarity", "off by one", "dropped branch", "swap"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -70,7 +71,6 @@ _INDEXED = {
     "DescendingRangeSelect",
     "RangeDimensionSpecifier",
 }
-_BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Mutation:
 
 def mutations_of(tree: SourceTree) -> list[Mutation]:
     """Every mutation that the rules find in a file, in the order of its text."""
-    found = []
+    found: list[Mutation] = []
     for node in _behaviour(tree.root):
         for rule in _RULES:
             found += rule(tree, node)
@@ -262,63 +262,20 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """Literals: neighbours where they index, size or compare, another value elsewhere."""
-    kind = name_of(node)
-    if kind == "UnbasedUnsizedLiteralExpression":
-        other = {"'0": "'1", "'1": "'0"}.get(tree.text(node))
-        yield from _replace(tree, "constant", node, other) if other else ()
+    if name_of(node) not in ("IntegerLiteralExpression", "IntegerVectorExpression", "UnbasedUnsizedLiteralExpression"):
         return
-    if kind not in ("IntegerLiteralExpression", "IntegerVectorExpression"):
+    span, parent = tree.span(node), node.parent
+    if span is None or parent is None:
         return
-    parsed = _value(tree.text(node))
-    if parsed is None:
-        return
-    prefix, base, value, width = parsed
-    compares = node.parent is not None and (
-        getattr(getattr(node.parent, "operatorToken", None), "rawText", "") in _COMPARISONS
-        and name_of(node.parent) not in _ASSIGNMENTS
+    compares = name_of(parent) not in _ASSIGNMENTS and (
+        getattr(getattr(parent, "operatorToken", None), "rawText", "") in _COMPARISONS
     )
-    near = compares or (node.parent is not None and name_of(node.parent) in (*_INDEXED, "StandardCaseItem"))
-    if node.parent is not None and _is_declared_range(node.parent):
-        values = (value - 1,)  # one bit more is seldom noticed by anybody
-    else:
-        values = (value + 1, value - 1) if near else (1 - value if value < 2 else value ^ 1,)
-    for other in values:
-        if other >= 0 and (width is None or other < 1 << width):
-            what: Kind = "off by one" if near else "constant"
-            yield from _said(
-                tree,
-                what,
-                _around(node),
-                tuple(Edit(*s, prefix + _digits(other, base)) for s in [tree.span(node)] if s),
-            )
-
-
-def _is_declared_range(node: Node) -> bool:
-    return node.parent is not None and name_of(node.parent) == "RangeDimensionSpecifier"
-
-
-def _around(node: Node) -> Node:
-    """The expression to show with a changed literal: its parent where that is an expression or a select."""
-    parent = node.parent
-    fits = parent is not None and (type(parent).__name__.endswith("ExpressionSyntax") or name_of(parent) in _INDEXED)
-    return parent if fits else node
-
-
-def _value(text: str) -> tuple[str, int, int, int | None] | None:
-    """(text before the digits, base, value, width in bits or None) of an integer literal without x and z."""
-    match = re.fullmatch(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)", text)
-    if not match:
-        return None
-    base = _BASES[(match[2] or "d").lower()]
-    try:
-        value = int(match[3].replace("_", ""), base)
-    except ValueError:
-        return None
-    return text[: match.start(3)], base, value, int(match[1].replace("_", "")) if match[1] else None
-
-
-def _digits(value: int, base: int) -> str:
-    return format(value, {2: "b", 8: "o", 10: "d", 16: "x"}[base])
+    near = compares or name_of(parent) in (*_INDEXED, "StandardCaseItem")
+    # A declared vector with one bit more is seldom noticed by anybody.
+    declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
+    shown = parent if type(parent).__name__.endswith("ExpressionSyntax") or name_of(parent) in _INDEXED else node
+    for text in other_values(tree.text(node), near=near, smaller_only=declared):
+        yield from _said(tree, "off by one" if near else "constant", shown, (Edit(*span, text),))
 
 
 def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -349,7 +306,8 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
     """`[7:0]` becomes `[0:7]` for a vector whose bits are picked one by one: same width, other bit order."""
-    single, ranged = set(), set()
+    single: set[str] = set()
+    ranged: set[str] = set()
     for node in walk(tree.root):
         if name_of(node) == "IdentifierSelectName":
             for select in node.selectors:

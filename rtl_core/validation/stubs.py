@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rtl_core.problems.problem import Interface, Port, Problem
-from rtl_core.validation.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 
 Stub = Literal["zeros", "ones", "inputs"]
 STUBS: tuple[Stub, ...] = get_args(Stub)

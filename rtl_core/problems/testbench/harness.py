@@ -1,0 +1,125 @@
+"""A Verilog test bench as a CVDP harness: one compose service whose exit code is the bench's verdict.
+
+The bench's text stays as it was published; at every run its verdict line and names are made unguessable (see
+`run_bench.py`, which travels with the harness). Not covered: a bench that its design can fool by behaviour alone; that is
+what validation looks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from rtl_core.problems.problem import Difficulty
+from rtl_core.problems.tree import Edit, SourceTree, name_of, tokens, walk
+
+COMPOSE = """\
+services:
+
+  testbench:
+    image: __OSS_SIM_IMAGE__
+    volumes:
+      - ./src/:/src/:ro
+    working_dir: /code/rundir
+    env_file: ./src/.env
+    command: python3 /src/run_bench.py
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A test bench and how it says what it found."""
+
+    sources: Mapping[str, str]
+    """Verilog files of the bench, compiled in this order before the design: name -> text."""
+    design: str
+    """Workspace path of the answer."""
+    dut: str
+    """Name of the module that the bench instantiates."""
+    top: str
+    """Name of the bench's own top module."""
+    marker: str
+    """Text in the bench's sources that begins the verdict."""
+    passed: str = ""
+    """Regular expression for what follows the marker when the design passed."""
+    bad: tuple[str, ...] = ()
+    """Texts in the bench's sources that mean failure whatever else is printed."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Files that the bench reads: name -> text."""
+
+
+def bench_harness(bench: Bench) -> dict[str, str]:
+    """The harness around a bench: path -> text. Raises ValueError when the marker does not stand in the sources."""
+    if not any(bench.marker in text for text in bench.sources.values()):
+        raise ValueError(f"its test bench never prints {bench.marker!r}")
+    settings = {
+        "design": bench.design,
+        "top": bench.top,
+        "files": [*bench.sources, *bench.data],
+        "hidden": sorted(_hidden(bench)),
+        "marker": bench.marker,
+        "passed": bench.passed,
+        "bad": list(bench.bad),
+    }
+    environment = (
+        f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
+    )
+    return {
+        "docker-compose.yml": COMPOSE,
+        "src/.env": environment,
+        "src/run_bench.py": (files("rtl_core.problems.testbench") / "run_bench.py").read_text(),
+        "src/bench.json": json.dumps(settings, indent=1) + "\n",
+        **{f"src/{name}": text for name, text in {**bench.sources, **bench.data}.items()},
+    }
+
+
+def _hidden(bench: Bench) -> set[str]:
+    """Names by which a design could reach into the bench: modules, instances, tasks, functions, named blocks."""
+    found: set[str] = set()
+    spoken: set[str] = set()
+    for text in bench.sources.values():
+        tree = SourceTree(text)
+        for node in walk(tree.root):
+            kind = name_of(node)
+            if kind == "ModuleDeclaration":
+                found.add(node.header.name.rawText)
+            elif kind == "InstanceName":
+                found.add(node.name.rawText)
+            elif kind in ("TaskDeclaration", "FunctionDeclaration"):
+                found.add(node.prototype.name.getLastToken().rawText)
+            elif kind == "NamedBlockClause":
+                found.add(node.name.rawText)
+            elif kind in ("NamedPortConnection", "NamedParamAssignment"):
+                spoken.add(node.name.rawText)
+    return {name for name in found - spoken if name.isidentifier()} - {bench.dut}
+
+
+def bench_modules(text: str) -> tuple[list[str], list[str]]:
+    """(modules that a bench defines and does not instantiate, modules that it instantiates and does not define)."""
+    tree = SourceTree(text)
+    defined, used = [], []
+    for node in walk(tree.root):
+        if name_of(node) == "ModuleDeclaration":
+            defined.append(node.header.name.rawText)
+        elif name_of(node) == "HierarchyInstantiation":
+            used.append(node.type.rawText)
+    return [m for m in defined if m not in used], list(dict.fromkeys(m for m in used if m not in defined))
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """`text` with identifiers renamed, token by token: comments and strings stay."""
+    tree = SourceTree(text)
+    edits = []
+    for token in tokens(tree.root):
+        span = tree.span(token) if token.rawText in names else None
+        if span:
+            edits.append(Edit(*span, names[token.rawText]))
+    return tree.edited(tuple(edits))
+
+
+def difficulty_of(golden: str) -> Difficulty:
+    """A guess for sets that state none, by the number of tokens of the golden answer."""
+    count = sum(1 for token in tokens(SourceTree(golden).root) if token.rawText)
+    return "easy" if count < 80 else "medium" if count < 220 else "hard"
