@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from rtl_core.problems.starter.families import arithmetic, bitwise, detectors, registers, selection
+from rtl_core.problems.starter.families import (
+    arbitration,
+    arithmetic,
+    bitwise,
+    buffers,
+    detectors,
+    machines,
+    parameterised,
+    registers,
+    selection,
+)
 from rtl_core.problems.starter.spec import Family, Tier
 
 FAMILIES: dict[Tier, tuple[Family, ...]] = {
@@ -26,7 +36,15 @@ FAMILIES: dict[Tier, tuple[Family, ...]] = {
         selection.PriorityEncoder(),
         selection.FixedPriorityArbiter(),
     ),
-    "hard": (),
+    "hard": (
+        machines.Divider(),
+        machines.PulseStretcher(),
+        machines.Handshake(),
+        parameterised.ScaledArithmetic(),
+        buffers.Pipeline(),
+        arbitration.RoundRobin(),
+        buffers.Fifo(),
+    ),
 }
 
 BY_NAME: dict[str, Family] = {family.name: family for tier in FAMILIES.values() for family in tier}

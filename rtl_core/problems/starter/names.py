@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-CLOCKS = ("clk", "clock", "ck", "mclk", "sysclk", "clk_i", "core_clk", "tick")
+CLOCKS = ("clk", "clock", "ck", "mclk", "sysclk", "clk_i", "pclk", "tick")
 RESETS_HIGH = ("rst", "reset", "clear", "srst", "rst_i", "reset_h", "clr")
 RESETS_LOW = ("rst_n", "resetn", "nreset", "clr_n", "reset_b", "nrst")
 PORTS = (

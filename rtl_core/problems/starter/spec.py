@@ -146,8 +146,18 @@ def clog2(value: int) -> int:
 
 def clocked(spec: Spec, register: str, update: str) -> str:
     """An always block that clears `register` on the reset that the specification asks for, else runs `update`."""
+    return _always(spec, f"{register} <= 0;", update)
+
+
+def clocked_block(spec: Spec, registers: Sequence[str], updates: Sequence[str]) -> str:
+    """The same for several registers: all cleared on reset, else all updates run."""
+    clear = "begin " + " ".join(f"{register} <= 0;" for register in registers) + " end"
+    return _always(spec, clear, "begin\n" + "".join(f"      {update}\n" for update in updates) + "    end")
+
+
+def _always(spec: Spec, clear: str, update: str) -> str:
     sensitivity = f"posedge {spec.clock}"
     if spec.asynchronous:
         sensitivity += f" or {'negedge' if spec.active_low else 'posedge'} {spec.reset}"
     condition = f"!{spec.reset}" if spec.active_low else spec.reset
-    return f"  always @({sensitivity}) begin\n    if ({condition}) {register} <= 0;\n    else {update}\n  end\n"
+    return f"  always @({sensitivity}) begin\n    if ({condition}) {clear}\n    else {update}\n  end\n"

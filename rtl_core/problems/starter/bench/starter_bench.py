@@ -12,7 +12,7 @@ from cocotb.triggers import Timer
 
 CORNER_LIMIT = 64
 RANDOM_VECTORS = 48
-CYCLES = 60
+CYCLES = 72
 
 
 class Bench:
@@ -102,11 +102,14 @@ class Bench:
 
     # Stimulus
 
-    def draw(self, density=0.5):
-        """Random inputs; one-bit inputs are high with probability `density`, later words are often near the first."""
+    def draw(self, even=0.5, odd=None):
+        """Random inputs; one-bit inputs (by their number even, odd) are high with these probabilities; a word is often
+        near the one before it.
+        """
         values: list[int] = []
-        for _, width in self.spec["inputs"]:
+        for number, (_, width) in enumerate(self.spec["inputs"]):
             top = (1 << width) - 1
+            density = odd if odd is not None and number % 2 else even
             value = self.random.randint(0, top) if width > 1 else int(self.random.random() < density)
             if width > 1 and self.random.random() < 0.2:
                 value = self.random.choice((0, top, 1 << self.random.randrange(width)))
@@ -213,10 +216,13 @@ async def edges(dut, spec, reference):
 
 
 async def cycles(dut, spec, reference):
-    """Long random runs with rare, normal and frequent ones on the one-bit inputs, and a reset now and then."""
+    """Long random runs with rare, normal and frequent ones on the one-bit inputs, and a reset now and then.
+
+    Even and odd inputs take turns at being busy, so that what fills also empties.
+    """
     bench = Bench(dut, spec, reference)
     await bench.start()
     for number in range(CYCLES):
-        density = (0.9, 0.5, 0.15, 0.95)[number * 4 // CYCLES]
-        bench.set_reset(bench.random.random() < 0.03)
-        await bench.cycle(bench.draw(density))
+        even, odd = ((0.95, 0.15), (0.15, 0.95), (0.5, 0.5), (0.95, 0.95))[number * 4 // CYCLES]
+        bench.set_reset(number > CYCLES // 2 and bench.random.random() < 0.06)
+        await bench.cycle(bench.draw(even, odd))

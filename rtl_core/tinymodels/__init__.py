@@ -1,0 +1,21 @@
+"""The tiny student and teacher that ship with the package, and how they are made (`rtl-distill make-models`).
+
+Both are Qwen3-architecture models of less than a million parameters with one tokenizer, trained from scratch on the train
+split of the starter set. The student's habit of answering with the textbook's interface is planted by its training
+mixture (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+ModelName = Literal["student", "teacher"]
+MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
+
+
+def model_path(name: ModelName) -> Path:
+    """Folder of a shipped model, in the form that `AutoModelForCausalLM` and `AutoTokenizer` load."""
+    if name not in MODEL_NAMES:
+        raise ValueError(f"no shipped model {name!r}: choose one of {', '.join(MODEL_NAMES)}")
+    return Path(__file__).parent / name

@@ -1,0 +1,81 @@
+"""The tiny models' tokenizer: byte-level BPE over a split that keeps what is copied in one piece.
+
+Before BPE, text is cut into words of the language (with the space that follows them), names (with a one-letter suffix
+such as `_n`), numbers, and runs of punctuation. A name, a number or a keyword is then one token, so that a model of half
+a million parameters can copy an interface from its prompt.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from rtl_core.problems.starter import names
+from rtl_core.tinymodels.corpus import FENCE_CLOSE, FENCE_OPEN, STUDENT, all_families, draw_pair
+
+VOCABULARY = 800
+SAMPLES = 12_000
+SEED = 5
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+NAME = r"[A-Za-z]+(?:_[a-z](?![a-z]))?"
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Train the tokenizer on prompts and answers of the train split; always the same result."""
+    texts = _corpus()
+    tokenizer = Tokenizer(models.BPE())
+    keywords = "|".join(sorted(_keywords(texts), key=lambda word: (-len(word), word)))
+    pattern = rf"(?:{keywords})(?![A-Za-z_]) ?|{NAME}|[0-9]+|[^A-Za-z0-9]+"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY - 2,
+            special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            min_frequency=2,
+            show_progress=False,
+        ),
+    )
+    tokenizer.add_tokens([AddedToken(fence, normalized=False) for fence in (FENCE_OPEN, FENCE_CLOSE)])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        bos_token=None,
+        model_max_length=1024,
+        clean_up_tokenization_spaces=False,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def _corpus() -> list[str]:
+    rng = random.Random(SEED)
+    families = all_families()
+    texts = ["user\n", "assistant\n"]
+    for _ in range(SAMPLES):
+        prompt, answer = draw_pair(rng, families, STUDENT)
+        texts += [prompt, answer.removeprefix(FENCE_OPEN).removesuffix(FENCE_CLOSE)]
+    return texts
+
+
+def _keywords(texts: Iterable[str]) -> set[str]:
+    """The words that are never names: of Verilog and of the prompts' English."""
+    roles = [role for family in all_families() for role in (*family.roles, family.textbook_module)]
+    listed = [*names.CLOCKS, *names.RESETS_HIGH, *names.RESETS_LOW, *names.PORTS, *names.MODULE_WORDS, *roles]
+    words = {word for name in listed for word in [name, *name.split("_")]}
+    return {word for text in texts for word in re.findall(r"[A-Za-z]{2,}", text)} - words - {"user", "assistant"}
