@@ -1,0 +1,64 @@
+"""How thoroughly problems are validated, and the key under which the history keeps what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from rtl_core.grading.cache import GRADER_VERSION
+from rtl_core.problems.problem import Problem
+from rtl_core.validation.stubs import STUBS, Stub
+
+VALIDATOR_VERSION = 1
+"""Raised whenever validation may come to another result than before."""
+
+LevelName = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is checked of each problem."""
+
+    name: LevelName
+    mutants: int
+    """Mutants of the golden answer that are judged; mutants that behave like it are replaced by others."""
+    seeds: tuple[int, ...]
+    """Seeds under which the golden answer must get the same verdict. One seed twice is a repetition."""
+    stubs: tuple[Stub, ...] = STUBS
+    starter_stubs: tuple[Stub, ...] = STUBS
+    """Stubs for problems of the starter set."""
+
+    def stubs_for(self, problem: Problem) -> tuple[Stub, ...]:
+        return self.starter_stubs if problem.source == "starter" else self.stubs
+
+
+def quick_level(mutants: int, seed: int) -> Level:
+    """Before a training run: two seeds, the mutants of the configuration, and one stub where the harness is not our own."""
+    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros",), starter_stubs=())
+
+
+def full_level(mutants: int = 20, seeds: int = 4, seed: int = 1) -> Level:
+    """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice."""
+    return Level("full", mutants, (*range(seed, seed + seeds), seed))
+
+
+def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
+    """SHA-256 (hex) over all but the problem that a validation depends on: tools, level, and versions of our own code."""
+    parts = {
+        "validator": VALIDATOR_VERSION,
+        "grader": GRADER_VERSION,
+        "executor": executor,
+        "tools": dict(tools),
+        "level": asdict(level),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def golden_digest(problem: Problem) -> str | None:
+    """SHA-256 (hex) of the golden answer, which is no part of a problem's fingerprint; None without one."""
+    if problem.golden is None:
+        return None
+    return hashlib.sha256(json.dumps(problem.golden, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,277 @@
+"""One problem's validation: does its harness tell right from wrong?
+
+Cheap checks come first, and the first that decides ends the work:
+
+1. The harness needs what the executor lacks, or asks for what it cannot do: `unsupported`.
+2. The golden answer fails: `broken`; under some seeds only: `flaky`.
+3. No answer, the unmodified context or a stub is paid: `weak` (but for a stub that behaves as the golden answer does).
+4. Mutants of the golden answer: `weak` when most of those that behave differently are paid.
+
+What is left is `fit`, or `fit_without_golden` where there is no golden answer and so little could be shown.
+The mutation score is killed / (killed + survived); mutants that do not compile, or that no input tells from the golden
+answer (`differential.py`), say nothing of the harness and count on neither side.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.compose import read_services
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.requirements import missing_requirements
+from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.history.records import ValidationRecord, ValidationStatus
+from rtl_core.problems.interface import top_levels
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.answer import Answer
+from rtl_core.validation.differential import Comparison, compare
+from rtl_core.validation.expected import describe_interface
+from rtl_core.validation.level import Level, golden_digest, tools_key
+from rtl_core.validation.mutants import mutants
+from rtl_core.validation.stubs import STUB_WORDS, stubs
+
+MOST = 0.5
+"""A harness that pays more than this share of the mutants that behave differently is weak."""
+_NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
+_MISSING = ("ModuleNotFoundError", "No module named", "command not found", ": not found", "sorry:")
+
+
+def validate_problem(
+    problem: Problem, grader: Grader | Callable[[int], Grader], *, level: Level, found_golden: bool = False
+) -> ValidationRecord:
+    """Validate one problem. Synchronous; call it from a pool's thread.
+
+    Args:
+        problem: the problem, with its golden answer where there is one.
+        grader: a grader, of which copies with other seeds are made, or a function from a seed to a grader.
+        level: what to check.
+        found_golden: whether the golden answer is a verified sample rather than the set's own.
+
+    Raises:
+        InfrastructureError: the executor failed for a reason that is not the problem's; worth trying again.
+    """
+    started = time.monotonic()
+    graders = grader if callable(grader) else _seeded(grader)
+    first = graders(level.seeds[0])
+    work = _Validation(problem, graders, level, first)
+    work.evidence["golden"] = {
+        "source": None if problem.golden is None else "found" if found_golden else "given",
+        "digest": golden_digest(problem),
+    }
+    status, reason = work.run()
+    tools = first.executor.tools()
+    return ValidationRecord(
+        fingerprint=problem.fingerprint,
+        tools_key=tools_key(first.executor.name, tools, level),
+        problem_id=problem.id,
+        status=status,
+        evidence={
+            "reason": reason,
+            "level": level.name,
+            "source": problem.source,
+            "family": problem.family,
+            **work.evidence,
+        },
+        tools=tools,
+        wall_s=time.monotonic() - started,
+    )
+
+
+def _seeded(grader: Grader) -> Callable[[int], Grader]:
+    def make(seed: int) -> Grader:
+        other = copy.copy(grader)  # shares executor and analysis processes
+        other.seed = seed
+        other.cache = None  # a verdict that may flip must be found anew each time
+        return other
+
+    return make
+
+
+@dataclass
+class _Validation:
+    problem: Problem
+    graders: Callable[[int], Grader]
+    level: Level
+    first: Grader
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> tuple[ValidationStatus, str]:
+        problem = self.problem
+        self.evidence["interface"] = describe_interface(problem)
+        if unsupported := self._unsupported():
+            return "unsupported", unsupported
+        if problem.golden is not None and (verdict := self._golden(problem.golden)):
+            return verdict
+        if verdict := self._nothing_new():
+            return verdict
+        if verdict := self._stubs():
+            return verdict
+        if problem.golden is None:
+            return "fit_without_golden", "no golden answer: only wrong answers could be tried, and none was paid"
+        return self._mutants(problem.golden)
+
+    def _grade(self, files: Mapping[str, str], seed: int | None = None, grader: Grader | None = None) -> Verdict:
+        """A verdict that is one: an infrastructure error is raised, so that the whole is tried again."""
+        grader = grader or (self.first if seed is None else self.graders(seed))
+        verdict = grader.grade(self.problem, Answer(files=dict(files), error=None if files else "nothing answered"))
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
+        return verdict
+
+    def _unsupported(self) -> str | None:
+        lacking = missing_requirements(self.problem.harness, self.first.executor.tools())
+        if lacking:
+            return f"its harness needs {', '.join(lacking)}"
+        try:
+            read_services(self.problem.harness)
+        except InfrastructureError as error:
+            return error.message
+        return None
+
+    def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
+        verdicts: list[Verdict] = []
+        for seed in self.level.seeds:
+            verdicts.append(self._grade(golden, seed))
+            if len({v.passed for v in verdicts}) > 1:
+                break
+            if verdicts[-1].outcome in _NOT_TESTED:
+                break  # found before any test ran: no seed changes that
+        self.evidence["golden"] |= {
+            "verdicts": [
+                {"seed": v.seed, "outcome": v.outcome.value, "tests": f"{v.tests_passed}/{v.tests_total}"}
+                for v in verdicts
+            ],
+            "wall_s": round(verdicts[0].wall_s, 3),
+        }
+        # Mutants that never end must not cost what a harness may.
+        limits = self.first.limits
+        self.hasty = copy.copy(self.first)
+        self.hasty.limits = limits.model_copy(
+            update={"wall_s": min(limits.wall_s, max(5.0, 10 * max(v.wall_s for v in verdicts)))}
+        )
+        good = [v for v in verdicts if v.passed]
+        bad = [v for v in verdicts if not v.passed]
+        if not bad:
+            return None
+        why = f"{bad[0].outcome.value.replace('_', ' ')}: {'; '.join(bad[0].reasons[:3]) or 'no reason given'}"
+        if good:
+            seeds = f"seed {good[-1].seed} passes, seed {bad[-1].seed} fails"
+            return "flaky", f"the golden answer passes {len(good)} of {len(verdicts)} gradings ({seeds}); {why}"
+        if any(word in reason for word in _MISSING for reason in bad[0].reasons):
+            return "unsupported", f"the executor's tools cannot do what the problem needs; {why}"
+        return "broken", f"the golden answer fails: {why}"
+
+    def _nothing_new(self) -> tuple[ValidationStatus, str] | None:
+        """No answer at all, and the files as they were given."""
+        empty = self._grade({})
+        self.evidence["empty"] = empty.outcome.value
+        if empty.passed:
+            return "weak", "no answer at all is paid"
+        given = {path: self.problem.context[path] for path in self.problem.targets if path in self.problem.context}
+        if len(given) == len(self.problem.targets):
+            unmodified = self._grade(given)
+            self.evidence["unmodified_context"] = unmodified.outcome.value
+            if unmodified.passed:
+                return "weak", "the unmodified context is paid"
+        return None
+
+    def _stubs(self) -> tuple[ValidationStatus, str] | None:
+        wanted = self.level.stubs_for(self.problem)
+        made = stubs(self.problem) if wanted else None
+        if made is None:
+            return None
+        files = {name: made.files[name] for name in wanted if name in made.files}
+        told: dict[str, str] = {}
+        if not files:
+            told["none"] = made.reason
+            if hollow := self._hollow():
+                told["empty module"] = self._grade(hollow).outcome.value
+                if told["empty module"] == "passed":
+                    self.evidence["stubs"] = told
+                    return "weak", "a module without ports or contents is paid"
+        paid: tuple[ValidationStatus, str] | None = None
+        for name, answer in files.items():
+            verdict = self._grade(answer)
+            told[name] = verdict.outcome.value
+            if verdict.passed and paid is None:
+                compared = self._compare(answer)
+                told[name] += f" ({compared.result}: {compared.detail})" if compared else ""
+                if compared is None or compared.result != "same":
+                    witness = (
+                        f"; it differs from the golden answer {compared.detail}"
+                        if compared and compared.result == "different"
+                        else ""
+                    )
+                    paid = "weak", f"a stub is paid: {STUB_WORDS[name]}{witness}"
+        self.evidence["stubs"] = told
+        return paid
+
+    def _hollow(self) -> dict[str, str] | None:
+        """A module without ports, where not even the interface is known."""
+        tops = top_levels(self.problem.harness)
+        path = next((p for p in self.problem.targets if p.endswith((".v", ".sv"))), None)
+        if self.problem.interface is not None or not tops or path is None:
+            return None
+        return {path: f"module {tops[0]};\nendmodule\n"}
+
+    def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
+        if self.problem.golden is None:
+            return None
+        return compare(self.first.executor, self.problem, self.problem.golden, answer, self.first.limits)
+
+    def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
+        wanted = self.level.mutants
+        if not wanted:
+            return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
+        if self.problem.interface is None:
+            self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
+            return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
+        tally: Counter[str] = Counter()
+        by_kind: dict[str, list[int]] = {}
+        survivors: list[dict[str, str]] = []
+        same: list[str] = []
+        candidates = mutants(golden, self.problem.interface.module, 3 * wanted, int(self.problem.fingerprint[:8], 16))
+        for mutant in candidates:
+            if tally["killed"] + tally["survived"] >= wanted:
+                break
+            verdict = self._grade(mutant.files, grader=self.hasty)
+            if verdict.outcome in _NOT_TESTED:
+                tally["void"] += 1
+                continue
+            if verdict.passed:
+                compared = self._compare(mutant.files)
+                if compared and compared.result == "same":
+                    tally["equivalent"] += 1
+                    same.append(mutant.description)
+                    continue
+                survivors.append(
+                    {"mutant": mutant.description, "kind": mutant.kind, "told": compared.detail if compared else ""}
+                )
+            what = "survived" if verdict.passed else "killed"
+            tally[what] += 1
+            kind = by_kind.setdefault(mutant.kind, [0, 0])
+            kind[0] += what == "killed"
+            kind[1] += 1
+        judged = tally["killed"] + tally["survived"]
+        score = tally["killed"] / judged if judged else None
+        self.evidence["mutants"] = {
+            "killed": tally["killed"],
+            "survived": tally["survived"],
+            "equivalent": tally["equivalent"],
+            "void": tally["void"],
+            "score": score,
+            "by_kind": {name: f"{good}/{total}" for name, (good, total) in by_kind.items()},
+            "survivors": survivors[:10],
+            "equivalents": same[:10],
+        }
+        if score is not None and 1 - score > MOST:
+            return "weak", f"{tally['survived']} of {judged} mutants are paid, for example {survivors[0]['mutant']}"
+        if judged == 0:
+            return "fit", "the golden answer passes and wrong ones fail; no mutant could be judged"
+        return "fit", f"the golden answer passes, {tally['killed']} of {judged} mutants fail"
