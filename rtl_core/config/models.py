@@ -90,11 +90,11 @@ class GradingSection(_Section):
     """Wall-clock limit of one service of a harness, in seconds. CVDP's own is 600."""
     cpu_s: float = Field(default=60.0, gt=0)
     """CPU limit of one process of a harness, in seconds."""
-    memory_mb: int = Field(default=2048, ge=64)
+    memory_mb: int = Field(default=4096, ge=256)
     """Memory limit of a harness, in MiB."""
-    disk_mb: int = Field(default=256, ge=1)
+    disk_mb: int = Field(default=512, ge=8)
     """How much a harness may write, in MiB."""
-    processes: int = Field(default=128, ge=8)
+    processes: int = Field(default=128, ge=16)
     """How many processes a harness may have at once."""
     seed: int = Field(default=1, ge=0)
     """Seed handed to every harness (COCOTB_RANDOM_SEED), so that the same answer gets the same verdict."""

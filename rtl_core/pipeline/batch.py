@@ -54,6 +54,11 @@ class Batch:
         """The rollouts of one problem by sample index."""
         return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
 
+    def update(self, stored: StoredRollout, **found: Any) -> None:
+        """Add what a stage found of a rollout; grading and scoring run side by side, so each adds to what is there by now."""
+        place = stored.rollout.problem_id, stored.rollout.sample
+        self.rollouts[place] = replace(self.rollouts[place], **found)
+
     def take_up(self, stored: Iterable[StoredRollout]) -> None:
         """Continue with rollouts that the history already holds."""
         for one in stored:
@@ -144,9 +149,9 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         earned = reward(verdict, session.config.reward.weights)
         record = RewardRecord(total=earned.total, terms=earned.terms)
         rows.append((stored.rollout.key, verdict, record))
-        batch.take_up([replace(stored, verdict=verdict, reward=record)])
+        batch.update(stored, verdict=verdict, reward=record)
     await session.recorder.write("record_verdicts", rows)
-    await session.recorder.write("record_cached_verdicts", session.cache.drain())
+    await session.recorder.write("record_cached_verdicts", list(session.cache.drain().items()))
     if failed:
         raise InfrastructureError(
             f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
@@ -195,8 +200,7 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
             n_tokens=len(scores_T),
         )
         records.append(record)
-        current = batch.rollouts[problem_id, stored.rollout.sample]
-        batch.take_up([replace(current, teacher=record)])
+        batch.update(stored, teacher=record)
     await session.recorder.write("record_teacher", records)
     group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
     return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)

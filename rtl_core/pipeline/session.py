@@ -14,8 +14,7 @@ from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, ProblemError
-from rtl_core.grading import Grader, Limits, make_executor
-from rtl_core.grading.cache import MemoryVerdictCache
+from rtl_core.grading import Grader, Limits, MemoryCache, make_executor
 from rtl_core.history.records import RunRecord, StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.progress import progress
@@ -66,7 +65,7 @@ class Session:
     history: History
     recorder: Recorder
     grader: Grader
-    cache: MemoryVerdictCache
+    cache: MemoryCache
     pool: ThreadPoolExecutor
     loaded: LoadedProblems
     problems: dict[str, Problem]
@@ -132,8 +131,9 @@ async def open_session(
                 f"left out: {len(loaded.left_out)} problems that cannot be graded here (first: {loaded.left_out[0].reason})"
             )
         cores = config.grading.workers or os.cpu_count() or 1
-        executor = stack.enter_context(make_executor(config.grading.executor))
-        cache = MemoryVerdictCache(history.cached_verdicts())
+        executor = make_executor(config.grading.executor)
+        stack.callback(executor.close)
+        cache = MemoryCache(history.cached_verdicts())
         section = config.grading
         limits = Limits(
             wall_s=section.timeout_s,
@@ -176,7 +176,7 @@ async def _open_policy(session: Session, endpoint: Any) -> Policy:
 
     config = session.config
     service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-    check_served(service, config)
+    await check_served(endpoint, config)
     tokenizer = load_tokenizer(config.tinker.student, config)
     tell = progress.get()
     for problem in session.problems.values():

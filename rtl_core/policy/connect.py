@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
-
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import tinker
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,15 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     return models
 
 
-def check_served(service: Any, config: RunConfig) -> None:
+async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
     """Refuse a model that the service does not have, naming the nearest that it has.
 
     Raises:
         PolicyError: the student cannot be trained or sampled there, or the teacher not sampled.
     """
-    served = {
-        model.model_name: model for model in service.get_server_capabilities().supported_models if model.model_name
-    }
+    client = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+    capabilities = await client.get_server_capabilities()
+    served = {model.model_name: model for model in capabilities.supported_models if model.model_name}
     wanted = [("tinker.student", config.tinker.student), ("tinker.teacher", config.tinker.teacher)]
     for key, name in wanted:
         if name is None:
