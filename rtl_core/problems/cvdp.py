@@ -74,6 +74,8 @@ class BrokenLine:
     field: str
     """The field at fault in dots (`input.prompt`), or `line` when the line is no JSON object."""
     reason: str
+    source: str = "cvdp"
+    """Short name of the set, as in `Problem.source`."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.id or 'no id'}: {self.field}: {self.reason}"
@@ -85,6 +87,7 @@ class LeftOut:
 
     id: str
     reason: str
+    source: str = "cvdp"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""Validate: before the first token is sampled, every problem shows that its harness tells right from wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Literal
+
+from prefect import flow
+from prefect.artifacts import acreate_table_artifact
+
+from rtl_core.config import load_config
+from rtl_core.pipeline import reporting
+from rtl_core.pipeline.progress import progress
+from rtl_core.pipeline.session import open_session, session_of
+from rtl_core.validation import survey, table
+from rtl_core.validation.level import full_level, quick_level
+from tasks.validation import validate_problem
+
+
+@flow(name="validate-problems", flow_run_name="validate {run}")
+async def validate_problems(
+    run: str, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 4
+) -> dict[str, int]:
+    """Validate every problem of an open session that the history does not know yet; the unfit ones take no part in the run.
+
+    Args:
+        run: name of the open session.
+        level: `quick` before a training run (a few simulations a problem), `full` for all checks.
+        mutants: mutants of each golden answer at the full level.
+        seeds: different seeds at the full level.
+
+    Returns:
+        Status -> number of problems, and `known`: how many were taken from the history.
+    """
+    session = session_of(run)
+    section = session.config.problems
+    wanted = (
+        quick_level(section.validation_mutants, session.config.grading.seed)
+        if level == "quick"
+        else full_level(mutants, seeds)
+    )
+    under_way = survey.begin(session, wanted)
+    waiting, tell = under_way.waiting, progress.get()
+    tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
+    done = 0
+    # A task is worth starting only when a core is about to be free for it.
+    bound = asyncio.Semaphore(2 * session.pool._max_workers)
+
+    async def one(problem_id: str) -> None:
+        nonlocal done
+        async with bound:
+            await validate_problem(run, problem_id)
+        done += 1
+        tell.advance("problems validated", done, len(waiting))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for problem_id in waiting:
+                group.create_task(one(problem_id))
+    finally:
+        await under_way.write()
+    under_way.mark_unfit()
+    rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
+    await acreate_table_artifact(
+        key=f"validation-{re.sub('[^a-z0-9]+', '-', run.lower()).strip('-')}",
+        table=table.as_dicts(rows, unfit),
+        description=f"Validation of the problems of {run} ({level} level)",
+    )
+    summary = under_way.summary()
+    tell.line(
+        ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in summary.items() if status != "known")
+    )
+    if level == "full":
+        tell.show(table.render(rows, unfit))
+    else:
+        for entry in unfit[:20]:
+            tell.line(f"left out: {entry.problem_id} is {entry.status}: {entry.reason}")
+    survey.end(under_way)
+    return summary
+
+
+@flow(name="validate", flow_run_name="validate {config}", validate_parameters=True)
+async def validate(
+    config: str = "demo",
+    overrides: list[str] | None = None,
+    level: Literal["quick", "full"] = "full",
+    mutants: int = 20,
+    seeds: int = 4,
+) -> dict[str, int]:
+    """Validate the problems of a configuration without training on them.
+
+    The run of the same name is left alone: what is found is recorded under `<name>.validation`, and a later training run
+    with the same tools finds it there.
+
+    Returns:
+        Status -> number of problems, and `known`: how many were taken from the history.
+    """
+    settings = load_config(config, overrides or [])
+    section = settings.run.model_copy(update={"name": f"{settings.run.name[:53]}.validation"})
+    settings = settings.model_copy(update={"run": section})
+    async with (
+        open_session(settings, with_policy=False, accept_changes=True) as session,
+        reporting.run_status(session),
+    ):
+        return await validate_problems(session.run, level, mutants, seeds)

@@ -1,0 +1,118 @@
+"""What validation found, by source, for people: counts, and each problem that is not fit with its reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from rtl_core.history.records import ValidationRecord
+from rtl_core.problems.cvdp import BrokenLine, LeftOut
+
+COLUMNS = ("fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported")
+
+
+@dataclass
+class SourceRow:
+    """The figures of one source."""
+
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0))
+    golden_passed: int = 0
+    """Problems with a golden answer that passes under every seed."""
+    golden_total: int = 0
+    killed: int = 0
+    judged: int = 0
+
+    @property
+    def score(self) -> float | None:
+        """Share of the mutants that behave differently and were found out."""
+        return self.killed / self.judged if self.judged else None
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """One problem that may not train, and why."""
+
+    source: str
+    problem_id: str
+    status: str
+    reason: str
+
+
+def by_source(
+    records: Mapping[str, ValidationRecord], broken: Iterable[BrokenLine] = (), left_out: Iterable[LeftOut] = ()
+) -> tuple[dict[str, SourceRow], list[Unfit]]:
+    """(source -> figures, every problem that is not fit). Broken lines count as broken, what a reader left out as unsupported."""
+    rows: dict[str, SourceRow] = defaultdict(SourceRow)
+    unfit: list[Unfit] = []
+    for problem_id, record in records.items():
+        evidence = record.evidence
+        source = str(evidence.get("source", "?"))
+        row = rows[source]
+        row.counts[record.status] += 1
+        golden = evidence.get("golden") or {}
+        if golden.get("source"):
+            row.golden_total += 1
+            outcomes = [v["outcome"] for v in golden.get("verdicts", [])]
+            row.golden_passed += bool(outcomes) and set(outcomes) == {"passed"}
+        tally = evidence.get("mutants") or {}
+        row.killed += tally.get("killed", 0)
+        row.judged += tally.get("killed", 0) + tally.get("survived", 0)
+        if record.status not in ("fit", "fit_without_golden"):
+            unfit.append(Unfit(source, problem_id, record.status, str(evidence.get("reason", ""))))
+    for line in broken:
+        rows[line.source].counts["broken"] += 1
+        unfit.append(
+            Unfit(
+                line.source,
+                f"{line.file}:{line.line} {line.id or ''}".strip(),
+                "broken",
+                f"{line.field}: {line.reason}",
+            )
+        )
+    for entry in left_out:
+        rows[entry.source].counts["unsupported"] += 1
+        unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
+    return dict(sorted(rows.items())), sorted(unfit, key=lambda u: (u.source, COLUMNS.index(u.status), u.problem_id))
+
+
+def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
+    """Both tables for a console."""
+    sums = Table(title="Validation by source", title_justify="left")
+    sums.add_column("source")
+    for name in (*COLUMNS, "golden passes", "mutants found out"):
+        sums.add_column(name.replace("_", " "), justify="right")
+    for source, row in rows.items():
+        counts = [str(row.counts[name]) if row.counts[name] else "·" for name in COLUMNS]
+        sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
+    if not unfit:
+        return sums
+    details = Table(title="Not fit", title_justify="left")
+    for name in ("source", "problem", "status", "reason"):
+        details.add_column(name, overflow="fold")
+    for entry in unfit:
+        details.add_row(entry.source, entry.problem_id, entry.status, entry.reason)
+    return Group(sums, details)
+
+
+def score_text(row: SourceRow) -> str:
+    return "·" if row.score is None else f"{row.score:.3f} of {row.judged}"
+
+
+def as_dicts(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> list[dict[str, str]]:
+    """The same for a table artifact: a row per source, then a row per problem that is not fit."""
+    found = [
+        {
+            "source": source,
+            "problem": "",
+            "status": ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row.counts.items() if n),
+            "reason": f"golden passes {row.golden_passed}/{row.golden_total}; mutants found out {score_text(row)}",
+        }
+        for source, row in rows.items()
+    ]
+    return found + [
+        {"source": u.source, "problem": u.problem_id, "status": u.status, "reason": u.reason} for u in unfit
+    ]
