@@ -6,10 +6,12 @@ import ast
 import importlib.util
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
+_parsing = threading.Lock()
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
@@ -40,16 +42,24 @@ def _imported(harness: Mapping[str, str]) -> list[str]:
     for path, text in harness.items():
         if not path.endswith(".py"):
             continue
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        for node in _needed(tree.body):
+        tree = _parse(text)
+        for node in _needed(tree.body if tree else []):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             for name in names:
                 if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
                     found[name] = None
     return list(found)
+
+
+@lru_cache(maxsize=512)
+def _parse(text: str) -> ast.Module | None:
+    """The syntax tree of a Python file, or None for one that is none."""
+    # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
+    with _parsing:
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
 
 
 def _needed(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
@@ -72,12 +82,10 @@ def _calls(program: str, harness: Mapping[str, str]) -> bool:
     word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
     for path, text in harness.items():
         if path.endswith(".py"):
-            try:
-                strings = (n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant))
-                if any(isinstance(s, str) and re.match(rf"\s*{program}(\s|$)", s) for s in strings):
-                    return True
-            except (SyntaxError, ValueError, RecursionError):
-                continue
+            tree = _parse(text)
+            strings = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)) if tree else ()
+            if any(isinstance(s, str) and re.match(rf"\s*{program}(\s|$)", s) for s in strings):
+                return True
         elif (path.endswith(("docker-compose.yml", ".sh")) and re.search(rf"command\s*:.*{word.pattern}", text)) or (
             ".env" in path and re.search(rf"^\s*SIM\s*=\s*{program}\s*$", text, re.M)
         ):
