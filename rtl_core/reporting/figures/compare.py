@@ -1,0 +1,131 @@
+"""Several runs side by side: results, and the curves that tell them apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtl_core.learning.intervals import Interval
+from rtl_core.reporting.blocks import Block, Figure, Source, Statement, Table, bin_width, binned, plain
+from rtl_core.reporting.console import p_in_words
+from rtl_core.reporting.evaluations import paired, run_result
+from rtl_core.reporting.figures.result import error_bar, in_words
+from rtl_core.reporting.theme import PERCENT, axis, layout, line
+
+_CURVES = (
+    ("compare-reward", "Reward", "Mean reward of the training rollouts", "reward", "reward_by_step", "sum(reward * rollouts) / sum(rollouts)"),
+    ("compare-pass", "Pass rate", "Share of the training rollouts that pass", "pass rate", "pass_by_step", "sum(pass_rate * rollouts) / sum(rollouts)"),
+    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl_by_step", "sum(k1 * tokens) / sum(tokens)"),
+)  # fmt: skip
+
+
+def blocks(sources: list[Source]) -> list[Block]:
+    """Held-out results of all runs, their table, and reward, pass rate and KL by step."""
+    found: list[Block | None] = [results(sources), table(sources)]
+    found += [curve(sources, *words) for words in _CURVES]
+    return [b for b in found if b is not None]
+
+
+def _asked(sources: list[Source]) -> tuple[Statement, ...]:
+    return tuple(statement for source in sources for statement in source.asked())
+
+
+def results(sources: list[Source]) -> Figure | None:
+    """pass@1 before, after and of the teacher, a row per run."""
+    points: dict[str, list[tuple[str, Interval]]] = {}
+    for source in sources:
+        for name, view in run_result(source.history, source.run).shown:
+            points.setdefault(name, []).append((source.run, view.pass_at_1))
+        source.ask("SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'")
+    if not points:
+        return None
+    roles = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
+    data = [
+        {
+            "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in rows], "y": [plain(run) for run, _ in rows],
+            "error_x": error_bar([i for _, i in rows], roles[name]), "marker": {"size": 11, "color": roles[name]},
+            "hovertemplate": "%{y}: %{x:.1%}",
+        }
+        for name, rows in points.items()
+    ]  # fmt: skip
+    return Figure(
+        "compare-result",
+        "Held-out pass@1",
+        "Student before, student after and teacher, one row a run; bars are 95 % intervals over problems.",
+        data,
+        layout(
+            xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
+            yaxis={"autorange": "reversed", "type": "category", "tickfont": {"size": 13, "color": "@ink"}},
+        ),
+        height=150 + 42 * len(sources),
+        wide=True,
+        sql=_asked(sources),
+    )  # fmt: skip
+
+
+def table(sources: list[Source]) -> Table | None:
+    """Each run's end against the first run's, paired by problem."""
+    first = run_result(sources[0].history, sources[0].run).after
+    rows = []
+    for source in sources:
+        after = run_result(source.history, source.run).after
+        record = source.history.run(source.run)
+        if after is None or record is None:
+            continue
+        test = paired(first, after) if first is not None and after is not first and source is not sources[0] else None
+        against = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else "–"
+        shared = str(test.n) if test else "–"
+        p_value = p_in_words(test.p_value) if test else "–"
+        rows.append(
+            [
+                source.run,
+                str(after.record.step),
+                in_words(after.pass_at_1),
+                in_words(after.interface),
+                against,
+                shared,
+                p_value,
+            ]
+        )
+        source.ask(
+            "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
+            evaluation=after.record.key,
+        )
+    if not rows:
+        return None
+    return Table(
+        "compare-table",
+        "In figures",
+        f"The last evaluation of each student; the difference is in points against {sources[0].run}, over the problems that both "
+        "saw (bootstrap interval, sign-flip permutation test). Runs of different problems share none.",
+        [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right"), ("difference", "right"),
+         ("shared problems", "right"), ("p", "right")],
+        rows,
+        sql=_asked(sources),
+    )  # fmt: skip
+
+
+def curve(sources: list[Source], id_: str, title: str, words: str, unit: str, view: str, value: str) -> Figure | None:
+    """One quantity by step, a line per run."""
+    data: list[dict[str, Any]] = []
+    width = max(bin_width(source) for source in sources)
+    for i, source in enumerate(sources):
+        sql = f"SELECT avg(step) AS step, {value} AS value FROM {view} WHERE run = $run GROUP BY step // $width ORDER BY 1"
+        rows = source.ask(sql, width=width)
+        if rows:
+            data.append(
+                {
+                    "type": "scatter", "mode": "lines", "name": plain(source.run), "x": [r["step"] for r in rows],
+                    "y": [r["value"] for r in rows], "line": {"color": line(i), "width": 2, "dash": "solid" if i < 6 else "dash"},
+                    "hovertemplate": "%{y:.3f}",
+                }
+            )  # fmt: skip
+    if not data:
+        return None
+    return Figure(
+        id_,
+        title,
+        f"{words}, by step; {binned(width)}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis(unit, rangemode="tozero")),
+        sql=_asked(sources),
+    )

@@ -1,0 +1,143 @@
+"""How near is the student to its teacher? KL by step and by token position, entropy, and the trainer's health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned
+from rtl_core.reporting.theme import axis, layout
+
+POSITION_ROLLOUTS = 800
+"""Rollouts a quarter of the run that the curve by position is drawn from."""
+
+
+def blocks(source: Source) -> list[Block]:
+    """KL by step, KL by token position, entropy, sampler against trainer."""
+    entropy = metric(
+        source,
+        "entropy",
+        "optim/entropy",
+        "Entropy",
+        "Mean −log p of the sampled tokens, in nats: how undecided the student still is. A fall to nothing means that groups "
+        "hold copies of one answer.",
+        "@after",
+    )
+    health = metric(
+        source,
+        "health",
+        "optim/kl_sample_train_v1",
+        "Sampler against trainer",
+        "Mean difference of the log-probabilities that sampler and trainer give the same tokens, in nats. Healthy is under "
+        "0.01 (dotted); more says that the weights that sample are not the ones that train.",
+        "@line3",
+        limit=0.01,
+    )
+    return [b for b in (kl(source), kl_by_position(source), entropy, health) if b is not None]
+
+
+def kl(source: Source) -> Figure | None:
+    """k1, k2, k3 by step."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT avg(step) AS step, sum(k1 * tokens) / sum(tokens) AS k1, sum(k2 * tokens) / sum(tokens) AS k2,"
+        " sum(k3 * tokens) / sum(tokens) AS k3 FROM teacher_kl_by_step WHERE run = $run GROUP BY step // $width ORDER BY 1",
+        width=width,
+    )
+    if not rows:
+        return None
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "lines", "name": name, "x": [r["step"] for r in rows], "y": [r[name] for r in rows],
+            "line": {"color": role, "width": wide, "dash": dash}, "hovertemplate": "%{y:.4f}",
+        }
+        for name, role, wide, dash in (("k1", "@line0", 2.4, "solid"), ("k2", "@line3", 1.6, "dash"), ("k3", "@line2", 1.6, "solid"))
+    ]  # fmt: skip
+    return Figure(
+        "teacher-kl",
+        "Reverse KL to the teacher",
+        "Nats per token on the student's own samples, three estimators with r = log p(student) − log p(teacher): k1 = r "
+        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {binned(width)}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero")),
+        sql=source.asked(),
+    )
+
+
+def kl_by_position(source: Source) -> Figure | None:
+    """Mean k1 by token position, first against last quarter of the run."""
+    rows = source.ask(
+        "WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM teacher_scores WHERE run = $run AND purpose = 'train'),"
+        " ranked AS (SELECT rollout, least(3, step * 4 // steps) AS quarter FROM teacher_scores, span"
+        "   WHERE run = $run AND purpose = 'train' QUALIFY row_number() OVER (PARTITION BY quarter ORDER BY hash(rollout)) <= $most),"
+        " tokens_of AS (SELECT quarter, unnest(s.logprobs_T) - unnest(q.logprobs_T) AS k,"
+        "   generate_subscripts(s.logprobs_T, 1) AS position"
+        "   FROM ranked JOIN tokens s USING (rollout) JOIN teacher_tokens q USING (rollout) WHERE quarter IN (0, 3))"
+        " SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of GROUP BY quarter, position"
+        " HAVING n >= 5 ORDER BY quarter, position",
+        most=POSITION_ROLLOUTS,
+    )
+    if not rows:
+        return None
+    longest = max(r["position"] for r in rows)
+    width = max(1, -(-longest // 120))
+    data = []
+    for quarter, name, role in ((0, "first quarter of the run", "@before"), (3, "last quarter", "@after")):
+        bins: dict[int, tuple[float, int]] = {}
+        for r in rows:
+            if r["quarter"] == quarter:
+                total, n = bins.get((r["position"] - 1) // width, (0.0, 0))
+                bins[(r["position"] - 1) // width] = (total + r["k"] * r["n"], n + r["n"])
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": name, "x": [b * width + 1 for b in bins],
+                "y": [total / n for total, n in bins.values()], "customdata": [n for _, n in bins.values()],
+                "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.4f} (%{customdata} tokens)",
+            }
+        )  # fmt: skip
+    return Figure(
+        "kl-position",
+        "KL by token position",
+        "Where in the answer student and teacher part: mean k1 at each position of the completion, over at most "
+        f"{POSITION_ROLLOUTS} rollouts a quarter; positions seen fewer than 5 times are left out.",
+        data,
+        layout(xaxis=axis("token of the completion"), yaxis=axis("nats per token")),
+        sql=source.asked(),
+    )
+
+
+def metric(
+    source: Source, id_: str, name: str, title: str, caption: str, role: str, limit: float | None = None
+) -> Figure | None:
+    """One recorded metric over steps."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run AND name = $name"
+        " GROUP BY step // $width ORDER BY 1",
+        name=name,
+        width=width,
+    )
+    if not rows:
+        return None
+    x = [r["step"] for r in rows]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "lines", "name": title.lower(), "x": x, "y": [r["value"] for r in rows],
+            "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.4g}", "showlegend": False,
+        }
+    ]  # fmt: skip
+    if limit is not None:
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": "healthy below", "x": [x[0], x[-1]], "y": [limit, limit],
+                "line": {"color": "@muted", "width": 1.2, "dash": "dot"}, "hoverinfo": "skip", "showlegend": False,
+            }
+        )  # fmt: skip
+    return Figure(
+        id_,
+        title,
+        f"{caption} {binned(width).capitalize()}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}),
+        height=260,
+        sql=source.asked(),
+    )

@@ -1,0 +1,218 @@
+"""What did training see? Reward, pass rate, outcomes, stages and groups of the training rollouts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from rtl_core.learning.intervals import mean_interval
+from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, plain
+from rtl_core.reporting.figures.result import band
+from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
+
+_STAGES = ("format", "interface", "syntax", "tests")
+
+
+def blocks(source: Source) -> list[Block]:
+    """Reward by term, pass rate by difficulty, outcomes, stage funnel, group mix."""
+    found = [reward(source), pass_rate(source), outcomes(source), funnel(source), groups(source)]
+    return [b for b in found if b is not None]
+
+
+def reward(source: Source) -> Figure | None:
+    """Mean reward by step as the sum of its terms."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution FROM (SELECT step, term,"
+        " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
+        " GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1",
+        width=width,
+    )
+    if not rows:
+        return None
+    terms = sorted({r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t))
+    data: list[dict[str, Any]] = []
+    totals: dict[float, float] = defaultdict(float)
+    for i, term in enumerate(terms):
+        mine = [r for r in rows if r["term"] == term]
+        for r in mine:
+            totals[r["step"]] += r["contribution"]
+        role = f"@{term}" if term in _STAGES else line(i)
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "stackgroup": "terms", "name": plain(term), "x": [r["step"] for r in mine],
+                "y": [r["contribution"] for r in mine], "line": {"width": 0.5, "color": role}, "fillcolor": faded(role, 0.85),
+                "hovertemplate": "%{y:.3f}",
+            }
+        )  # fmt: skip
+    data.append(
+        {
+            "type": "scatter", "mode": "lines", "name": "total", "x": list(totals), "y": list(totals.values()),
+            "line": {"width": 1.8, "color": "@ink"}, "hovertemplate": "%{y:.3f}",
+        }
+    )  # fmt: skip
+    return Figure(
+        "reward",
+        "Reward by term",
+        f"Mean reward of the training rollouts, split into what each term adds (weight × value); {binned(width)}. "
+        "The KL to the teacher is no part of it.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),
+        sql=source.asked(),
+    )
+
+
+def pass_rate(source: Source) -> Figure | None:
+    """Pass rate of training rollouts by difficulty over steps."""
+    width = bin_width(source, most=20)
+    rows = source.ask(
+        "SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,"
+        " avg(CAST(outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p ON p.run = v.run AND"
+        " p.problem_id = v.problem_id WHERE v.run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'"
+        " GROUP BY ALL ORDER BY bin",
+        width=width,
+    )
+    if not rows:
+        return None
+    data: list[dict[str, Any]] = []
+    for difficulty in ("easy", "medium", "hard"):
+        rates, steps = defaultdict(list), defaultdict(list)
+        for r in rows:
+            if r["difficulty"] == difficulty:
+                rates[r["bin"]].append(r["rate"])
+                steps[r["bin"]].append(r["step"])
+        if rates:
+            x = [sum(steps[b]) / len(steps[b]) for b in rates]
+            data += band(x, [mean_interval(rates[b]) for b in rates], difficulty, f"@{difficulty}")
+    return Figure(
+        "pass-rate",
+        "Pass rate by difficulty",
+        f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {binned(width)}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
+        sql=source.asked(),
+    )
+
+
+def outcomes(source: Source) -> Figure | None:
+    """What became of the answers, as shares."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT step // $width AS bin, outcome, sum(rollouts) AS n FROM outcomes_by_step WHERE run = $run"
+        " GROUP BY bin, outcome ORDER BY bin",
+        width=width,
+    )
+    if not rows:
+        return None
+    totals: dict[int, float] = defaultdict(float)
+    for r in rows:
+        totals[r["bin"]] += float(r["n"])
+    data = []
+    for outcome, (role, words) in OUTCOMES.items():
+        counts = {r["bin"]: float(r["n"]) for r in rows if r["outcome"] == outcome}
+        if counts:
+            data.append(
+                {
+                    "type": "bar", "name": words, "x": [(b + 0.5) * width - 0.5 for b in totals],
+                    "y": [counts.get(b, 0.0) / totals[b] for b in totals], "customdata": [int(counts.get(b, 0)) for b in totals],
+                    "marker": {"color": role, "line": {"width": 0}}, "hovertemplate": "%{y:.1%} (%{customdata})",
+                }
+            )  # fmt: skip
+    return Figure(
+        "outcomes",
+        "What became of the answers",
+        f"Outcome of each training rollout; the first stage that fails decides. {binned(width).capitalize()}.",
+        data,
+        layout(
+            xaxis=axis("step"),
+            yaxis=axis("share", **PERCENT),
+            barmode="stack",
+            bargap=0.08,
+            legend={"traceorder": "normal"},
+        ),
+        sql=source.asked(),
+    )
+
+
+def funnel(source: Source) -> Figure | None:
+    """Share of all training answers that passed each stage, by epoch."""
+    rows = source.ask(
+        "SELECT epoch, stage, passed, rollouts, passed_share FROM stage_funnel WHERE run = $run ORDER BY epoch, position"
+    )
+    if not rows:
+        return None
+    epochs = sorted({r["epoch"] for r in rows})
+    shown = epochs if len(epochs) <= 6 else sorted({epochs[round(i * (len(epochs) - 1) / 5)] for i in range(6)})
+    data = []
+    for i, epoch in enumerate(shown):
+        mine = [r for r in rows if r["epoch"] == epoch]
+        depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
+        data.append(
+            {
+                "type": "bar", "name": f"epoch {epoch + 1}", "x": [r["stage"] for r in mine], "y": [r["passed_share"] for r in mine],
+                "marker": {"color": faded("@after", round(depth, 2))}, "customdata": [[r["passed"], r["rollouts"]] for r in mine],
+                "text": [f"{100 * r['passed_share']:.0f}" for r in mine], "textposition": "outside",
+                "textfont": {"size": 10.5, "color": "@muted"}, "cliponaxis": False,
+                "hovertemplate": "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
+            }
+        )  # fmt: skip
+    left_out = "" if len(shown) == len(epochs) else f" {len(shown)} of {len(epochs)} epochs are shown."
+    return Figure(
+        "funnel",
+        "How far answers get",
+        f"Share of all training answers that passed each stage of grading, in percent, by epoch.{left_out}",
+        data,
+        layout(
+            xaxis=axis(""),
+            yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}),
+            barmode="group",
+            bargap=0.22,
+            bargroupgap=0.06,
+        ),
+        sql=source.asked(),
+    )
+
+
+def groups(source: Source) -> Figure | None:
+    """Groups that are all good, mixed, all bad: only mixed ones carry a reward signal of passing."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT step // $width AS bin, sum(groups) AS groups, sum(all_good) AS all_good, sum(mixed) AS mixed,"
+        " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin",
+        width=width,
+    )
+    if not rows:
+        return None
+    x = [(r["bin"] + 0.5) * width - 0.5 for r in rows]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar", "name": words, "x": x, "y": [float(r[kind]) / float(r["groups"]) for r in rows],
+            "marker": {"color": role, "line": {"width": 0}}, "hovertemplate": "%{y:.0%}",
+        }
+        for kind, words, role in (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
+    ]  # fmt: skip
+    data.append(
+        {
+            "type": "scatter", "mode": "lines", "name": "equal rewards", "x": x,
+            "y": [float(r["no_signal"]) / float(r["groups"]) for r in rows],
+            "line": {"color": "@ink", "width": 1.8, "dash": "dot"}, "hovertemplate": "%{y:.0%}",
+        }
+    )  # fmt: skip
+    return Figure(
+        "groups",
+        "Group mix",
+        "Of the groups (one problem's samples in one step): all pass, some pass, none passes. Groups with equal rewards teach "
+        f"nothing but the KL to the teacher. {binned(width).capitalize()}.",
+        data,
+        layout(
+            xaxis=axis("step"),
+            yaxis=axis("share of groups", **PERCENT),
+            barmode="stack",
+            bargap=0.08,
+            legend={"traceorder": "normal"},
+        ),
+        sql=source.asked(),
+    )
+
+
+assert all(stage in PALETTE for stage in _STAGES)

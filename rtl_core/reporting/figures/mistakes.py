@@ -1,0 +1,140 @@
+"""What goes wrong most: interface mistakes, problems never solved, problems whose harness is in doubt."""
+
+from __future__ import annotations
+
+import json
+
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, plain
+from rtl_core.reporting.theme import axis, layout, line
+
+MOST = 12
+
+
+def blocks(source: Source) -> list[Block]:
+    """Kinds of interface mistakes over steps, the most common ones, never solved problems, harness problems."""
+    return [b for b in (kinds(source), common(source), never_solved(source), harness(source)) if b is not None]
+
+
+def kinds(source: Source) -> Figure | None:
+    """Interface mistakes per answer, by kind, over steps."""
+    width = bin_width(source)
+    rows = source.ask(
+        "SELECT bin, kind, n / answers AS rate FROM (SELECT step // $width AS bin, kind, count(*) AS n FROM"
+        " interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL) JOIN (SELECT step // $width AS bin,"
+        " count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL) USING (bin) ORDER BY bin",
+        width=width,
+    )
+    if not rows:
+        return None
+    totals: dict[str, float] = {}
+    for r in rows:
+        totals[r["kind"]] = totals.get(r["kind"], 0.0) + r["rate"]
+    bins = [
+        r["bin"]
+        for r in source.ask(
+            "SELECT DISTINCT step // $width AS bin FROM verdicts WHERE run = $run AND purpose = 'train' ORDER BY bin",
+            width=width,
+        )
+    ]
+    data = []
+    for i, kind in enumerate(sorted(totals, key=lambda k: -totals[k])):
+        rates = {r["bin"]: r["rate"] for r in rows if r["kind"] == kind}
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": plain(kind.replace("_", " ")), "x": [(b + 0.5) * width - 0.5 for b in bins],
+                "y": [rates.get(b, 0.0) for b in bins], "line": {"color": line(i), "width": 2, "dash": "solid" if i < 6 else "dot"},
+                "hovertemplate": "%{y:.2f}",
+            }
+        )  # fmt: skip
+    return Figure(
+        "mistake-kinds",
+        "Interface mistakes by kind",
+        f"Differences from the demanded interface per answer; one answer can have several. {binned(width).capitalize()}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("mistakes per answer", rangemode="tozero")),
+        sql=source.asked(),
+    )
+
+
+def common(source: Source) -> Table | None:
+    """The most common interface mistakes, and whether they are dying out."""
+    rows = source.ask(
+        "WITH span AS (SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train')"
+        " SELECT kind, name, expected, got, count(DISTINCT rollout) AS rollouts, count(DISTINCT problem_id) AS problems,"
+        " count(DISTINCT rollout) FILTER (WHERE step * 2 < steps) AS early,"
+        " count(DISTINCT rollout) FILTER (WHERE step * 2 >= steps) AS late, arg_max(rollout, step) AS example"
+        " FROM interface_mismatches, span WHERE run = $run AND purpose = 'train'"
+        " GROUP BY kind, name, expected, got ORDER BY rollouts DESC, kind, name, expected, got LIMIT $most",
+        most=MOST,
+    )
+    if not rows:
+        return None
+    return Table(
+        "mistakes",
+        "The most common interface mistakes",
+        f"At most {MOST}, over all training rollouts; the last columns split them into the first and second half of the run.",
+        [("mistake", "left"), ("name", "code"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
+         ("first half", "right"), ("second half", "right")],
+        [
+            [r["kind"].replace("_", " "), r["name"], r["expected"] or "–", r["got"] or "–"]
+            + [str(r[c]) for c in ("rollouts", "problems", "early", "late")]
+            for r in rows
+        ],
+        sql=source.asked(),
+        links={i: r["example"] for i, r in enumerate(rows)},
+    )  # fmt: skip
+
+
+def never_solved(source: Source) -> Table | None:
+    """Training problems without one passing answer, the most tried first."""
+    rows = source.ask(
+        "SELECT problem_id, difficulty, coalesce(family, category) AS family, rollouts, usual_outcome, last_step,"
+        " count(*) OVER () AS problems FROM never_solved WHERE run = $run ORDER BY rollouts DESC, problem_id LIMIT $most",
+        most=MOST,
+    )
+    if not rows:
+        source.asked()
+        return None
+    left_out = f" {MOST} of {rows[0]['problems']} are shown." if rows[0]["problems"] > MOST else ""
+    return Table(
+        "never-solved",
+        "Never solved in training",
+        f"Problems that were tried and never passed: too hard, or wrong themselves.{left_out}",
+        [("problem", "code"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("usual outcome", "left"), ("last step", "right")],
+        [
+            [r["problem_id"], r["difficulty"], r["family"], str(r["rollouts"]), r["usual_outcome"].replace("_", " "), str(r["last_step"])]
+            for r in rows
+        ],
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def harness(source: Source) -> Table | None:
+    """Problems that validation did not find fit, with its evidence."""
+    rows = source.ask(
+        "SELECT r.problem_id, r.split, v.status, v.evidence, count(*) OVER () AS problems FROM run_problems r"
+        " JOIN validations v ON v.fingerprint = r.fingerprint WHERE r.run = $run AND v.status NOT IN ('fit', 'fit_without_golden')"
+        " QUALIFY row_number() OVER (PARTITION BY r.problem_id ORDER BY v.checked_at DESC) = 1"
+        " ORDER BY v.status, r.problem_id LIMIT $most",
+        most=MOST,
+    )
+    if not rows:
+        source.asked()
+        return None
+    left_out = f" {MOST} of {rows[0]['problems']} are shown." if rows[0]["problems"] > MOST else ""
+    return Table(
+        "harness-problems",
+        "Harness problems",
+        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{left_out}",
+        [("problem", "code"), ("split", "left"), ("status", "left"), ("evidence", "left")],
+        [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
+        sql=source.asked(),
+    )
+
+
+def _evidence(text: str | None) -> str:
+    """The evidence in a line: its reasons where it has any, else its fields."""
+    evidence = json.loads(text or "{}")
+    reasons = evidence.get("reasons")
+    words = "; ".join(map(str, reasons)) if reasons else ", ".join(f"{k}: {v}" for k, v in evidence.items())
+    return words if len(words) <= 240 else words[:239] + "…"

@@ -1,0 +1,160 @@
+"""How did the run go? Curriculum movement, time and cost by stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, plain
+from rtl_core.reporting.theme import axis, layout, line
+
+ROWS = 120
+"""Problems that the curriculum figure shows at most, evenly over the curriculum."""
+_ROLES = {
+    "sample": "@line0",
+    "grade": "@line2",
+    "score": "@line1",
+    "train": "@line3",
+    "store": "@line4",
+    "prefect": "@line5",
+}
+
+
+def blocks(source: Source) -> list[Block]:
+    """Curriculum movement, time by stage over steps, the sums, the cost."""
+    return [b for b in (curriculum(source), time_by_step(source), time_table(source), cost(source)) if b is not None]
+
+
+def curriculum(source: Source) -> Figure | None:
+    """Each training problem's pass rate, epoch by epoch, in the order of the curriculum."""
+    rows = source.ask(
+        "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,"
+        "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
+        "   (SELECT problem_id FROM step_problems WHERE run = $run)),"
+        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place * $most // problems > (place - 1) * $most // problems)"
+        " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS passed, sum(g.samples) AS samples"
+        " FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id"
+        " GROUP BY ALL ORDER BY c.place, g.epoch",
+        most=ROWS,
+    )
+    if not rows:
+        return None
+    problems = list(dict.fromkeys((r["problem_id"], r["difficulty"]) for r in rows))
+    epochs = sorted({r["epoch"] for r in rows})
+    cell = {(r["problem_id"], r["epoch"]): r for r in rows}
+    grid = [[_share(cell.get((p, e))) for p, _ in problems] for e in epochs]
+    words = [[_words(cell.get((p, e)), d) for p, d in problems] for e in epochs]
+    left_out = (
+        f" {len(problems)} of {rows[0]['problems']} problems are shown." if rows[0]["problems"] > len(problems) else ""
+    )
+    trace: dict[str, Any] = {
+        "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
+        "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
+        "hoverongaps": False, "hovertemplate": "%{x}, %{y}<br>%{customdata}<extra></extra>",
+        "colorbar": {"thickness": 10, "tickformat": ".0%", "outlinewidth": 0, "tickfont": {"color": "@muted", "size": 11}, "len": 1},
+    }  # fmt: skip
+    return Figure(
+        "curriculum",
+        "Curriculum",
+        "Every column a training problem, in the order in which the curriculum first placed it; every row an epoch; the deeper, "
+        f"the more of its answers passed. Blank: not tried.{left_out}",
+        [trace],
+        layout(
+            xaxis=axis("problems, first placed on the left", showticklabels=False), showlegend=False, hovermode="closest",
+            yaxis={"autorange": "reversed", "showgrid": False, "type": "category"}, margin={"t": 10, "l": 70, "b": 34},
+        ),
+        height=110 + 26 * min(len(epochs), 16),
+        wide=True,
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def _share(row: dict[str, Any] | None) -> float | None:
+    return None if row is None else float(row["passed"]) / float(row["samples"])
+
+
+def _words(row: dict[str, Any] | None, difficulty: str) -> str:
+    return "" if row is None else f"{plain(difficulty)}, {int(row['passed'])} of {int(row['samples'])} passed"
+
+
+def time_by_step(source: Source) -> Figure | None:
+    """Wall seconds of each stage by step."""
+    rows = source.ask(
+        "SELECT step, stage, seconds FROM step_times WHERE run = $run AND stage NOT IN ('work') ORDER BY step"
+    )
+    if not rows:
+        return None
+    stages = sorted(
+        {r["stage"] for r in rows}, key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s))
+    )
+    data = []
+    for i, stage in enumerate(stages):
+        mine = [r for r in rows if r["stage"] == stage]
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": plain(stage), "x": [r["step"] for r in mine], "y": [r["seconds"] for r in mine],
+                "line": {
+                    "color": "@ink" if stage == "total" else _ROLES.get(stage, line(i)), "width": 1.8, "dash": "dot" if stage == "total" else "solid",
+                },
+                "hovertemplate": "%{y:.2f} s",
+            }
+        )  # fmt: skip
+    return Figure(
+        "time-by-step",
+        "Time by stage",
+        "Wall seconds during which each stage was at work, by step. Stages overlap, so they may add up to more than the total.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("seconds", rangemode="tozero")),
+        sql=source.asked(),
+    )
+
+
+def time_table(source: Source) -> Table | None:
+    """Seconds by stage over the whole run."""
+    rows = source.ask(
+        "SELECT stage, steps, seconds, mean_s, share_of_total FROM time_by_stage WHERE run = $run"
+        " ORDER BY stage = 'total', seconds DESC"
+    )
+    if not rows:
+        return None
+    return Table(
+        "time-table",
+        "Where the time went",
+        "Sums over all trained steps. `work`, where it is measured, is the time during which any stage was at work; what is "
+        "left to the total is the pipeline's own.",
+        [("stage", "left"), ("sum", "right"), ("mean of a step", "right"), ("share of total", "right")],
+        [
+            [r["stage"], duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]
+            for r in rows
+        ],
+        wide=False,
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def cost(source: Source) -> Table | None:
+    """What the service charged, where the run recorded it (metrics named `cost/...`)."""
+    rows = source.ask(
+        "SELECT name, sum(value) AS total, avg(value) AS mean FROM step_metrics WHERE run = $run AND name LIKE 'cost/%'"
+        " GROUP BY name ORDER BY total DESC"
+    )
+    if not rows:
+        source.asked()
+        return None
+    return Table(
+        "cost",
+        "Cost",
+        "Sums of the recorded `cost/…` metrics over all trained steps, in the unit that the run's configuration gives.",
+        [("what", "left"), ("sum", "right"), ("mean of a step", "right")],
+        [[r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"] for r in rows],
+        wide=False,
+        sql=source.asked(),
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that people would use."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,212 @@
+"""Did it learn? Held-out problems: before, after, teacher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rtl_core.learning.intervals import Interval, mean_interval
+from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, plain
+from rtl_core.reporting.console import p_in_words
+from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.theme import PERCENT, axis, faded, layout
+
+_ROLES = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
+
+
+def blocks(source: Source) -> list[Block]:
+    """Result, table, learning curve, pass@k, by difficulty, by family."""
+    result = run_result(source.history, source.run)
+    if not result.shown:
+        return []
+    found: list[Block | None] = [forest(source, result), table(source, result), curve(source, result), pass_at_k(source, result)]
+    found += [by_label(source, result, "difficulty"), by_label(source, result, "family")]
+    return [b for b in found if b is not None]
+
+
+def forest(source: Source, result: RunResult) -> Figure:
+    """pass@1 of each policy with its interval."""
+    data = []
+    for name, view in reversed(result.shown):
+        rate = view.pass_at_1
+        data.append(
+            {
+                "type": "scatter", "mode": "markers+text", "name": name, "x": [rate.mean], "y": [name],
+                "error_x": error_bar([rate], _ROLES[name]), "marker": {"size": 13, "color": _ROLES[name]},
+                "text": [f"{100 * rate.mean:.1f} %"], "textposition": "top center",
+                "textfont": {"size": 13, "color": "@ink"},
+                "hovertemplate": f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
+            }
+        )  # fmt: skip
+    record = result.shown[0][1].record
+    source.ask(
+        "SELECT evaluation, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'"
+    )
+    return Figure(
+        "result",
+        "Held-out pass@1",
+        f"Share of answers that the whole harness accepts, on {record.n_problems} problems that training never saw, "
+        f"{record.samples} samples each. Bars: 95 % interval over problems (Student's t on per-problem rates).",
+        data,
+        layout(
+            xaxis=axis("pass@1", **PERCENT, showgrid=True), yaxis={"tickfont": {"size": 13, "color": "@ink"}, "range": [-0.6, len(data) - 0.3]},
+            showlegend=False, hovermode="closest", margin={"t": 8, "l": 110},
+        ),
+        height=210,
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def table(source: Source, result: RunResult) -> Table:
+    """The figures behind it, with gain and p-value."""
+    ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
+    rows = []
+    for name, view in result.shown:
+        test = paired(result.before, view) if result.before and view is not result.before else None
+        gain = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else ""
+        passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
+        p_value = p_in_words(test.p_value) if test else ""
+        rows.append([name, in_words(view.pass_at_1), *passes, in_words(view.interface), gain, p_value])
+    columns = [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
+    columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
+    source.ask("SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'")
+    source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
+    return Table(
+        "result-table",
+        "In figures",
+        "In brackets: 95 % intervals. Gain and p are against the student before, paired by problem: bootstrap interval, "
+        "two-sided sign-flip permutation test.",
+        columns,  # type: ignore[arg-type]
+        rows,
+        wide=False,
+        sql=source.asked(),
+    )
+
+
+def curve(source: Source, result: RunResult) -> Figure | None:
+    """pass@1 over steps, where it was measured more often than before and after."""
+    if len(result.student) < 3:
+        return None
+    steps = [v.record.step for v in result.student]
+    data = band(steps, [v.pass_at_1 for v in result.student], "student", "@after", markers=True)
+    if result.teacher is not None:
+        rate = result.teacher.pass_at_1
+        data += band([steps[0], steps[-1]], [rate, rate], "teacher", "@teacher", dash="dot")
+    source.ask("SELECT step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done' ORDER BY step")
+    return Figure(
+        "learning-curve",
+        "Held-out pass@1 while training",
+        "Every evaluation of the student, with 95 % intervals over problems; the teacher's level for comparison.",
+        data,
+        layout(xaxis=axis("train steps"), yaxis=axis("pass@1", **PERCENT)),
+        sql=source.asked(),
+    )
+
+
+def pass_at_k(source: Source, result: RunResult) -> Figure | None:
+    """pass@k for every k that the samples allow."""
+    data: list[dict[str, Any]] = []
+    for name, view in result.shown:
+        rows = source.ask(
+            "SELECT samples, passed FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
+            evaluation=view.record.key,
+        )
+        if not rows:
+            continue
+        n_P, c_P = np.array([r["samples"] for r in rows]), np.array([r["passed"] for r in rows])
+        ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= n_P.min()]
+        data += band(ks, [mean_interval(pass_at_k_P(n_P, c_P, k)) for k in ks], name, _ROLES[name], markers=True)
+    if not data or max(len(d["x"]) for d in data) < 2:
+        return None
+    ticks = sorted({k for d in data for k in d["x"]})
+    return Figure(
+        "pass-at-k",
+        "pass@k",
+        "Chance that at least one of k answers passes: unbiased estimate 1 − C(n−c, k) / C(n, k) per problem, then the mean "
+        "over problems with its 95 % interval. Where the curves meet, training has sharpened what was already there.",
+        data,
+        layout(
+            xaxis=axis("k", type="log", tickvals=ticks, ticktext=[str(t) for t in ticks]),
+            yaxis=axis("pass@k", **PERCENT),
+        ),
+        sql=source.asked(),
+    )
+
+
+def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
+    """pass@1 by a label of the problems, before and after."""
+    rows = source.ask(f"SELECT problem_id, coalesce({label}, category) AS label FROM run_problems WHERE run = $run")
+    labels = {r["problem_id"]: str(r["label"]) for r in rows}
+    groups = sorted({labels[p] for _, view in result.shown for p in view.rates if p in labels})
+    if label == "difficulty":
+        groups = [g for g in ("hard", "medium", "easy") if g in groups]
+    elif len(groups) > 1:
+        newest = result.shown[min(1, len(result.shown) - 1)][1]
+        groups.sort(key=lambda g: np.mean(_rates(newest, labels, g) or [0.0]))
+    if len(groups) < 2:
+        return None
+    data = []
+    for name, view in result.shown:
+        found = [(g, mean_interval(rates)) for g in groups if (rates := _rates(view, labels, g))]
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in found], "y": [plain(g) for g, _ in found],
+                "error_x": error_bar([i for _, i in found], _ROLES[name], thin=True), "marker": {"size": 9, "color": _ROLES[name]},
+                "customdata": [[i.lo, i.hi, i.n] for _, i in found],
+                "hovertemplate": "%{y}: %{x:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}], %{customdata[2]} problems"
+                f"<extra>{name}</extra>",
+            }
+        )  # fmt: skip
+        source.ask(
+            "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
+            evaluation=view.record.key,
+        )
+    return Figure(
+        f"by-{label}",
+        f"Held-out pass@1 by {label}",
+        "Mean over the problems of each row, with 95 % intervals over problems (Wilson's where all problems agree).",
+        data,
+        layout(
+            xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
+            yaxis={"categoryorder": "array", "categoryarray": [plain(g) for g in groups], "tickfont": {"size": 12, "color": "@ink"}},
+        ),
+        height=130 + max(3, len(groups)) * (40 if label == "difficulty" else 24),
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[float]:
+    return [rate for problem_id, rate in view.rates.items() if labels.get(problem_id) == group]
+
+
+def in_words(value: Interval | None) -> str:
+    """`92.1 % [88.0, 95.2]`, or a dash."""
+    return "–" if value is None else f"{100 * value.mean:.1f} % [{100 * value.lo:.1f}, {100 * value.hi:.1f}]"
+
+
+def error_bar(intervals: list[Interval], role: str, thin: bool = False) -> dict[str, Any]:
+    """Plotly's error bar from intervals."""
+    return {
+        "type": "data", "symmetric": False, "array": [i.hi - i.mean for i in intervals],
+        "arrayminus": [i.mean - i.lo for i in intervals], "color": role, "thickness": 1.3 if thin else 2.5, "width": 0 if thin else 6,
+    }  # fmt: skip
+
+
+def band(
+    x: list[Any], intervals: list[Interval], name: str, role: str, *, markers: bool = False, dash: str = "solid"
+) -> list[dict[str, Any]]:
+    """A line with its interval as a band behind it: two traces of one legend entry."""
+    edge = [i.hi for i in intervals] + [i.lo for i in reversed(intervals)]
+    shade = {
+        "type": "scatter", "x": [*x, *reversed(x)], "y": edge, "fill": "toself", "fillcolor": faded(role), "mode": "lines",
+        "line": {"width": 0, "color": role}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name, "name": f"{name}, 95 %",
+    }  # fmt: skip
+    line = {
+        "type": "scatter", "x": list(x), "y": [i.mean for i in intervals], "name": name, "legendgroup": name,
+        "mode": "lines+markers" if markers else "lines", "line": {"color": role, "width": 2, "dash": dash}, "marker": {"size": 7},
+        "customdata": [[i.lo, i.hi] for i in intervals],
+        "hovertemplate": "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]",
+    }  # fmt: skip
+    return [shade, line]

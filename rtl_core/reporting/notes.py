@@ -1,0 +1,18 @@
+"""What must be said beside a run's figures."""
+
+from __future__ import annotations
+
+from rtl_core.history.records import RunRecord
+
+DEMO = (
+    "The embedded demo. Its tiny student was taught, on purpose, a habit of writing the textbook interface instead of the one "
+    "that is asked for, to stand for what was seen in models of 30 billion parameters; what it learns here is to follow the "
+    "specification, not to design hardware."
+)
+
+
+def demo_note(run: RunRecord) -> str | None:
+    """The demo's disclosure, for a run whose student is the tiny one of the package."""
+    tinker = run.config.get("tinker") or {}
+    is_tiny = tinker.get("base_url") == "local" and run.student not in (tinker.get("local_models") or {})
+    return DEMO if is_tiny else None

@@ -1,0 +1,95 @@
+"""The rollouts that a report can leaf through: a sample, chosen so that rare outcomes and all times of the run are in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rtl_core.history.store import History
+
+MOST_ROLLOUTS = 500
+MOST_TEXT = 6_000
+"""Characters of one answer or prompt that are shown."""
+MOST_BYTES = 4_000_000
+"""Characters of all answers and prompts together."""
+
+_CHOOSE = """
+WITH span AS (SELECT greatest(1, max(step) + 1) AS steps FROM verdicts WHERE run = $run),
+strata AS (
+    SELECT rollout, purpose, outcome,
+           row_number() OVER (
+               PARTITION BY outcome, CASE WHEN purpose = 'evaluation' THEN evaluation ELSE CAST(step * 10 // steps AS VARCHAR) END
+               ORDER BY hash(rollout)
+           ) AS place
+    FROM verdicts, span WHERE run = $run)
+SELECT rollout FROM strata ORDER BY place, hash(rollout) LIMIT $most
+"""
+
+
+def sample(history: History, run: str, always: Sequence[str] = ()) -> dict[str, Any]:
+    """Rollouts of a run for the browser, with `always` among them: {total, shown, rollouts, problems}, JSON-able.
+
+    Every outcome of every tenth of the run and of every evaluation is drawn in turn, until the numbers above are reached.
+    """
+    total = history.query("SELECT count(*) AS n FROM verdicts WHERE run = $run", {"run": run}).to_pylist()[0]["n"]
+    chosen = [r["rollout"] for r in history.query(_CHOOSE, {"run": run, "most": MOST_ROLLOUTS}).to_pylist()]
+    keys = list(dict.fromkeys([*always, *chosen]))[:MOST_ROLLOUTS]
+    rows = _rows(history, keys)
+    rollouts, problems, size = [], {}, 0
+    for key in keys:
+        if key not in rows:
+            continue
+        row = rows[key]
+        prompt, interface = row.pop("prompt"), row.pop("interface")
+        if row["problem"] not in problems:
+            problems[row["problem"]] = {
+                "prompt": cut(prompt), "interface": json.loads(interface) if interface else None,
+                "difficulty": row["difficulty"], "family": row["family"],
+            }  # fmt: skip
+            size += len(problems[row["problem"]]["prompt"])
+        size += len(row["text"])
+        if size > MOST_BYTES:
+            break
+        rollouts.append(row)
+    rollouts.sort(key=lambda r: (r["purpose"] != "train", r["step"], r["problem"], r["sample"]))
+    return {"total": total, "shown": len(rollouts), "rollouts": rollouts, "problems": problems}
+
+
+def cut(text: str | None) -> str:
+    """Text as it is shown: its beginning, and how much was left out."""
+    text = text or ""
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n… {len(text) - MOST_TEXT} more characters"
+
+
+def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    holders = ", ".join("?" * len(keys))
+    if not keys:
+        return {}
+    heads = history.query(
+        "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample, r.stop_reason,"
+        " r.n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.advantage,"
+        " t.k1_mean AS k1, p.difficulty, coalesce(p.family, p.category) AS family, q.prompt, q.interface"
+        " FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)"
+        " LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)"
+        " LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id"
+        f" LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({holders})",
+        list(keys),
+    ).to_pylist()
+    rows = {r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}} for r in heads}
+    for part, columns in (
+        ("verdict_stages", "stage, status, reasons"),
+        ("interface_mismatches", "kind, name, expected, got"),
+    ):
+        sql = f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
+        for row in history.query(sql, list(keys)).to_pylist():
+            rows[row.pop("rollout")]["stages" if part == "verdict_stages" else "mismatches"].append(row)
+    for row in history.query(
+        f"SELECT rollout, term, weight, value FROM reward_terms WHERE rollout IN ({holders})", list(keys)
+    ).to_pylist():
+        rows[row["rollout"]]["terms"][row["term"]] = [row["weight"], row["value"]]
+    for row in rows.values():
+        row["reasons"] = [r[:600] for r in row["reasons"][:8]]
+        for stage in row["stages"]:
+            stage["reasons"] = [r[:600] for r in stage["reasons"][:4]]
+    return rows

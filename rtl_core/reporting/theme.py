@@ -1,0 +1,132 @@
+"""One palette for every figure, by role, light and dark.
+
+Figures name a colour by its role (`@after`); the page resolves roles when it draws, and draws again when the reader changes
+the theme. Roles keep their meaning across the whole report: what is blue in one figure is the trained student in all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+Theme = Literal["light", "dark"]
+
+# role -> (light, dark)
+PALETTE: dict[str, tuple[str, str]] = {
+    "paper": ("#fbfbf9", "#14171b"),
+    "card": ("#ffffff", "#1b1f25"),
+    "ink": ("#1c2128", "#e4e7eb"),
+    "muted": ("#66707d", "#97a1ad"),
+    "rule": ("#e4e7ea", "#2d333b"),
+    # who answered
+    "before": ("#9aa4af", "#77828f"),
+    "after": ("#1f5fae", "#6aa9f4"),
+    "teacher": ("#bd7420", "#e2a24a"),
+    # how it went
+    "good": ("#2e8b6f", "#57b894"),
+    "mixed": ("#dca63f", "#dcb55c"),
+    "bad": ("#b5483f", "#df7a6f"),
+    # stages of grading and terms of the reward: the further, the deeper
+    "format": ("#cbd8e8", "#2f4560"),
+    "interface": ("#93b4d7", "#4172a8"),
+    "syntax": ("#4f86bd", "#74a6dc"),
+    "tests": ("#1c4f8b", "#bcd8f7"),
+    # difficulty
+    "easy": ("#7cc0b3", "#2f7a72"),
+    "medium": ("#36938a", "#5cb3a6"),
+    "hard": ("#0f4f55", "#bfe9e2"),
+    # outcomes beside good, mixed and bad
+    "compile": ("#8a63b8", "#b494dc"),
+    "silent": ("#b9c0c8", "#5b6571"),
+    "slow": ("#6b7480", "#8b96a3"),
+    # lines without a meaning of their own; runs side by side
+    "line0": ("#1f5fae", "#6aa9f4"),
+    "line1": ("#bd7420", "#e2a24a"),
+    "line2": ("#2e8b6f", "#57b894"),
+    "line3": ("#8a63b8", "#b494dc"),
+    "line4": ("#b5483f", "#df7a6f"),
+    "line5": ("#6b7480", "#8b96a3"),
+    # ends of a heat map
+    "heat0": ("#edf1f5", "#232a33"),
+    "heat1": ("#1c4f8b", "#bcd8f7"),
+}
+LINES = 6
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+
+OUTCOMES: dict[str, tuple[str, str]] = {
+    "passed": ("@good", "passed"),
+    "tests_failed": ("@mixed", "tests failed"),
+    "interface_mismatch": ("@bad", "interface mismatch"),
+    "compile_failed": ("@compile", "compile failed"),
+    "no_answer": ("@silent", "no answer"),
+    "timeout": ("@slow", "timeout"),
+    "rejected": ("@ink", "rejected"),
+    "infrastructure_error": ("@muted", "infrastructure error"),
+}
+"""Outcome -> (colour role, words), in the order in which they are stacked and listed."""
+
+
+def colours(theme: Theme) -> dict[str, str]:
+    """Role -> colour."""
+    return {role: pair[0 if theme == "light" else 1] for role, pair in PALETTE.items()}
+
+
+def line(index: int) -> str:
+    """Colour role of the `index`-th of several equals."""
+    return f"@line{index % LINES}"
+
+
+def faded(role: str, alpha: float = 0.16) -> str:
+    """A role, see-through: for bands."""
+    return f"{role}/{alpha}"
+
+
+def resolve(value: Any, theme: Theme) -> Any:
+    """A figure's specification with every role replaced by its colour (the page does the same in JavaScript)."""
+    if isinstance(value, dict):
+        return {k: resolve(v, theme) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolve(v, theme) for v in value]
+    if isinstance(value, str) and (match := re.fullmatch(r"@(\w+)(?:/([\d.]+))?", value)):
+        colour = colours(theme)[match[1]]
+        if match[2] is None:
+            return colour
+        red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+        return f"rgba({red},{green},{blue},{match[2]})"
+    return value
+
+
+def layout(**changes: Any) -> dict[str, Any]:
+    """The layout that all figures share, with a figure's own changes merged in one level deep."""
+    base: dict[str, Any] = {
+        "font": {"family": FONT, "size": 12.5, "color": "@ink"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 54, "r": 18, "t": 34, "b": 44},
+        "xaxis": {**_AXIS, "showgrid": False},
+        "yaxis": dict(_AXIS),
+        "legend": {
+            "orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom",
+            "bgcolor": "rgba(0,0,0,0)", "font": {"size": 12, "color": "@ink"}, "itemclick": "toggle",
+        },
+        "hoverlabel": {"bgcolor": "@card", "bordercolor": "@rule", "font": {"color": "@ink", "size": 12}, "namelength": -1},
+        "hovermode": "x unified",
+        "showlegend": True,
+    }  # fmt: skip
+    for key, value in changes.items():
+        base[key] = {**base[key], **value} if isinstance(value, dict) and isinstance(base.get(key), dict) else value
+    return base
+
+
+_AXIS = {
+    "gridcolor": "@rule", "linecolor": "@rule", "zeroline": False, "ticks": "", "automargin": True,
+    "tickfont": {"color": "@muted", "size": 11.5}, "title": {"font": {"color": "@muted", "size": 12}, "standoff": 10},
+}  # fmt: skip
+
+
+def axis(title: str, **changes: Any) -> dict[str, Any]:
+    """An axis' changes with its title."""
+    return {"title": {"text": title, "font": {"color": "@muted", "size": 12}, "standoff": 10}, **changes}
+
+
+PERCENT = {"tickformat": ".0%", "range": [0, 1.02]}
