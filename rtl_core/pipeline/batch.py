@@ -126,7 +126,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
         )
         for index, answer in zip(missing, answers, strict=True)
     ]
-    await session.recorder.write("record_rollouts", rollouts)
+    session.recorder.put("record_rollouts", rollouts)
     batch.take_up(StoredRollout(rollout) for rollout in rollouts)
     return len(rollouts)
 
@@ -150,8 +150,8 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         record = RewardRecord(total=earned.total, terms=earned.terms)
         rows.append((stored.rollout.key, verdict, record))
         batch.update(stored, verdict=verdict, reward=record)
-    await session.recorder.write("record_verdicts", rows)
-    await session.recorder.write("record_cached_verdicts", list(session.cache.drain().items()))
+    session.recorder.put("record_verdicts", rows)
+    session.recorder.put("record_cached_verdicts", list(session.cache.drain().items()))
     if failed:
         raise InfrastructureError(
             f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
@@ -201,6 +201,6 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
         )
         records.append(record)
         batch.update(stored, teacher=record)
-    await session.recorder.write("record_teacher", records)
+    session.recorder.put("record_teacher", records)
     group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
     return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)

@@ -76,7 +76,8 @@ def is_done(session: Session, policy: Literal["student", "teacher"], step: int) 
 async def record(session: Session, batch: Batch, policy: Literal["student", "teacher"]) -> EvaluationRecord:
     """Summarise a graded evaluation and write it."""
     summary = summarise(session, batch, policy)
-    await session.recorder.write("record_evaluation", [summary])
+    session.recorder.put("record_evaluation", [summary])
+    await session.recorder.settle()
     return summary
 
 

@@ -1,8 +1,8 @@
 """The one writer of a run: rows queue up and go to the history in few, short transactions.
 
-Opening and closing the database costs more than writing a group's rows, and groups finish close together. So rows wait until
-a flush, `interval_s` after the first of them. A row counts as recorded only when its `write` has returned, and the next stage
-begins only then; what a crash takes in between is done again, under the same keys.
+Opening and closing the database costs more than writing a group's rows. So rows are queued when their stage ends and written
+together, at the latest `interval_s` later; `settle` writes what is left and is waited for before the optimizer runs and at the
+end of an evaluation. What a crash takes before its rows are written is done again, under the same keys.
 """
 
 from __future__ import annotations
@@ -15,46 +15,56 @@ from typing import Any
 
 from rtl_core.history.store import History
 
-# Order within one flush: a rollout before what refers to it.
-_ORDER = (
-    "record_rollouts",
-    "record_verdicts",
-    "record_cached_verdicts",
-    "record_teacher",
-    "record_advantages",
-    "finish_step",
-    "record_evaluation",
-)
+# Order within one transaction: a rollout before what refers to it.
+_ROWS = ("record_rollouts", "record_verdicts", "record_cached_verdicts", "record_teacher", "record_advantages")
+_SINGLE = ("finish_step", "record_evaluation")
 
 
 class Recorder:
-    """Queues rows for `History` and writes them in groups from a thread, one flush at a time."""
+    """Queues rows for `History` and writes them in groups from a thread, one transaction at a time."""
 
-    def __init__(self, history: History, interval_s: float = 0.05) -> None:
+    def __init__(self, history: History, interval_s: float = 1.0) -> None:
         self._history = history
         self._interval_s = interval_s
         self._rows: dict[str, list[Any]] = defaultdict(list)
         self._lock = asyncio.Lock()
-        self._waiting: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
         self.busy_s = 0.0
         """Seconds spent inside the database since the start."""
 
-    async def write(self, method: str, rows: Sequence[Any]) -> None:
-        """Queue rows for one of History's methods and wait until they are committed."""
-        if not rows:
-            return
-        self._rows[method].extend(rows)
-        if self._waiting is None or self._waiting.done():
-            self._waiting = asyncio.create_task(self._flush_later())
-        await asyncio.shield(self._waiting)
+    def put(self, method: str, rows: Sequence[Any]) -> None:
+        """Queue rows for one of History's methods.
 
-    async def _flush_later(self) -> None:
+        Raises whatever an earlier write in the background failed with, so that no run goes on unrecorded.
+        """
+        if method not in (*_ROWS, *_SINGLE):
+            raise ValueError(f"the recorder knows no method {method}")
+        self._raise_failure()
+        if rows:
+            self._rows[method].extend(rows)
+            if self._later is None:
+                self._later = asyncio.create_task(self._write_later())
+
+    async def settle(self) -> None:
+        """Write everything that is queued; when this returns, it is committed."""
+        await self._write()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._later is not None and self._later.done():
+            failed, self._later = self._later, None
+            failed.result()
+
+    async def _write_later(self) -> None:
         await asyncio.sleep(self._interval_s)
+        await self._write()
+        self._later = None
+
+    async def _write(self) -> None:
         async with self._lock:
-            # Taken before the first await: rows that arrive from here on belong to the next flush.
-            self._waiting = None
             batch, self._rows = self._rows, defaultdict(list)
-            await asyncio.to_thread(self._commit, batch)
+            if batch:
+                await asyncio.to_thread(self._commit, batch)
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run one writing method of the history at once, in turn with the flushes."""
@@ -68,13 +78,10 @@ class Recorder:
     def _commit(self, batch: dict[str, list[Any]]) -> None:
         start = time.perf_counter()
         with self._history.batch():
-            for method in _ORDER:
-                if rows := batch.pop(method, None):
-                    if method in ("finish_step", "record_evaluation"):
-                        for row in rows:
-                            getattr(self._history, method)(row)
-                    else:
-                        getattr(self._history, method)(rows)
-        if batch:
-            raise ValueError(f"the recorder knows no method {', '.join(batch)}")
+            for method in _ROWS:
+                if rows := batch.get(method):
+                    getattr(self._history, method)(rows)
+            for method in _SINGLE:
+                for row in batch.get(method, ()):
+                    getattr(self._history, method)(row)
         self.busy_s += time.perf_counter() - start

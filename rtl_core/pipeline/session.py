@@ -169,6 +169,8 @@ async def open_session(
             yield session
         finally:
             del _open[session.run]
+            # Also when the run fails: what was sampled and graded is paid for.
+            await session.recorder.settle()
 
 
 async def _open_policy(session: Session, endpoint: Any) -> Policy:

@@ -79,6 +79,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     """
     config = session.config
     policy = session.require_policy()
+    # Everything that the step is made of is on disk before the weights change.
+    await session.recorder.settle()
     with batch.clock.measure("train"):
         if policy.trainer is None:
             await open_trainer(session)
@@ -93,7 +95,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
             )
         checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}")
-    await session.recorder.write("record_advantages", list(scalars.items()))
+    session.recorder.put("record_advantages", list(scalars.items()))
     batch.clock.add("store", session.recorder.busy_s - batch.store_before_s)
     times = batch.clock.seconds()
     record = StepRecord(
@@ -110,7 +112,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             **{f"time/{k}": v for k, v in times.items()},
         },
     )
-    await session.recorder.write("finish_step", [record])
+    session.recorder.put("finish_step", [record])
+    await session.recorder.settle()
     policy.trainer = trainer
     session.checkpoint, session.last_step = checkpoint, record.metrics
     return checkpoint

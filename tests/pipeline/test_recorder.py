@@ -1,4 +1,4 @@
-"""The recorder: one transaction for rows that come close together, and no acknowledgement without a commit."""
+"""The recorder: one transaction for rows that come close together, and no run that goes on unrecorded."""
 
 from __future__ import annotations
 
@@ -21,40 +21,68 @@ def rollout(problem: str, sample: int) -> Rollout:
     )  # fmt: skip
 
 
-def test_writes_that_come_together_are_committed_together_and_only_then_acknowledged(tmp_path: Path) -> None:
+def test_rows_are_committed_together_when_settled(tmp_path: Path) -> None:
     history = History(tmp_path / "h.duckdb")
     history.start_run(RunRecord(name="r"))
-    recorder = Recorder(history)
+    recorder = Recorder(history, interval_s=60)
     commits = []
     commit = recorder._commit
     recorder._commit = lambda batch: (commit(batch), commits.append(1))[0]  # type: ignore[method-assign]
 
-    async def group(problem: str) -> int:
-        await recorder.write("record_rollouts", [rollout(problem, i) for i in range(3)])
-        return len(history.rollouts_of("r", 0))
+    async def groups() -> tuple[int, int]:
+        for problem in "abcde":
+            recorder.put("record_rollouts", [rollout(problem, i) for i in range(3)])
+        before = len(history.rollouts_of("r", 0))
+        await recorder.settle()
+        return before, len(history.rollouts_of("r", 0))
 
-    async def all_groups() -> list[int]:
-        return await asyncio.gather(*(group(f"p{i}") for i in range(5)))
-
-    assert asyncio.run(all_groups()) == [15] * 5
+    assert asyncio.run(groups()) == (0, 15)
     assert len(commits) == 1
 
 
-def test_a_failed_commit_reaches_every_writer(tmp_path: Path) -> None:
+def test_rows_are_written_after_the_interval_without_being_asked(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=0.01)
+
+    async def wait() -> bool:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if history.rollouts_of("r", 0):
+                return True
+        return False
+
+    assert asyncio.run(wait())
+
+
+def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
-    recorder = Recorder(History(path))
+    recorder = Recorder(History(path), interval_s=0.0)
 
-    async def both() -> list[object]:
-        writes = (recorder.write("record_rollouts", [rollout(p, 0)]) for p in "ab")
-        return await asyncio.gather(*writes, return_exceptions=True)
+    async def twice() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        await asyncio.sleep(0.5)
+        recorder.put("record_rollouts", [rollout("b", 0)])
 
-    results = asyncio.run(both())
-    assert [type(result) for result in results] == [HistoryError, HistoryError]
+    with pytest.raises(HistoryError):
+        asyncio.run(twice())
+
+
+def test_a_failed_write_reaches_who_settles(tmp_path: Path) -> None:
+    path = tmp_path / "h.duckdb"
+    path.write_text("this is not a database")
+    recorder = Recorder(History(path), interval_s=60)
+
+    async def settle() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        await recorder.settle()
+
+    with pytest.raises(HistoryError):
+        asyncio.run(settle())
 
 
 def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path: Path) -> None:
-    history = History(tmp_path / "h.duckdb")
-    history.start_run(RunRecord(name="r"))
     with pytest.raises(ValueError, match="record_dreams"):
-        asyncio.run(Recorder(history).write("record_dreams", [1]))
+        Recorder(History(tmp_path / "h.duckdb")).put("record_dreams", [1])
