@@ -15,6 +15,7 @@ from rtl_core.errors import RtlDistillError
 
 # command name -> "module:function"; the function's docstring is its help.
 COMMANDS: dict[str, str] = {
+    "grade": "rtl_core.cli.grade:grade",
     "serve-tinker": "rtl_core.cli.serve_tinker:serve_tinker",
     "train": "rtl_core.cli.train:train",
     "config": "rtl_core.cli.config:config",

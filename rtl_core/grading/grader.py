@@ -103,18 +103,20 @@ class _Grading:
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The answer's files that the problem asks for; no other is ever written."""
+        return {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+
     def run(self) -> Verdict:
-        files = self.answer.files
-        foreign = sorted(set(files) - set(self.problem.targets))
+        files = self.files
+        foreign = sorted(set(self.answer.files) - set(self.problem.targets))
+        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign[:20])
         if not files:
-            reason = self.answer.error or "the answer holds no file"
-            self._add(Stage.FORMAT, "failed", (reason,), 0.0)
-            return self._verdict(Outcome.NO_ANSWER, (reason,))
-        if foreign:
-            reason = f"{foreign[0][:200]!a} is no target of this problem"
-            self._add(Stage.FORMAT, "failed", (reason,), 0.0)
-            return self._verdict(Outcome.REJECTED, (reason,))
-        self._add(Stage.FORMAT, "passed", (), 0.0)
+            reasons = notes or (self.answer.error or "the answer holds no file",)
+            self._add(Stage.FORMAT, "failed", reasons, 0.0)
+            return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
+        self._add(Stage.FORMAT, "passed", notes, 0.0)
         if self.grader.until is Stage.FORMAT:
             return self._not_tested()
         rejected = self._analyse(files)
@@ -150,7 +152,7 @@ class _Grading:
 
     def _compile(self) -> bool:
         """A compile of our own, where no harness run tells; whether it succeeded."""
-        step = _compile_step(self.problem, self.answer.files, bool(self.stages[Stage.INTERFACE].reasons))
+        step = _compile_step(self.problem, self.files, bool(self.stages[Stage.INTERFACE].reasons))
         result = self._run((step,)).steps[0]
         reasons: tuple[str, ...] = ()
         if result.overrun:
@@ -240,7 +242,7 @@ class _Grading:
     def _run(self, steps: tuple[Step, ...], mounts: tuple[Mount, ...] = (Mount("src", "/src"),)) -> JobResult:
         problem = self.problem
         job = Job(
-            files={**problem.context, **self.answer.files},
+            files={**problem.context, **self.files},
             harness={path: text for path, text in problem.harness.items() if _is_placed(path)},
             steps=tuple(replace(step, name=step.name) for step in steps),
             mounts=mounts,

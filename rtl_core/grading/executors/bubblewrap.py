@@ -67,7 +67,7 @@ class BubblewrapExecutor:
     def run(self, job: Job) -> JobResult:
         """Runs one job; a cell that dies is replaced and the job is tried once more."""
         for attempt in range(_TRIES):
-            cell = self._take()
+            cell = self._take() if attempt == 0 else self._start_cell()
             started = time.monotonic()
             try:
                 answer = cell.ask(self._message(job, cell.slot), _patience(job))
@@ -105,8 +105,11 @@ class BubblewrapExecutor:
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the executor was closed")
-            if self._free:
-                return self._free.pop()
+            while self._free:
+                cell = self._free.pop()
+                if cell.alive:
+                    return cell
+                cell.close()
         return self._start_cell()
 
     def _give_back(self, cell: _Cell) -> None:
@@ -199,6 +202,10 @@ class _Cell:
                 "kernel.apparmor_restrict_unprivileged_userns=0)",
             ) from error
         assert hello.get("ready"), hello
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
         """Sends a job and waits for its answer. Raises ExecutorDiedError when the cell ends or is silent too long."""

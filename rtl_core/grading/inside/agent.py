@@ -90,14 +90,14 @@ def prepare(job):
     namespaces.tmpfs(WORKSPACE, limits["disk_mb"])
     namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777")
     namespaces.tmpfs("/rundir", 16, mode="1777")
-    namespaces.tmpfs("/dev/shm", 64, mode="1777")
+    namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777")
     for name in DIRECTORIES:
         os.mkdir(WORKSPACE + "/" + name)
     for files in (job["files"], job["harness"]):
         for path, text in files.items():
-            full = os.path.normpath(WORKSPACE + "/" + path)
-            if not full.startswith(WORKSPACE + "/"):
-                raise ValueError("path outside the workspace: {!r}".format(path))
+            if path.startswith("/") or path != os.path.normpath(path) or path.split("/")[0] in ("..", "."):
+                raise ValueError(f"path outside the workspace: {path!r}")
+            full = WORKSPACE + "/" + path
             os.makedirs(os.path.dirname(full), exist_ok=True)
             with open(full, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(text)
@@ -194,7 +194,7 @@ def _usage(own):
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) not in own:
             try:
-                with open("/proc/{}/statm".format(name), "rb") as file:
+                with open(f"/proc/{name}/statm", "rb") as file:
                     fields = file.read().split()
                 memory += (int(fields[1]) - int(fields[2])) * page
                 count += 1

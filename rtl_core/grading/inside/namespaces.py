@@ -18,16 +18,16 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 def _check(result, what):
     if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, "{}: {}".format(what, os.strerror(number)))
+        raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
 def prctl(option, value):
-    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), "prctl %d" % option)
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
 def mount(source, target, kind, flags, data=None):
     encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), "mount {}".format(target))
+    _check(_libc.mount(encoded[0], encoded[1], encoded[2], flags, encoded[3]), f"mount {target}")
 
 
 def isolate(in_user_namespace):
@@ -40,8 +40,8 @@ def isolate(in_user_namespace):
         _check(_libc.unshare(flags | CLONE_NEWUSER), "unshare")
         for name, text in (
             ("setgroups", "deny"),
-            ("uid_map", "%d %d 1" % (uid, uid)),
-            ("gid_map", "%d %d 1" % (gid, gid)),
+            ("uid_map", f"{uid} {uid} 1"),
+            ("gid_map", f"{gid} {gid} 1"),
         ):
             with open("/proc/self/" + name, "w") as file:
                 file.write(text)
@@ -52,7 +52,7 @@ def isolate(in_user_namespace):
 
 
 def tmpfs(target, megabytes, mode="755"):
-    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, "size=%dm,nr_inodes=20k,mode=%s" % (megabytes, mode))
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={megabytes}m,nr_inodes=20k,mode={mode}")
 
 
 def bind(source, target, read_only):

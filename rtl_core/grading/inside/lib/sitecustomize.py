@@ -156,7 +156,7 @@ def _witness_builds(module):
                 text = done.stdout if isinstance(done.stdout, str) else (done.stdout or b"").decode("utf-8", "replace")
                 sys.stdout.write(text)
                 sys.stdout.flush()
-            elif isinstance(getattr(log, "name", None), str):
+            elif log is not None and isinstance(getattr(log, "name", None), str):
                 with open(log.name, errors="replace") as file:
                     text = file.read(1 << 20)
             channel = _connect()

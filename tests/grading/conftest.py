@@ -1,0 +1,54 @@
+"""Real executors, started once, and the published examples."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.cvdp import read_cvdp
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ARBITER = "cvdp_agentic_fixed_arbiter_0001"
+LFSR = "cvdp_copilot_lfsr_0001"
+
+
+@pytest.fixture(scope="session")
+def cvdp() -> Path:
+    folder = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data")) / "cvdp"
+    if not folder.is_dir():
+        pytest.fail(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def examples(cvdp):
+    """Problem id -> problem, for the published examples that open tools can grade."""
+    found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
+    return {problem.id: problem for problems in found for problem in problems.problems}
+
+
+@pytest.fixture(scope="session")
+def executor():
+    with make_executor("bubblewrap") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def grader(executor):
+    made = Grader(executor)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shell(executor):
+    """Runs one shell command in a sandbox and returns its StepResult."""
+
+    def run(command, *, files=None, harness=None, env=None, cwd="/code/rundir", **job):
+        step = Step("direct", ("sh", "-c", command), env or {}, cwd)
+        return executor.run(Job(files or {}, harness or {}, (step,), **job)).steps[0]
+
+    return run

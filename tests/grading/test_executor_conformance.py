@@ -1,0 +1,298 @@
+"""What every executor promises: the workspace, the limits, and that nothing gets out or stays behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import Job, Mount, Step
+from rtl_core.grading.limits import Limits
+
+SMALL = Limits(wall_s=5, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
+
+
+def running(marker: str) -> list[int]:
+    """Process ids of this machine whose command line holds `marker`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if marker.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def gone(marker: str, patience_s: float = 3.0) -> bool:
+    deadline = time.monotonic() + patience_s
+    while running(marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+# The workspace
+
+
+def test_context_answer_and_harness_stand_where_cvdp_puts_them(shell):
+    files = {"rtl/sub/a.sv": "answer", "docs/spec.md": "words", "verif/tb.sv": "bench"}
+    done = shell("cat /code/rtl/sub/a.sv /code/docs/spec.md /code/verif/tb.sv /src/t.py /code/src/t.py; pwd; echo $HOME",
+                 files=files, harness={"src/t.py": "test"})  # fmt: skip
+    assert (done.exit_code, done.output) == (0, "answerwordsbenchtesttest/code/rundir\n/code/rundir\n")
+
+
+def test_the_harness_wins_over_an_answer_of_the_same_name(shell):
+    done = shell("cat /src/t.py", files={"src/t.py": "forged"}, harness={"src/t.py": "real"})
+    assert done.output == "real"
+
+
+def test_the_harness_is_read_only_at_every_mount_and_cannot_be_added_to(shell):
+    command = (
+        "for f in /src/t.py /code/src/t.py /src/conftest.py /code/src/conftest.py; do (echo x > $f) 2>/dev/null && echo wrote $f; done;"
+        "rm -f /src/t.py; mv /code/src /code/s2 2>/dev/null && echo moved; chmod 777 /code/src 2>/dev/null && echo chmod; cat /src/t.py"
+    )
+    assert shell("(" + command + ") 2>/dev/null", harness={"src/t.py": "real"}).output == "real"
+
+
+def test_the_other_directories_can_be_written(shell):
+    done = shell(
+        "for d in docs rundir rtl verif; do echo x > /code/$d/new || exit 1; done; mkdir -p /rundir/harness/.cache"
+    )
+    assert done.exit_code == 0
+
+
+def test_volumes_of_the_compose_file_are_mounted(shell):
+    done = shell("cat /code/extra/a.sv; (echo x > /code/extra/b) 2>/dev/null || echo read-only", files={"rtl/a.sv": "a"},
+                 mounts=(Mount("src", "/src"), Mount("rtl", "/code/extra")))  # fmt: skip
+    assert done.output == "aread-only\n"
+
+
+def test_environment_of_a_step_and_fixed_seeds(shell):
+    done = shell(
+        "echo $SIM-$PYTHONPATH-$COCOTB_RANDOM_SEED-$PYTHONHASHSEED", env={"SIM": "icarus", "PYTHONPATH": "/src"}, seed=7
+    )
+    assert done.output.startswith("icarus-/src:")
+    assert done.output.endswith("-7-0\n")
+
+
+def test_plain_random_numbers_are_the_same_in_every_grade(shell):
+    command = "python3 -c 'import random; print(random.random(), random.getrandbits(64))'"
+    first, second, other = shell(command, seed=3), shell(command, seed=3), shell(command, seed=4)
+    assert first.output == second.output != other.output
+
+
+def test_a_seed_that_the_harness_sets_is_kept(shell):
+    done = shell("echo $RANDOM_SEED-$COCOTB_RANDOM_SEED", env={"RANDOM_SEED": "123"}, seed=7)
+    assert done.output == "123-\n"
+
+
+@pytest.mark.parametrize("path", ["../escape", "/etc/escape", "rtl/../../escape", "src/../../x"])
+def test_a_path_outside_the_workspace_is_never_written(executor, path):
+    with pytest.raises(InfrastructureError, match="outside"):
+        executor.run(Job({path: "x"}, {}, (Step("direct", ("true",)),)))
+    assert not Path("/escape").exists()
+    assert not Path("/etc/escape").exists()
+
+
+# What happened
+
+
+def test_exit_codes_and_signals_are_told_apart(shell):
+    assert shell("exit 3").exit_code == 3
+    assert shell("kill -SEGV $$").exit_code == -signal.SIGSEGV
+    assert shell("true").exit_code == 0
+
+
+def test_a_missing_program_is_exit_code_127(executor):
+    done = executor.run(Job({}, {}, (Step("direct", ("no-such-tool", "x")),))).steps[0]
+    assert done.exit_code == 127
+    assert "no-such-tool" in done.output
+
+
+def test_services_run_in_order_in_one_workspace(executor):
+    steps = (Step("one", ("sh", "-c", "echo 1 > a; exit 4")), Step("two", ("cat", "a")))
+    results = executor.run(Job({}, {}, steps)).steps
+    assert [(r.name, r.exit_code, r.output) for r in results] == [("one", 4, ""), ("two", 0, "1\n")]
+    assert len(executor.run(Job({}, {}, steps, stop_at_failure=True)).steps) == 1
+
+
+def test_output_and_errors_come_together_capped_in_the_middle(shell):
+    done = shell("echo start; head -c 100000 /dev/zero | tr '\\0' x; echo end 1>&2", limits=SMALL)
+    assert done.output.startswith("start\n")
+    assert done.output.endswith("end\n")
+    assert "left out" in done.output
+    assert len(done.output) < 20_000
+
+
+# Limits
+
+
+def test_a_timeout_ends_the_whole_tree_even_what_left_its_session(shell):
+    started = time.monotonic()
+    command = "(setsid sleep 98761.5 &) ; (setsid sh -c 'trap \"\" TERM HUP INT; sleep 98761.5' &); sleep 98761.5"
+    done = shell(command, limits=SMALL.model_copy(update={"wall_s": 0.6}))
+    assert (done.exit_code, done.overrun) == (None, "wall")
+    assert time.monotonic() - started < 3
+    assert gone("98761.5")
+
+
+def test_what_a_step_leaves_behind_ends_with_it(shell):
+    assert shell("(setsid sleep 98762.5 >/dev/null 2>&1 &); exit 0").exit_code == 0
+    assert gone("98762.5")
+
+
+def test_a_child_that_holds_the_output_open_does_not_hold_up_the_grade(shell):
+    started = time.monotonic()
+    assert shell("sleep 98763.5 & exit 0").exit_code == 0
+    assert time.monotonic() - started < 2
+
+
+def test_cpu_time_is_limited(shell):
+    done = shell("while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1}))
+    assert done.overrun == "cpu"
+
+
+def test_memory_of_one_process_is_limited(shell):
+    done = shell("python3 -c 'x = bytearray(3 << 30)' 2>&1 | tail -1", limits=SMALL)
+    assert "MemoryError" in done.output
+
+
+def test_memory_of_many_processes_together_is_limited(shell):
+    hog = "python3 -c 'import time; x = b\"x\" * (300 << 20); time.sleep(60)'"
+    done = shell(f"for i in 1 2 3 4 5 6; do {hog} & done; wait", limits=SMALL)
+    assert done.overrun == "memory"
+
+
+def test_a_fork_bomb_ends_and_the_next_grade_is_unharmed(shell):
+    started = time.monotonic()
+    done = shell("bomb() { bomb | bomb & }; bomb; sleep 1; bomb; wait", limits=SMALL.model_copy(update={"wall_s": 3}))
+    assert done.exit_code != 0 or done.overrun or "fork" in done.output
+    assert time.monotonic() - started < 15
+    assert shell("echo well").output == "well\n"
+
+
+def test_a_full_disk_stays_inside_and_the_next_grade_has_a_fresh_one(shell):
+    command = "for i in 1 2 3 4 5 6 7 8; do head -c 7000000 /dev/zero > $1/f$i; done 2>&1 | grep -c 'No space'"
+    for place in ("/code/rundir", "/tmp", "/dev/shm", "/rundir"):
+        assert shell(command.replace("$1", place), limits=SMALL).output.strip() != "0", place
+    assert shell("head -c 7000000 /dev/zero > f && ls /tmp /dev/shm /rundir").exit_code == 0
+
+
+def test_a_single_file_is_limited(shell):
+    assert shell("head -c 20000000 /dev/zero > f", limits=SMALL).exit_code != 0
+
+
+def test_endless_output_is_stopped_and_not_kept(shell):
+    done = shell("yes", limits=SMALL)
+    assert done.overrun == "output"
+    assert len(done.output) < 20_000
+
+
+# Walls
+
+
+def test_there_is_no_network(shell):
+    probe = (
+        "import socket\n"
+        "for address in (('1.1.1.1', 53), ('10.0.0.1', 80), ('169.254.169.254', 80)):\n"
+        "    try: socket.create_connection(address, 1); print('reached', address)\n"
+        "    except OSError: pass\n"
+    )
+    assert shell("python3 -c \"$P\"; ls /sys/class/net 2>/dev/null | grep -v '^lo$'", env={"P": probe}).output == ""
+
+
+def test_a_step_is_an_ordinary_user_who_cannot_become_more(shell):
+    done = shell("id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; kill -9 1 2>/dev/null && echo killed")
+    lines = done.output.split()
+    assert lines[0] != "0"
+    assert lines[2] == "0000000000000000"
+    assert lines[4] == "1"
+    assert "killed" not in lines
+
+
+def test_neither_this_home_nor_this_repository_nor_secrets_are_seen(shell, monkeypatch):
+    done = shell(
+        "ls /root /home /work 2>/dev/null | grep -vE '^$'; cat /etc/shadow /etc/machine-id 2>/dev/null; env | grep -iE 'token|key|secret'; ls /code/src"
+    )
+    repository = Path(__file__).resolve().parents[2]
+    assert not (repository / "README.md").exists() or "README" not in done.output
+    assert shell(f"ls {repository}/rtl_core {repository}/.git 2>/dev/null").output == ""
+    assert shell("cat /etc/shadow").exit_code != 0
+
+
+def test_system_directories_cannot_be_written(shell):
+    command = "for d in / /usr /usr/bin /etc /guard /guard/lib /dev /proc/sys/kernel /bin; do touch $d/x 2>/dev/null && echo $d; done"
+    assert shell(command).output == ""
+
+
+def test_the_agent_and_its_socket_cannot_be_reached(shell):
+    command = (
+        "for p in /proc/[0-9]*; do [ $p = /proc/$$ ] && continue; for f in mem environ fd/3; do"
+        " head -c1 $p/$f >/dev/null 2>&1 && grep -qa 'agent[.]py' $p/cmdline && echo $p/$f; done; done"
+    )
+    assert shell(command).output == ""
+
+
+def test_nothing_stays_for_the_next_grade(shell):
+    shell("touch /tmp/left /code/rundir/left /dev/shm/left /rundir/left; mkdir -p /tmp/x/y")
+    assert shell("ls /tmp /code/rundir /dev/shm /rundir | grep -E 'left|x'").output == ""
+
+
+# Working together
+
+
+def test_many_jobs_at_one_time_do_not_mix(executor):
+    def one(number):
+        step = Step("direct", ("sh", "-c", f"echo {number} > mine; sleep 0.05; cat mine /code/rtl/a"))
+        return executor.run(Job({"rtl/a": f"{number}\n"}, {}, (step,))).steps[0].output
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(one, range(30))) == [f"{n}\n{n}\n" for n in range(30)]
+
+
+def test_a_killed_sandbox_is_replaced_and_the_job_run_again(executor):
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),)))
+        deadline = time.monotonic() + 5
+        while not running("sleep\x000.91823") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for pid in running("/guard/agent.py"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert waiting.result().steps[0].output == "done\n"
+    assert executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
+
+
+def test_a_killed_grader_leaves_no_process_and_no_workspace():
+    program = (
+        "from rtl_core.grading.executors import make_executor\n"
+        "from rtl_core.grading.executors.base import Job, Step\n"
+        "make_executor().run(Job({}, {}, (Step('direct', ('sleep', '98764.5')),)))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as grader:
+        deadline = time.monotonic() + 10
+        while not running("98764.5") and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert running("98764.5")
+        grader.kill()
+    assert gone("98764.5")
+
+
+def test_closing_ends_everything_and_refuses_more():
+    from rtl_core.grading.executors import make_executor
+
+    executor = make_executor()
+    executor.run(Job({}, {}, (Step("direct", ("true",)),)))
+    executor.close()
+    with pytest.raises(InfrastructureError, match="closed"):
+        executor.run(Job({}, {}, (Step("direct", ("true",)),)))

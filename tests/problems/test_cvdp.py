@@ -1,0 +1,174 @@
+"""The CVDP reader: both formats, goldens, what is left out, and a clear word for each broken line."""
+
+import copy
+import json
+
+import pytest
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import FieldError, NotGradableError, problem_from_record, read_cvdp
+from rtl_core.problems.problem import InterfaceSource
+
+CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
+COMPOSE = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest /src/test_runner.py\n"
+SINGLE = {
+    "id": "single_1",
+    "categories": ["cid003", "easy"],
+    "input": {"prompt": "Write module m.", "context": {}},
+    "output": {"response": "", "context": {"rtl/m.sv": CODE}},
+    "harness": {"files": {"docker-compose.yml": COMPOSE, "src/.env": "TOPLEVEL = m\n", "src/test_runner.py": ""}},
+}
+AGENTIC = {
+    "id": "agentic_1",
+    "categories": ["cid004", "hard"],
+    "system_message": "You are an engineer.",
+    "prompt": "Invert the output.",
+    "context": {"rtl/m.sv": CODE},
+    "patch": {
+        "rtl/m.sv": "@@ -1,3 +1,3 @@\n module m(input a, output y);\n-  assign y = a;\n+  assign y = ~a;\n endmodule\n"
+    },
+    "harness": SINGLE["harness"]["files"],
+}
+
+
+def changed(record, path, value):
+    record = copy.deepcopy(record)
+    *way, last = path.split(".", 2) if path.count(".") < 2 else path.split(".", 1)
+    place = record
+    for step in way:
+        place = place[step]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return record
+
+
+def test_single_turn_record():
+    problem = problem_from_record(SINGLE, source="cvdp")
+    assert (problem.id, problem.category, problem.difficulty, problem.targets) == (
+        "single_1",
+        "cid003",
+        "easy",
+        ("rtl/m.sv",),
+    )
+    assert problem.golden == {"rtl/m.sv": CODE}
+    assert problem.interface is not None
+    assert problem.interface.source is InterfaceSource.GOLDEN
+
+
+def test_agentic_record_with_its_diff_applied():
+    problem = problem_from_record(AGENTIC, source="cvdp-agentic")
+    assert problem.system == "You are an engineer."
+    assert problem.golden == {"rtl/m.sv": CODE.replace("y = a", "y = ~a")}
+
+
+@pytest.mark.parametrize("text", ["", None, "  \n"])
+def test_a_withheld_solution_leaves_the_target_without_a_golden(text):
+    problem = problem_from_record(changed(SINGLE, "output.context", {"rtl/m.sv": text}), source="cvdp")
+    assert problem.targets == ("rtl/m.sv",)
+    assert problem.golden is None
+    problem = problem_from_record(changed(AGENTIC, "patch", {"rtl/m.sv": text}), source="cvdp")
+    assert problem.golden is None
+
+
+@pytest.mark.parametrize(
+    ("record", "path", "value", "field"),
+    [
+        (SINGLE, "id", ..., "id"),
+        (SINGLE, "id", "a\nb", "id"),
+        (SINGLE, "categories", ["cid003"], "categories"),
+        (SINGLE, "categories", ["cid003", "terrible"], "categories"),
+        (SINGLE, "input", [], "input"),
+        (SINGLE, "input.prompt", 7, "input.prompt"),
+        (SINGLE, "input.prompt", "  ", "prompt"),
+        (SINGLE, "input.context", {"../x": "y"}, "input.context"),
+        (SINGLE, "input.context", {"/etc/x": "y"}, "input.context"),
+        (SINGLE, "input.context", {"rtl/a": 1}, "input.context.rtl/a"),
+        (SINGLE, "output.context", {}, "output.context"),
+        (SINGLE, "output.context", {"src/conftest.py": "x"}, "output.context"),
+        (SINGLE, "output", ..., "output"),
+        (SINGLE, "harness.files", {}, "harness"),
+        (SINGLE, "harness.files", {"docker-compose.yml": "services: ["}, "harness.docker-compose.yml"),
+        (SINGLE, "harness.files", {"docker-compose.yml": "version: 3"}, "harness.docker-compose.yml"),
+        (AGENTIC, "patch", {"rtl/m.sv": "@@ -1 +1 @@\n-nonsense\n+x\n"}, "patch.rtl/m.sv"),
+        (AGENTIC, "patch", ..., "patch"),
+        (AGENTIC, "prompt", ..., "prompt"),
+        (AGENTIC, "harness", "text", "harness"),
+    ],
+)
+def test_a_broken_record_is_refused_with_the_field_named(record, path, value, field):
+    with pytest.raises(FieldError) as caught:
+        problem_from_record(changed(record, path, value), source="cvdp")
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("category", ["cid006", "cid008", "cid009", "cid010", "cid012", "cid013", "cid014", "cid099"])
+def test_what_open_tools_cannot_judge_is_not_gradable_with_a_reason(category):
+    with pytest.raises(NotGradableError, match=category):
+        problem_from_record(changed(SINGLE, "categories", [category, "easy"]), source="cvdp")
+
+
+def test_a_commercial_image_is_not_gradable():
+    files = {**SINGLE["harness"]["files"], "Dockerfile": "FROM __VERIF_EDA_IMAGE__\n"}
+    with pytest.raises(NotGradableError, match="commercial"):
+        problem_from_record(changed(SINGLE, "harness.files", files), source="cvdp")
+
+
+def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_kept(tmp_path):
+    lines = [
+        json.dumps(SINGLE),
+        "{ not json",
+        json.dumps([1, 2]),
+        json.dumps(changed(AGENTIC, "prompt", ...)),
+        json.dumps(SINGLE),
+        "",
+        json.dumps(changed(SINGLE, "categories", ["cid010", "easy"]) | {"id": "comprehension"}),
+        json.dumps(AGENTIC),
+    ]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("\n".join(lines))
+    found = read_cvdp(path)
+    assert [p.id for p in found.problems] == ["single_1", "agentic_1"]
+    assert [p.source for p in found.problems] == ["cvdp", "cvdp-agentic"]
+    assert [(b.file, b.line, b.id, b.field) for b in found.broken] == [
+        ("mixed.jsonl", 2, None, "line"),
+        ("mixed.jsonl", 3, None, "line"),
+        ("mixed.jsonl", 4, "agentic_1", "prompt"),
+        ("mixed.jsonl", 5, "single_1", "id"),
+    ]
+    assert "line 1" in found.broken[3].reason
+    assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [("comprehension", True)]
+
+
+def test_a_file_that_is_not_there_or_empty_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(ProblemError, match="cannot read"):
+        read_cvdp(tmp_path / "none.jsonl")
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(ProblemError, match="holds no problem"):
+        read_cvdp(tmp_path / "empty.jsonl")
+
+
+def test_the_fingerprint_follows_what_is_seen_and_judged_but_not_the_id():
+    problem = problem_from_record(SINGLE, source="cvdp")
+    renamed = problem_from_record({**SINGLE, "id": "other"}, source="cvdp")
+    rewritten = problem_from_record(changed(SINGLE, "input.prompt", "Write module m!"), source="cvdp")
+    assert problem.fingerprint == renamed.fingerprint != rewritten.fingerprint
+
+
+def test_every_public_agentic_problem_is_read(cvdp):
+    found = read_cvdp(cvdp / "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl")
+    assert (len(found.problems), found.broken, found.left_out) == (92, [], [])
+    assert all(problem.golden is None and problem.targets for problem in found.problems)
+
+
+def test_the_published_examples_are_read_with_their_goldens_or_left_out_with_a_reason(cvdp):
+    found = {path.name: read_cvdp(path) for path in sorted(cvdp.glob("*v1.1.0_example*.jsonl"))}
+    goldens = {p.id: p.golden for problems in found.values() for p in problems.problems}
+    assert set(goldens) == {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"}
+    assert (
+        "module fixed_priority_arbiter" in goldens["cvdp_agentic_fixed_arbiter_0001"]["rtl/fixed_priority_arbiter.sv"]
+    )
+    left = {out.id: out.reason for problems in found.values() for out in problems.left_out}
+    assert len(left) == 3
+    assert all("commercial" in reason or "comprehension" in reason for reason in left.values())

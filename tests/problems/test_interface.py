@@ -1,0 +1,116 @@
+"""Interfaces as pyslang sees them, and where a demanded interface comes from."""
+
+import pytest
+
+from rtl_core.problems.interface import derive_interface, parse_interface
+from rtl_core.problems.problem import InterfaceSource
+
+HARNESS = {
+    "src/.env": "TOPLEVEL        = top\nSIM = icarus\n",
+    "src/test_top.py": "async def t(dut):\n    dut.clk.value = 0\n    await RisingEdge(dut.clk)\n    assert dut.q.value == 1\n",
+}
+
+
+def ports(text, top="m", **further):
+    found = parse_interface({"rtl/a.sv": text, **further}, top, InterfaceSource.GOLDEN)
+    return None if found is None else [(p.name, p.direction, p.width) for p in found.ports]
+
+
+def test_ansi_ports_with_inherited_direction_and_parameterised_width():
+    text = "module m #(parameter N = 4, localparam L = $clog2(N))(input [N-1:0] a, b, output reg [L:0] y); endmodule"
+    assert ports(text) == [("a", "input", 4), ("b", "input", 4), ("y", "output", 3)]
+
+
+def test_non_ansi_ports():
+    text = "module m(a, b, c); parameter X = 3; input [X-1:0] a; output b; reg b; inout [1:0] c; endmodule"
+    assert ports(text) == [("a", "input", 3), ("b", "output", 1), ("c", "inout", 2)]
+
+
+def test_typedefs_of_packages_and_arrays_count_all_their_bits():
+    text = (
+        "package p; typedef struct packed {logic [3:0] a; logic b;} s_t; endpackage\n"
+        "module m(input p::s_t s, input [7:0] v [0:3]); endmodule"
+    )
+    assert ports(text) == [("s", "input", 5), ("v", "input", 32)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module m(input unknown_t u); endmodule",
+        "module m(input [W-1:0] u); endmodule",
+        '`include "nowhere.svh"\nmodule m(input [`W:0] u); endmodule',
+    ],
+)
+def test_a_width_that_cannot_be_known_is_none(text):
+    assert ports(text) == [("u", "input", None)]
+
+
+def test_an_include_is_followed_only_among_the_given_files(tmp_path):
+    secret = tmp_path / "secret.svh"
+    secret.write_text("`define W 7\n")
+    text = f'`include "{secret}"\n`ifdef W\nmodule m(input leaked); endmodule\n`endif'
+    assert ports(text) is None
+    given = {"rtl/defs.svh": "`define W 7\n"}
+    assert ports('`include "defs.svh"\nmodule m(input [`W:0] u); endmodule', **given) == [("u", "input", 8)]
+
+
+def test_an_interface_port_has_neither_direction_nor_width():
+    text = "interface bus; endinterface\nmodule m(bus b, input c); endmodule"
+    assert ports(text) == [("b", None, None), ("c", "input", 1)]
+
+
+def test_parameters_with_defaults_and_without_locals():
+    text = (
+        "module m #(parameter A = 3, parameter real R = 1.5, localparam L = 2, parameter [7:0] B = 8'hAF)(); endmodule"
+    )
+    found = parse_interface({"a.sv": text}, "m", InterfaceSource.GOLDEN)
+    assert [(p.name, p.default) for p in found.parameters] == [("A", 3), ("R", None), ("B", 175)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "module", "endmodule", "module n; endmodule", "}{", "`define", "\x00\x00", "module m"]
+)
+def test_what_is_no_module_never_crashes(text):
+    assert ports(text) in (None, [])
+
+
+def derive(*, prompt="", context=None, targets=("rtl/top.sv",), harness=HARNESS, golden=None):
+    return derive_interface(prompt=prompt, context=context or {}, targets=targets, harness=harness, golden=golden)
+
+
+HEADER = "module top(input clk, output [3:0] q);"
+
+
+def test_the_golden_answer_comes_first():
+    found = derive(prompt=f"```verilog\n{HEADER}\n```", golden={"rtl/top.sv": "module top(input x); endmodule"})
+    assert (found.source, [p.name for p in found.ports], found.exact) == (InterfaceSource.GOLDEN, ["x"], True)
+
+
+def test_the_specifications_own_header_is_used_even_without_an_end():
+    found = derive(context={"docs/spec.md": f"Interface:\n\n```verilog\n{HEADER}\n```\n"})
+    assert (found.source, [(p.name, p.width) for p in found.ports]) == (
+        InterfaceSource.SPECIFICATION,
+        [("clk", 1), ("q", 4)],
+    )
+
+
+def test_a_targets_old_version_is_a_hint_only():
+    found = derive(context={"rtl/top.sv": f"{HEADER} endmodule"})
+    assert (found.source, found.exact) == (InterfaceSource.CONTEXT, False)
+
+
+def test_the_harness_use_of_dut_is_the_last_resort():
+    found = derive()
+    assert (found.source, found.exact) == (InterfaceSource.HARNESS, False)
+    assert [(p.name, p.direction) for p in found.ports] == [("clk", "input"), ("q", None)]
+
+
+def test_a_top_level_that_the_context_gives_is_not_demanded_of_the_answer():
+    context = {"rtl/top.sv": "module top(input clk); part p(); endmodule"}
+    found = derive(context=context, targets=("rtl/part.sv",), golden={"rtl/part.sv": "module part(input a); endmodule"})
+    assert found.module == "part"
+
+
+def test_nothing_to_derive_from_is_none():
+    assert derive(harness={"src/.env": "TOPLEVEL = top"}) is None
