@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -78,7 +79,7 @@ class _RequireKey:
 async def _keep_house(service: Service) -> None:
     while True:
         await asyncio.sleep(_HOUSEKEEPING)
-        service.futures.purge()
+        service.keep_house()
         await asyncio.to_thread(service.registry.collect_garbage)
 
 
@@ -123,9 +124,12 @@ def _session_routes(service: Service) -> APIRouter:
 
     @router.post("/sessions/{session_id}/finish")
     async def finish(session_id: str) -> dict[str, Any]:
-        registry.session(session_id)
-        registry.finish_session(session_id)
+        service.finish_session(session_id)
         return {}
+
+    @router.get("/local/status")
+    async def status() -> dict[str, Any]:
+        return service.status()
 
     @router.get("/sessions")
     async def sessions(limit: int = 20, offset: int = 0) -> dict[str, Any]:
@@ -138,6 +142,7 @@ def _session_routes(service: Service) -> APIRouter:
             "training_run_ids": [run["id"] for run in registry.runs(session_id)],
             "sampler_ids": registry.samplers(session_id),
             "display_name": row["display_name"],
+            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
         }
 
     @router.post("/telemetry")
@@ -157,6 +162,10 @@ def _training_routes(service: Service) -> APIRouter:
     @router.post("/get_info")
     async def get_info(request: Request) -> dict[str, Any]:
         return service.get_info(rq.parse(rq.ModelId, await request.body()).model_id)
+
+    @router.post("/unload_model")
+    async def unload_model(request: Request) -> dict[str, Any]:
+        return _promise(service.unload_model(rq.parse(rq.ModelId, await request.body()).model_id))
 
     @router.post("/forward_backward")
     async def forward_backward(request: Request) -> dict[str, Any]:
@@ -236,6 +245,7 @@ def _listing_routes(service: Service) -> APIRouter:
             "is_lora": True,
             "lora_rank": LoraSpec.from_json(row["lora"]).rank,
             "last_request_time": _iso(row["last_request"]),
+            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
             "last_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "weights"), None),
             "last_sampler_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None),
         }

@@ -14,33 +14,37 @@ from rtl_core.localtinker.scoring import score_prompt
 _PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
+_ROW_BLOCK = 8  # a fixed-shape batch holds a multiple of this many rows
 
 
 class GenerationBatch:
     """The rows of one set of weights that are being sampled together.
 
     Every slot has its own length, so that prompts of any lengths share a batch without padding the sequences.
+
+    With `fixed_width` the arithmetic of a row does not depend on its companions: each prompt is prefilled alone, the
+    cache is read at that width from the first step to the last, and the batch is padded to a multiple of 8 rows, for
+    which matrix kernels treat every row alike (`is_batch_invariant` checks that on this machine).
     """
 
-    def __init__(self, decoder: DenseDecoder, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(
+        self, decoder: DenseDecoder, decode: Callable[[Sequence[int]], str], *, fixed_width: int | None = None
+    ) -> None:
         self.decoder = decoder
+        self.rows: list[Row] = []
         self._decode = decode
-        self._rows: list[Row] = []
+        self.fixed_width = fixed_width
         self._cache: KVCache | None = None
         self._tokens_B: list[int] = []
         self._positions_B: list[int] = []
 
     @property
-    def rows(self) -> list[Row]:
-        return self._rows
-
-    @property
     def live(self) -> int:
-        return sum(not row.done for row in self._rows)
+        return sum(not row.done for row in self.rows)
 
-    def cost(self, rows: Sequence[Row]) -> int:
-        """Cache positions that this batch would need at most with `rows` added."""
-        both = [row for row in self._rows if not row.done] + list(rows)
+    def positions(self, extra: Sequence[Row] = ()) -> int:
+        """Cache positions that this batch needs at most, with `extra` rows added."""
+        both = [row for row in self.rows if not row.done] + list(extra)
         longest = max((len(r.request.prompt) + r.request.options.max_tokens for r in both), default=0)
         return len(both) * longest
 
@@ -53,17 +57,18 @@ class GenerationBatch:
         by_prompt: dict[tuple[int, ...], list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
-        for prompts in _length_buckets(list(by_prompt)):
+        budget = 1 if self.fixed_width is not None else _PREFILL_TOKENS
+        for prompts in _length_buckets(list(by_prompt), budget):
             self._prefill(prompts, [by_prompt[p] for p in prompts])
 
     def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:
+        device = self.decoder.device
         lengths = [len(p) for p in prompts]
         padded = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
         for index, prompt in enumerate(prompts):
             padded[index, : len(prompt)] = torch.tensor(prompt)
-        device = self.decoder.device
         goes_on = any(row.request.options.max_tokens > 1 for group in groups for row in group)
-        capacity = _round_up(max(lengths) + 1)
+        capacity = self.fixed_width or _round_up(max(lengths) + 1)
         cache = KVCache(self.decoder, len(prompts), capacity) if goes_on else None
         hidden_BLH = self.decoder.hidden(padded.to(device), cache)
         for index, group in enumerate(groups):
@@ -73,52 +78,61 @@ class GenerationBatch:
         last = torch.tensor(lengths, device=device) - 1
         logits_UV = self.decoder.logits(hidden_BLH[torch.arange(len(prompts), device=device), last])
         rows = [row for group in groups for row in group]
-        owner = torch.tensor([i for i, group in enumerate(groups) for _ in group], device=device)
-        tokens = self._take(logits_UV.index_select(0, owner), rows)
+        owner = [i for i, group in enumerate(groups) for _ in group]
+        tokens = self._take(logits_UV.index_select(0, torch.tensor(owner, device=device)), rows)
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
             return
-        cache.select(owner[torch.tensor(keep, device=device)])
+        cache.select(torch.tensor([owner[i] for i in keep], device=device))
+        self._compact()
         if self._cache is None:
             self._cache = cache
         else:
-            self._compact()
             self._cache.append(cache)
-        self._rows += [rows[i] for i in keep]
+        self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
-        self._positions_B += [lengths[int(owner[i])] for i in keep]
+        self._positions_B += [lengths[owner[i]] for i in keep]
 
     @torch.inference_mode()
     def step(self) -> None:
         """One more token for every live row."""
-        for row in self._rows:
-            if not row.done and row.request.cancelled.is_set():
-                row.done = True
-        dead = sum(row.done for row in self._rows)
-        if dead == len(self._rows):
-            self._rows, self._tokens_B, self._positions_B, self._cache = [], [], [], None
+        for row in self.rows:
+            row.done = row.done or row.request.cancelled.is_set()
+        dead = sum(row.done for row in self.rows)
+        if dead == len(self.rows):
+            self.rows, self._tokens_B, self._positions_B, self._cache = [], [], [], None
             return
-        if dead > _DEAD_SHARE * len(self._rows):
+        if dead > _DEAD_SHARE * len(self.rows):
             self._compact()
-        assert self._cache is not None
-        device = self.decoder.device
-        needed = max(self._positions_B) + 1
-        if needed > self._cache.capacity:
-            self._cache.grow(_round_up(max(needed, int(1.5 * self._cache.capacity))))
-        logits_BV = self.decoder.step(
-            torch.tensor(self._tokens_B, device=device),
-            torch.tensor(self._positions_B, device=device),
-            self._cache,
-            min(_round_up(needed, 16), self._cache.capacity),
-        )
-        live = [i for i, row in enumerate(self._rows) if not row.done]
-        rows = [self._rows[i] for i in live]
-        if len(live) < len(self._rows):
-            logits_BV = logits_BV.index_select(0, torch.tensor(live, device=device))
-        for index, token in zip(live, self._take(logits_BV, rows), strict=True):
+        live = [i for i, row in enumerate(self.rows) if not row.done]
+        logits_BV = self._forward()
+        if len(live) < logits_BV.shape[0]:
+            logits_BV = logits_BV.index_select(0, torch.tensor(live, device=self.decoder.device))
+        for index, token in zip(live, self._take(logits_BV, [self.rows[i] for i in live]), strict=True):
             self._tokens_B[index] = token
-            if not self._rows[index].done:
+            if not self.rows[index].done:
                 self._positions_B[index] += 1
+
+    def _forward(self) -> Tensor:
+        """Logits of all slots; a fixed-shape batch is first padded with idle slots, which read and write only themselves."""
+        assert self._cache is not None
+        tokens, positions = self._tokens_B, self._positions_B
+        if self.fixed_width is not None:
+            width = self.fixed_width
+            missing = _round_up(len(self.rows), _ROW_BLOCK) - self._cache.slots
+            if missing > 0:
+                self._cache.append(KVCache(self.decoder, missing, width))
+            idle = self._cache.slots - len(self.rows)
+            tokens, positions = tokens + [0] * idle, positions + [0] * idle
+        else:
+            needed = max(positions) + 1
+            if needed > self._cache.capacity:
+                self._cache.grow(_round_up(max(needed, int(1.5 * self._cache.capacity))))
+            width = min(_round_up(needed, 16), self._cache.capacity)
+        device = self.decoder.device
+        return self.decoder.step(
+            torch.tensor(tokens, device=device), torch.tensor(positions, device=device), self._cache, width
+        )
 
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
         tokens, logprobs = choose(logits_BV, rows)
@@ -128,22 +142,66 @@ class GenerationBatch:
         return tokens
 
     def _compact(self) -> None:
-        """Drop the slots of rows that have stopped."""
-        keep = [i for i, row in enumerate(self._rows) if not row.done]
-        if len(keep) == len(self._rows):
+        """Drop the slots of rows that have stopped, and idle ones."""
+        if self._cache is None:
             return
-        assert self._cache is not None
+        keep = [i for i, row in enumerate(self.rows) if not row.done]
+        if len(keep) == self._cache.slots:
+            return
         self._cache.select(torch.tensor(keep, dtype=torch.long, device=self.decoder.device))
-        self._rows = [self._rows[i] for i in keep]
+        self.rows = [self.rows[i] for i in keep]
         self._tokens_B = [self._tokens_B[i] for i in keep]
         self._positions_B = [self._positions_B[i] for i in keep]
 
 
-def _length_buckets(prompts: list[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
-    """Prompts sorted by length and cut so that a padded bucket stays within the prefill budget."""
+def fixed_width(row: Row) -> int:
+    """The cache width of a row in deterministic mode: a function of its own request alone."""
+    needed = len(row.request.prompt) + row.request.options.max_tokens
+    width = _BLOCK
+    while width < needed:
+        width *= 2
+    return width
+
+
+@torch.inference_mode()
+def is_batch_invariant(decoder: DenseDecoder) -> bool:
+    """Whether, on this machine, a row of a fixed-shape batch gets the same bits whatever its place and companions.
+
+    True for the matrix kernels of the usual CPU libraries from 4 rows up; measured here and not assumed. The same row
+    is stepped in batches of 8, 16 and 72 rows, in every place, among rows of other tokens and lengths.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator).to(decoder.device, decoder.dtype)
+
+    width, own_length = _BLOCK, 37
+    shape = (decoder.kv_heads, width, decoder.head_dim)
+    own = [(random(*shape), random(*shape)) for _ in decoder.layers]
+    seen: Tensor | None = None
+    for count in (_ROW_BLOCK, 2 * _ROW_BLOCK, 9 * _ROW_BLOCK):
+        tokens = torch.randint(decoder.vocab_size, (count,), generator=generator)
+        positions = torch.randint(1, width - 1, (count,), generator=generator)
+        for place in {0, 1, count // 2, count - 1}:
+            cache = KVCache(decoder, count, width)
+            for layer, (key, value) in enumerate(own):
+                cache.keys[layer].copy_(random(count, *shape))
+                cache.values[layer].copy_(random(count, *shape))
+                cache.keys[layer][place], cache.values[layer][place] = key, value
+            tokens[place], positions[place] = 5 % decoder.vocab_size, own_length
+            logits = decoder.step(tokens.to(decoder.device), positions.to(decoder.device), cache, width)[place]
+            if seen is None:
+                seen = logits.clone()
+            elif not torch.equal(seen, logits):
+                return False
+    return True
+
+
+def _length_buckets(prompts: list[tuple[int, ...]], budget: int) -> list[list[tuple[int, ...]]]:
+    """Prompts sorted by length and cut so that a padded bucket stays within `budget` tokens (or holds one prompt)."""
     buckets: list[list[tuple[int, ...]]] = []
     for prompt in sorted(prompts, key=len, reverse=True):
-        if buckets and (len(buckets[-1]) + 1) * len(buckets[-1][0]) <= _PREFILL_TOKENS:
+        if buckets and (len(buckets[-1]) + 1) * len(buckets[-1][0]) <= budget:
             buckets[-1].append(prompt)
         else:
             buckets.append([prompt])

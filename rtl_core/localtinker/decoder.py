@@ -3,7 +3,7 @@
 transformers' own modules cost more in Python than a small model costs in arithmetic. This file runs the same
 mathematics on the same weights, with a key-value cache whose rows have their own lengths, so that requests join and
 leave a running batch. `DenseDecoder.supports` says for which models it holds; `models.py` checks its output against
-transformers' when a model is loaded and falls back to `generic.py` otherwise.
+transformers' when a model is loaded and leaves a model that differs to `lockstep.py`.
 
 Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, C cache capacity, V vocabulary.
 """
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
@@ -33,7 +34,7 @@ class Linear:
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
-            y = y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b).to(y.dtype)
+            y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
         return y
 
 
@@ -91,7 +92,7 @@ class DenseDecoder:
     it the base tensors are shared and the adapter stays a low-rank term (bounded memory, for larger models).
     """
 
-    def __init__(self, model: nn.Module, pairs: Pairs, scaling: float, *, merge: bool) -> None:
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, merge: bool) -> None:
         config = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -110,7 +111,7 @@ class DenseDecoder:
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
 
     @staticmethod
-    def supports(model: nn.Module) -> bool:
+    def supports(model: Any) -> bool:
         """Whether this file computes what `model` computes: a known family with full causal attention everywhere."""
         config = model.config
         rope = getattr(config, "rope_parameters", None) or {}
@@ -209,7 +210,7 @@ class DenseDecoder:
             cos, sin = self._rotary(self.embed[:1, None], positions)
         return cos[0].clone(), sin[0].clone()
 
-    def _layer(self, name: str, layer: nn.Module) -> Layer:
+    def _layer(self, name: str, layer: Any) -> Layer:
         attn, mlp = layer.self_attn, layer.mlp
         qkv = [self._linear(f"{name}.self_attn.{p}", getattr(attn, p)) for p in ("q_proj", "k_proj", "v_proj")]
         gate_up = [self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj")]
@@ -227,7 +228,7 @@ class DenseDecoder:
             norm_qk_SD=norm_qk,
         )
 
-    def _linear(self, name: str, module: nn.Module) -> Linear:
+    def _linear(self, name: str, module: Any) -> Linear:
         base = getattr(module, "base_layer", module)
         weight = base.weight.detach()
         bias = None if base.bias is None else base.bias.detach()

@@ -14,9 +14,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -47,13 +48,13 @@ class LoraSpec:
         return LoraSpec(**json.loads(text))
 
 
-def target_modules(model: nn.Module, spec: LoraSpec) -> list[str]:
+def target_modules(model: Any, spec: LoraSpec) -> list[str]:
     """Full names of the linear layers that get an adapter, in module order.
 
     Attention and MLP layers are told apart by the name of the block that holds them (`self_attn`, `mlp`, ...). Experts
     that transformers stores as one fused parameter are no linear layers and stay frozen.
     """
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = model.get_output_embeddings()
     names = []
     for name, module in model.named_modules():
         if name.endswith(".base_layer") or ".lora_" in name:
@@ -78,12 +79,12 @@ class AdapterBank:
     `model` is the transformers model itself; peft replaces its linear layers in place when the first adapter comes.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model
-        self._peft: PeftModel | None = None
+        self._peft: Any = None  # a PeftModel while there is an adapter
         self._targets: dict[str, list[str]] = {}
         self._specs: dict[str, LoraSpec] = {}
-        self._active: str | None = None
+        self._active: tuple[str | None] | None = None  # (name,) once it is known what computes
 
     def add(self, name: str, spec: LoraSpec) -> None:
         """Create adapter `name`, freshly initialised from `spec.seed`."""
@@ -99,7 +100,7 @@ class AdapterBank:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # peft warns about tied heads, which only matters when merging in place
             if self._peft is None:
-                self._peft = get_peft_model(self.model, config, adapter_name=name)  # type: ignore[assignment,arg-type]
+                self._peft = get_peft_model(self.model, config, adapter_name=name)
             else:
                 self._peft.add_adapter(name, config)
         self._targets[name], self._specs[name] = targets, spec
@@ -111,12 +112,16 @@ class AdapterBank:
             lora_a.data.copy_(fresh)
         self._active = None
 
-    def activate(self, name: str) -> None:
-        """Make `name` the adapter that computes and trains."""
-        if self._active != name:
-            assert self._peft is not None
+    def activate(self, name: str | None) -> None:
+        """Make `name` the only adapter that computes and trains; None leaves the base alone."""
+        if self._peft is None or self._active == (name,):
+            return
+        if name is None:
+            self._peft.base_model.disable_adapter_layers()
+        else:
+            self._peft.base_model.enable_adapter_layers()
             self._peft.set_adapter(name)
-            self._active = name
+        self._active = (name,)
 
     def remove(self, name: str) -> None:
         assert self._peft is not None
@@ -152,7 +157,7 @@ class AdapterBank:
         layers = {target: self._layer(target) for target in self._targets[name]}
         return {t: (layer.lora_A[name].weight, layer.lora_B[name].weight) for t, layer in layers.items()}
 
-    def _layer(self, target: str) -> nn.Module:
+    def _layer(self, target: str) -> Any:
         return self.model.get_submodule(target)
 
 

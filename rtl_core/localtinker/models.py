@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rtl_core.errors import PolicyError
 from rtl_core.localtinker.decoder import DenseDecoder
-from rtl_core.localtinker.lora import AdapterBank
+from rtl_core.localtinker.lockstep import LockstepDecoder
+from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
+from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
 
-_MERGE_LIMIT_BYTES = 256 * 1024 * 1024
+logger = logging.getLogger(__name__)
+
+_MERGE_LIMIT_BYTES = 256 * 1024 * 1024  # merged snapshots copy the model: only for small ones
+_CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
+_names = itertools.count()
 
 
 @dataclass
 class ServedModel:
-    """One base model: frozen weights, the adapters trained on it, and what requests are checked against."""
+    """One base model: frozen weights, the adapters trained on it, and what requests are checked against.
+
+    `dense`: `decoder.py` computes what this model computes. `split_head`: so does running the decoder and the head
+    apart, which keeps the logits of long batches out of memory.
+    """
 
     name: str
     path: Path
-    model: nn.Module
-    tokenizer: PreTrainedTokenizerBase
+    model: Any
+    tokenizer: Any
     adapters: AdapterBank
     eos_ids: frozenset[int]
     vocab_size: int
     max_context: int
-    merge: bool
+    nbytes: int
+    dense: bool
+    split_head: bool
+    recompute: bool  # activations are recomputed in the backward pass
 
     @property
     def device(self) -> torch.device:
-        return self.model.get_input_embeddings().weight.device  # type: ignore[operator]
+        return self.model.get_input_embeddings().weight.device
 
-    def decoder(self, tensors: Mapping[str, torch.Tensor] | None, scaling: float) -> DenseDecoder:
-        """What sampling runs on: the base alone, or with a frozen adapter."""
-        from rtl_core.localtinker.lora import pairs_by_module
+    @property
+    def merge(self) -> bool:
+        return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
 
-        pairs = {} if tensors is None else pairs_by_module(tensors)
-        return DenseDecoder(self.model, pairs, scaling, merge=self.merge)
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens)
+
+    def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
+        """What samples from the base alone, or from a frozen adapter on it."""
+        if self.dense:
+            pairs = {} if adapter is None else pairs_by_module(adapter[0])
+            scaling = 1.0 if adapter is None else adapter[1].scaling
+            decoder = DenseDecoder(self.model, pairs, scaling, merge=self.merge)
+            return DenseSampler(decoder, self.decode, deterministic=deterministic)
+        name = None
+        if adapter is not None:
+            name = f"sampler-{next(_names)}"
+            self.adapters.add(name, adapter[1])
+            self.adapters.load(name, adapter[0])
+        return LockstepSampler(
+            LockstepDecoder(self.model, self.adapters, name), self.decode, deterministic=deterministic
+        )
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:
@@ -51,16 +83,22 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
     if not (path / "config.json").is_file():
         raise PolicyError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             path, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
         )
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise PolicyError(f"model {name!r}: transformers cannot load {path}: {error}") from error
     model = model.to(device).eval()
     model.requires_grad_(False)
+    _disable_dropout(model)
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    own_limit = getattr(model.config, "max_position_embeddings", None) or max_context
+    recompute = nbytes > _CHECKPOINT_BYTES and model.supports_gradient_checkpointing
+    if recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    own_limit = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max_context
+    split_head, dense = _probe(model)
+    logger.info("model %s: %s, %.1f MB, dense decoder: %s", name, type(model).__name__, nbytes / 1e6, dense)
     return ServedModel(
         name=name,
         path=path,
@@ -70,11 +108,45 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         eos_ids=_eos_ids(model, tokenizer),
         vocab_size=model.get_input_embeddings().weight.shape[0],
         max_context=min(max_context, own_limit),
-        merge=dtype == "float32" and nbytes <= _MERGE_LIMIT_BYTES,
+        nbytes=nbytes,
+        dense=dense,
+        split_head=split_head,
+        recompute=recompute,
     )
 
 
-def _eos_ids(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+def _disable_dropout(model: Any) -> None:
+    """LoRA training here is without dropout, in whatever mode a model runs."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+
+
+@torch.inference_mode()
+def _probe(model: Any) -> tuple[bool, bool]:
+    """(split_head, dense): which shortcuts give this model's own logits on a short probe."""
+    tokens = torch.arange(1, 13, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
+    truth = model(input_ids=tokens, use_cache=False).logits.float()
+    tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
+
+    def agrees(logits: Tensor) -> bool:
+        scale = truth.abs().max().clamp(min=1.0)
+        return logits.shape == truth.shape and bool((logits.float() - truth).abs().max() <= tolerance * scale)
+
+    split_head = False
+    body = getattr(model, "model", None)
+    if body is not None and callable(getattr(model, "lm_head", None)):
+        split_head = agrees(model.lm_head(body(input_ids=tokens, use_cache=False).last_hidden_state))
+    dense = False
+    if DenseDecoder.supports(model):
+        decoder = DenseDecoder(model, {}, 1.0, merge=False)
+        dense = agrees(decoder.logits(decoder.hidden(tokens)))
+    return split_head, dense
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     """Every id that the generation config, the model config or the tokenizer calls an end of sequence."""
     found: set[int] = set()
     for source in (getattr(model, "generation_config", None), model.config, tokenizer):

@@ -38,6 +38,7 @@ create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
 KINDS = {"weights": "training", "sampler_weights": "sampler"}
 MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
+SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class Checkpoint:
 class Registry:
     """The records of one state folder. Thread-safe; every call is one short transaction."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
         self._blobs = state / "blobs"
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
+        self._held: set[str] = set()
+        self._clock = clock
         self._db = sqlite3.connect(state / "registry.sqlite", check_same_thread=False, isolation_level=None)
         self._db.row_factory = sqlite3.Row
         self._db.execute("pragma journal_mode = wal")
@@ -84,7 +87,7 @@ class Registry:
 
     # Sessions ---------------------------------------------------------------------------------------------------
     def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:
-        now = time.time()
+        now = self._clock()
         self._run(
             "insert into sessions values (?, ?, ?, 0, ?, ?)", session_id, now, now, display_name, _dumps(user_metadata)
         )
@@ -92,7 +95,7 @@ class Registry:
     def touch_session(self, session_id: str) -> bool:
         """Note a heartbeat; False when the session is unknown or finished."""
         sql = "update sessions set last_seen = ? where id = ? and finished = 0 returning id"
-        return bool(self._run(sql, time.time(), session_id))
+        return bool(self._run(sql, self._clock(), session_id))
 
     def finish_session(self, session_id: str) -> None:
         self._run("update sessions set finished = 1 where id = ?", session_id)
@@ -108,14 +111,14 @@ class Registry:
 
     # Training runs ----------------------------------------------------------------------------------------------
     def add_run(self, run_id: str, session_id: str, base_model: str, lora: str, user_metadata: dict | None) -> None:
-        now = time.time()
+        now = self._clock()
         self._run(
             "insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)",
             *(run_id, session_id, base_model, lora, now, now, _dumps(user_metadata)),
         )
 
     def touch_run(self, run_id: str) -> None:
-        self._run("update runs set last_request = ? where id = ?", time.time(), run_id)
+        self._run("update runs set last_request = ? where id = ?", self._clock(), run_id)
 
     def run(self, run_id: str) -> sqlite3.Row:
         rows = self._run("select * from runs where id = ?", run_id)
@@ -133,7 +136,7 @@ class Registry:
     def add_sampler(self, sampler_id: str, session_id: str, base_model: str, model_path: str | None) -> None:
         self._run(
             "insert or ignore into samplers values (?, ?, ?, ?, ?)",
-            *(sampler_id, session_id, base_model, model_path, time.time()),
+            *(sampler_id, session_id, base_model, model_path, self._clock()),
         )
 
     def sampler(self, sampler_id: str) -> sqlite3.Row:
@@ -146,22 +149,39 @@ class Registry:
         return [r["id"] for r in self._run("select id from samplers where session_id = ? order by created", session_id)]
 
     # Checkpoints ------------------------------------------------------------------------------------------------
-    def write_blob(self, write: Callable[[Path], None]) -> tuple[str, int]:
-        """Let `write` fill a new folder, flush it to disk, and return its name and size in bytes."""
+    def write_blob(self, write: Callable[[Path], None], *, durable: bool = True) -> tuple[str, int]:
+        """Let `write` fill a new folder; returns its name and size in bytes.
+
+        A durable blob is flushed to the disk and survives a power cut; any blob survives the death of the process.
+        It is safe from `collect_garbage` until `release_blob`, or until a row names it.
+        """
         name = uuid.uuid4().hex
         folder = self._blobs / name
+        with self._lock:
+            self._held.add(name)
         folder.mkdir()
         write(folder)
-        size = 0
-        for file in folder.iterdir():
-            size += file.stat().st_size
-            _flush(file)
-        _flush(folder)
-        _flush(self._blobs)
-        return name, size
+        files = list(folder.iterdir())
+        if durable:
+            for path in (*files, folder, self._blobs):
+                _flush(path)
+        return name, sum(file.stat().st_size for file in files)
 
-    def blob(self, checkpoint: Checkpoint) -> Path:
-        return self._blobs / checkpoint.blob
+    def release_blob(self, name: str) -> None:
+        """`name` is named by a row now, or not needed any more."""
+        with self._lock:
+            self._held.discard(name)
+
+    def blob_path(self, name: str) -> Path:
+        return self._blobs / name
+
+    def check_free(self, run_id: str, kind: str, name: str) -> None:
+        """Raises RequestError when a live checkpoint has this name."""
+        try:
+            self.checkpoint(f"tinker://{run_id}/{kind}/{name}")
+        except NotFoundError:
+            return
+        raise RequestError(f"path: a checkpoint named {name!r} exists in this run; pass overwrite=True or another name")
 
     def add_checkpoint(
         self,
@@ -174,39 +194,33 @@ class Registry:
         base_model: str,
         lora: str,
         has_optimizer: bool,
-        ttl_seconds: int | None,
-        overwrite: bool,
-        user_metadata: dict | None,
+        ttl_seconds: int | None = None,
+        user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
     ) -> str:
-        """Name a blob. Raises RequestError when the name is taken and `overwrite` is not set."""
+        """Name a blob, in place of any checkpoint of that name; returns its tinker:// path."""
         path = f"tinker://{run_id}/{kind}/{name}"
-        now = time.time()
-        verb = "insert or replace" if overwrite else "insert"
-        try:
-            self._run(
-                f"{verb} into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-                *(path, run_id, kind, name, blob, base_model, lora, int(has_optimizer), size_bytes, now),
-                *(None if ttl_seconds is None else now + ttl_seconds, ephemeral_of, _dumps(user_metadata)),
-            )
-        except sqlite3.IntegrityError as error:
-            message = (
-                f"path: a checkpoint named {name!r} exists already in this run; pass overwrite=True or another name"
-            )
-            raise RequestError(message, status=400) from error
+        now = self._clock()
+        expires = None if ttl_seconds is None else now + ttl_seconds
+        self._run(
+            "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
+            *(path, run_id, kind, name, blob, base_model, lora, int(has_optimizer), size_bytes, now),
+            *(expires, ephemeral_of, _dumps(user_metadata)),
+        )
+        self.release_blob(blob)
         return path
 
     def checkpoint(self, path: str) -> Checkpoint:
         """The live checkpoint at a tinker:// path."""
         rows = self._run("select * from checkpoints where path = ?", path)
-        if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= time.time()):
+        if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= self._clock()):
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
     def checkpoints(self, run_id: str | None = None) -> list[Checkpoint]:
         """Named checkpoints, newest first; those behind a sampling client only are not listed."""
         where = "" if run_id is None else "and run_id = ?"
-        args = (time.time(),) if run_id is None else (time.time(), run_id)
+        args = (self._clock(),) if run_id is None else (self._clock(), run_id)
         sql = f"""select * from checkpoints where ephemeral_of is null and (expires is null or expires > ?) {where}
                   order by created desc, path"""
         return [_checkpoint(row) for row in self._run(sql, *args)]
@@ -221,19 +235,18 @@ class Registry:
         self._run("delete from checkpoints where path = ?", path)
         self.collect_garbage()
 
-    def collect_garbage(self, keep: frozenset[str] = frozenset()) -> None:
-        """Forget expired checkpoints and the ephemeral ones of finished sessions; remove blobs that no row names.
-
-        Blobs in `keep` are being written and have no row yet.
-        """
+    def collect_garbage(self) -> None:
+        """Forget expired checkpoints, and those behind the sampling clients of sessions that are over; remove blobs
+        that nothing names. A session is over when its client said so, or was not heard from for a day."""
+        now = self._clock()
         with self._lock:
-            self._run("delete from checkpoints where expires is not null and expires <= ?", time.time())
-            self._run("""delete from checkpoints where ephemeral_of in (select id from sessions where finished = 1)""")
-            named = {row["blob"] for row in self._run("select blob from checkpoints")}
-        for folder in self._blobs.iterdir():
-            young = time.time() - folder.stat().st_mtime < 60
-            if folder.name not in named and folder.name not in keep and not young:
-                shutil.rmtree(folder, ignore_errors=True)
+            self._run("delete from checkpoints where expires is not null and expires <= ?", now)
+            over = "select id from sessions where finished = 1 or last_seen < ?"
+            self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
+            used = {row["blob"] for row in self._run("select blob from checkpoints")} | self._held
+            unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
+        for folder in unused:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def parse_path(path: str, field: str) -> tuple[str, str, str]:

@@ -200,7 +200,8 @@ def sampling_options(request: Sample, prompt_length: int, model: ServedModel) ->
         )
     stop = params.stop
     if stop is None:
-        ids, strings = model.eos_ids, ()
+        ids: frozenset[int] = model.eos_ids
+        strings: tuple[str, ...] = ()
     else:
         items = [stop] if isinstance(stop, str) else stop
         ids = frozenset(item for item in items if isinstance(item, int))
@@ -227,7 +228,8 @@ def prompt_options(request: Sample, prompt_length: int, model: ServedModel) -> P
             raise RequestError(f"prompt_logprobs_last_n: must be between 1 and len(prompt) - 1 = {prompt_length - 1}")
     if request.topk_prompt_logprobs > model.vocab_size:
         raise RequestError(f"topk_prompt_logprobs: at most the vocabulary, {model.vocab_size}")
-    targets, layout = None, {}
+    targets: np.ndarray | None = None
+    layout: dict = {}
     if request.target_prompt_logprobs is not None:
         targets, layout = _targets(request.target_prompt_logprobs, prompt_length, model)
     return PromptOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.wire import PromptScores, SampledSequence
 
 
@@ -113,33 +115,38 @@ def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[floa
     logits and its own random stream alone.
     """
     options = [row.request.options for row in rows]
-    logsumexp_B = torch.logsumexp(logits_BV, -1)
+    logp_BV = torch.log_softmax(logits_BV, -1)
+    shaped_BV = logp_BV
     temperatures = [o.temperature for o in options]
-    scaled = logits_BV
     if any(t != 1.0 for t in temperatures):
-        scaled = logits_BV / logits_BV.new_tensor([t if t > 0 else 1.0 for t in temperatures])[:, None]
+        shaped_BV = logp_BV / logp_BV.new_tensor([t if t > 0 else 1.0 for t in temperatures])[:, None]
+        shaped_BV = torch.log_softmax(shaped_BV, -1)
     if any(o.top_k > 0 or o.top_p < 1.0 for o in options):
-        scaled = _truncate(scaled, options)
-    cdf_BV = torch.softmax(scaled, -1).cumsum(-1, dtype=torch.float64)
-    u_B1 = torch.tensor([row.rng.random() for row in rows], dtype=torch.float64, device=logits_BV.device)[:, None]
-    # side="right" never lands on a token of probability zero; the clamp guards u so near 1 that rounding overshoots.
+        shaped_BV = _truncate(shaped_BV, options)
+    cdf_BV = shaped_BV.exp().double().cumsum(-1)
+    # u stays so far below 1 that u * total < total after rounding: no token of probability zero can be hit.
+    u = [min(row.rng.random(), 1.0 - 2.0**-50) for row in rows]
+    u_B1 = torch.tensor(u, dtype=torch.float64, device=logits_BV.device)[:, None]
     tokens_B = torch.searchsorted(cdf_BV, u_B1 * cdf_BV[:, -1:], right=True)[:, 0]
-    tokens_B = torch.minimum(tokens_B, (cdf_BV < cdf_BV[:, -1:]).sum(-1))
+    tokens_B.clamp_(max=logits_BV.shape[1] - 1)  # NaN is larger than any sum
     if any(t == 0 for t in temperatures):
         greedy = torch.tensor([t == 0 for t in temperatures], device=logits_BV.device)
         tokens_B = torch.where(greedy, logits_BV.argmax(-1), tokens_B)
-    logprobs_B = logits_BV.gather(1, tokens_B[:, None])[:, 0] - logsumexp_B
+    logprobs_B = logp_BV.gather(1, tokens_B[:, None])[:, 0]
     for index, row in enumerate(rows):
         if options[index].topk_logprobs:
-            top = (logits_BV[index] - logsumexp_B[index]).topk(options[index].topk_logprobs)
+            top = logp_BV[index].topk(options[index].topk_logprobs)
             row.sequence.topk.append((top.indices.cpu().numpy(), top.values.cpu().numpy()))
-    return tokens_B.tolist(), logprobs_B.tolist()
+    logprobs = logprobs_B.tolist()
+    if any(math.isnan(value) for value in logprobs):
+        raise RequestError("these weights give NaN log-probabilities: the training that made them has diverged")
+    return tokens_B.tolist(), logprobs
 
 
-def _truncate(scaled_BV: Tensor, options: Sequence[SamplingOptions]) -> Tensor:
+def _truncate(shaped_BV: Tensor, options: Sequence[SamplingOptions]) -> Tensor:
     """Apply top-k, then top-p, row by row; the most likely token always stays."""
-    scaled_BV = scaled_BV.clone()
-    for row, option in zip(scaled_BV, options, strict=True):
+    shaped_BV = shaped_BV.clone()
+    for row, option in zip(shaped_BV, options, strict=True):
         if 0 < option.top_k < row.shape[0]:
             kth = row.topk(option.top_k).values[-1]
             row[row < kth] = -torch.inf
@@ -148,4 +155,4 @@ def _truncate(scaled_BV: Tensor, options: Sequence[SamplingOptions]) -> Tensor:
             beyond = (ordered.cumsum(-1) - ordered) >= option.top_p
             beyond[0] = False
             row[index[beyond]] = -torch.inf
-    return scaled_BV
+    return shaped_BV

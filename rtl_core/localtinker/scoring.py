@@ -5,18 +5,27 @@ Position i of a prompt of P tokens is predicted from position i - 1; position 0 
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
 _LOGIT_BUDGET = 2**24  # floats of logits alive at once: 64 MiB
 
 
-def score_prompt(decoder: DenseDecoder, hidden_PH: Tensor, request: SampleRequest) -> PromptScores:
+class Head(Protocol):
+    """What turns final hidden states [..., H] into float32 logits [..., V]."""
+
+    vocab_size: int
+
+    def logits(self, hidden: Tensor) -> Tensor: ...
+
+
+def score_prompt(head: Head, hidden_PH: Tensor, request: SampleRequest) -> PromptScores:
     """Everything that `request` asks about its prompt, from the final hidden states of its P positions."""
     options, length = request.prompt_options, len(request.prompt)
     scores = PromptScores()
@@ -27,27 +36,25 @@ def score_prompt(decoder: DenseDecoder, hidden_PH: Tensor, request: SampleReques
         scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
     first = 1 if options.last_n is None else length - options.last_n
     if length > 1 and (options.logprobs or options.topk):
-        _score_tokens(decoder, hidden_PH, request, scores, max(first, 1))
+        _score_tokens(head, hidden_PH, request, scores, max(first, 1))
     if options.targets_RK is not None:
-        values = _score_targets(decoder, hidden_PH, options.targets_RK)
+        values = _score_targets(head, hidden_PH, options.targets_RK)
         scores.targets = (values, options.target_layout)
     if options.alternatives:
-        scores.alternatives = _draw_alternatives(decoder, hidden_PH, request)
+        scores.alternatives = _draw_alternatives(head, hidden_PH, request)
     return scores
 
 
-def _chunks(decoder: DenseDecoder, first: int, length: int) -> list[tuple[int, int]]:
+def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     """Ranges of prompt positions whose logits fit the budget."""
-    step = max(1, _LOGIT_BUDGET // decoder.vocab_size)
+    step = max(1, _LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 
-def _score_tokens(
-    decoder: DenseDecoder, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores, first: int
-) -> None:
+def _score_tokens(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores, first: int) -> None:
     prompt = torch.tensor(request.prompt, device=hidden_PH.device)
-    for start, end in _chunks(decoder, first, len(request.prompt)):
-        logits = decoder.logits(hidden_PH[start - 1 : end - 1])
+    for start, end in _chunks(head, first, len(request.prompt)):
+        logits = head.logits(hidden_PH[start - 1 : end - 1])
         logsumexp = logits.logsumexp(-1)
         if scores.logprobs_P is not None:
             picked = logits.gather(1, prompt[start:end, None])[:, 0]
@@ -58,24 +65,22 @@ def _score_tokens(
             scores.topk_logprobs_PK[start:end] = (top.values - logsumexp[:, None]).cpu().numpy()
 
 
-def _score_targets(decoder: DenseDecoder, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:
+def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:
     """log p of `targets_RK[i]` at position i + 1, 0 where the target is -1."""
     values = np.zeros(targets_RK.shape, np.float32)
     asked = np.flatnonzero((targets_RK >= 0).any(1))
     if asked.size == 0:
         return values
-    for start, end in _chunks(decoder, int(asked[0]) + 1, len(targets_RK) + 1):
+    for start, end in _chunks(head, int(asked[0]) + 1, len(targets_RK) + 1):
         rows = slice(start - 1, end - 1)
-        logits = decoder.logits(hidden_PH[rows])
+        logits = head.logits(hidden_PH[rows])
         ids = torch.from_numpy(np.maximum(targets_RK[rows], 0)).to(logits.device)
         picked = logits.gather(1, ids) - logits.logsumexp(-1, keepdim=True)
         values[rows] = np.where(targets_RK[rows] >= 0, picked.cpu().numpy(), 0.0)
     return values
 
 
-def _draw_alternatives(
-    decoder: DenseDecoder, hidden_PH: Tensor, request: SampleRequest
-) -> tuple[np.ndarray, np.ndarray]:
+def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) -> tuple[np.ndarray, np.ndarray]:
     """k independent draws at every position after the first, at the request's temperature, and their logprobs."""
     count, length = request.prompt_options.alternatives, len(request.prompt)
     temperature = request.options.temperature
@@ -83,9 +88,9 @@ def _draw_alternatives(
     logprobs = np.zeros((length - 1, count), np.float32)
     entropy = None if request.seed is None else [request.seed & (2**64 - 1), 0xA17]
     rng = np.random.default_rng(entropy)
-    for start, end in _chunks(decoder, 1, length):
+    for start, end in _chunks(head, 1, length):
         rows = slice(start - 1, end - 1)
-        logits = decoder.logits(hidden_PH[rows])
+        logits = head.logits(hidden_PH[rows])
         u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)
         if temperature > 0:
             cdf = torch.softmax(logits / temperature, -1).cumsum(-1, dtype=torch.float64)

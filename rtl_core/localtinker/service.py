@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.decoder import DenseDecoder
-from rtl_core.localtinker.engine import DecoderPool, Engine, SamplerKey
+from rtl_core.localtinker.clients import Client, Clients, quietly
+from rtl_core.localtinker.engine import Engine, SamplerKey, SamplerPool
 from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future, FutureStore
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.localtinker.registry import Registry, parse_path
+from rtl_core.localtinker.samplers import Sampler
 from rtl_core.localtinker.sampling import SampleRequest
-from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainRequest, encode_sample_response, encode_train_output
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service runs. Sizes in bytes unless named otherwise."""
+    """How the service runs.
+
+    `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
+    samples, `samplers` and `sampler_bytes` the samplers kept ready, `idle_s` the time after which an unused training
+    client moves to disk.
+    """
 
     models: dict[str, Path]
     state: Path
@@ -39,18 +44,9 @@ class Settings:
     max_context: int = 32768
     micro_tokens: int = 4096
     cache_bytes: int = 1 << 30
-    snapshot_bytes: int = 512 << 20
-
-
-@dataclass
-class _Client:
-    """A training client: its record and, once created on the compute thread, its model."""
-
-    model_id: str
-    base_model: str
-    spec: LoraSpec
-    model: TrainingModel | None = None
-    last_used: float = field(default_factory=time.monotonic)
+    samplers: int = 16
+    sampler_bytes: int = 1 << 30
+    idle_s: float = 1800.0
 
 
 class Service:
@@ -64,15 +60,9 @@ class Service:
             for name, path in settings.models.items()
         }
         self.registry = Registry(settings.state)
-        self._clients: dict[str, _Client] = {}
-        self._pool = DecoderPool(self._build_decoder, settings.snapshot_bytes)
-        self.engine = Engine(
-            self._pool,
-            lambda name: lambda tokens: self.models[name].tokenizer.decode(tokens),
-            threads=settings.threads,
-            deterministic=settings.deterministic,
-            cache_bytes=settings.cache_bytes,
-        )
+        self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens)
+        self._pool = SamplerPool(self._build_sampler, limit=settings.samplers, budget_bytes=settings.sampler_bytes)
+        self.engine = Engine(self._pool, threads=settings.threads, cache_bytes=settings.cache_bytes)
         self.futures: FutureStore
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -87,11 +77,29 @@ class Service:
             raise NotFoundError(f"{field_name}: no base model {name!r} here; have {', '.join(self.models)}")
         return self.models[name]
 
+    def status(self) -> dict[str, Any]:
+        """What the service holds and does, for operators and tests."""
+        resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
+        return {**self.engine.load(), **resident, "futures": len(self.futures)}
+
+    def keep_house(self) -> None:
+        """Release what nobody needs; called every few seconds on the event loop."""
+        self.futures.purge()
+        for model_id in self.clients.idle(self.settings.idle_s):
+            self.engine.call(quietly(partial(self.clients.park, model_id)))
+
+    def finish_session(self, session_id: str) -> None:
+        """A client said goodbye: its training clients are released, its checkpoints stay."""
+        self.registry.session(session_id)
+        self.registry.finish_session(session_id)
+        for model_id in self.clients.of_session(session_id):
+            self.engine.call(quietly(partial(self.clients.drop, model_id)))
+
     # Futures ----------------------------------------------------------------------------------------------------
     def _submit(self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]) -> Future:
         """Queue `run` on the compute thread; a request sent before under the same key keeps its first future."""
-        if key is not None and (future := self.futures.existing(key)) is not None:
-            return future
+        if key is not None and (known := self.futures.existing(key)) is not None:
+            return known
         future = self.futures.create(kind, key)
 
         def work() -> None:
@@ -121,7 +129,7 @@ class Service:
     # Training ---------------------------------------------------------------------------------------------------
     def create_model(self, request: rq.CreateModel) -> Future:
         base = self.model(request.base_model, "base_model")
-        self.registry.session(request.session_id)
+        self._open_session(request.session_id)
         lora = request.lora_config
         if not (lora.train_attn or lora.train_mlp or lora.train_unembed):
             raise RequestError("lora_config: at least one of train_attn, train_mlp, train_unembed must be true")
@@ -130,111 +138,89 @@ class Service:
         spec = LoraSpec(lora.rank, seed, lora.train_attn, lora.train_mlp, lora.train_unembed)
 
         def run() -> dict[str, Any]:
-            self._create(model_id, base, spec, request.session_id, request.user_metadata)
+            self.clients.create(model_id, request.session_id, base, spec, request.user_metadata)
             return {"model_id": model_id, "type": "create_model"}
 
         return self._submit("create_model", ("model", model_id, 0), run)
 
-    def _create(
-        self, model_id: str, base: ServedModel, spec: LoraSpec, session_id: str, metadata: dict[str, Any] | None
-    ) -> TrainingModel:
-        client = _Client(model_id, base.name, spec)
-        client.model = TrainingModel(model_id, base, spec, micro_tokens=self.settings.micro_tokens)
-        self.registry.add_run(model_id, session_id, base.name, spec.to_json(), metadata)
-        self._clients[model_id] = client
-        return client.model
+    def _open_session(self, session_id: str) -> None:
+        if self.registry.session(session_id)["finished"]:
+            raise RequestError(f"session_id: session {session_id!r} is finished", status=410)
 
-    def client(self, model_id: str) -> _Client:
-        client = self._clients.get(model_id)
-        if client is None:
-            raise NotFoundError(
-                f"model_id: no training client {model_id!r} is live here; after a restart of the service create one "
-                "from a saved state"
-            )
-        client.last_used = time.monotonic()
-        return client
+    def unload_model(self, model_id: str) -> Future:
+        self.clients.get(model_id)
 
-    def _live(self, model_id: str) -> TrainingModel:
-        """The training model, on the compute thread."""
-        client = self.client(model_id)
-        assert client.model is not None
-        return client.model
+        def run() -> dict[str, Any]:
+            self.clients.drop(model_id)
+            return {"model_id": model_id, "type": "unload_model"}
+
+        return self._submit("unload_model", None, run)
 
     def forward_backward(self, request: TrainRequest) -> Future:
-        client = self.client(request.model_id)
-        rq.check_train_request(request, self.models[client.base_model])
+        client = self.clients.get(request.model_id)
+        rq.check_train_request(request, client.base)
         self.registry.touch_run(request.model_id)
 
         def run() -> bytes:
-            outputs, metrics = self._live(request.model_id).forward_backward(request)
+            outputs, metrics = self.clients.live(request.model_id).forward_backward(request)
             return encode_train_output(outputs, metrics)
 
-        return self._submit("forward_backward", ("model", request.model_id, request.seq_id), run)
+        return self._submit("forward_backward", _key(request.model_id, request.seq_id), run)
 
     def optim_step(self, request: rq.OptimStep) -> Future:
-        self.client(request.model_id)
+        self.clients.get(request.model_id)
         params = request.adam_params.model_dump()
 
         def run() -> dict[str, Any]:
-            return {"metrics": self._live(request.model_id).optim_step(params)}
+            return {"metrics": self.clients.live(request.model_id).optim_step(params)}
 
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
     def save_weights(self, request: rq.SaveWeights) -> Future:
-        client = self.client(request.model_id)
+        client = self.clients.get(request.model_id)
         name = rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
-            path = self._save(client, "weights", name, request, optimizer=True)
-            return {"path": path, "type": "save_weights"}
+            return {"path": self._save(client, "weights", name, request), "type": "save_weights"}
 
         return self._submit("save_weights", _key(request.model_id, request.seq_id), run)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
-        client = self.client(request.model_id)
-        session_id = request.model_id.rsplit(":train:", 1)[0]
-        if request.sampling_session_seq_id is None:
-            name = rq.check_name(request.path or uuid.uuid4().hex[:12])
-        else:
-            name = f"ephemeral-{request.sampling_session_seq_id}"
+        """Freeze the adapter under a name, or, with `sampling_session_seq_id`, behind a new sampling client only."""
+        client = self.clients.get(request.model_id)
+        sequence = request.sampling_session_seq_id
+        name = f"ephemeral-{sequence}" if sequence is not None else rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
-            kind = "sampler_weights"
-            if request.sampling_session_seq_id is None:
-                path = self._save(client, kind, name, request, optimizer=False)
+            path = self._save(client, "sampler_weights", name, request, ephemeral=sequence is not None)
+            if sequence is None:
                 return {"path": path, "type": "save_weights_for_sampler"}
-            path = self._save(client, kind, name, request, optimizer=False, ephemeral_of=session_id)
-            sampler_id = f"{session_id}:sample:{request.sampling_session_seq_id}"
-            self.registry.add_sampler(sampler_id, session_id, client.base_model, path)
+            sampler_id = f"{client.session_id}:sample:{sequence}"
+            self.registry.add_sampler(sampler_id, client.session_id, client.base.name, path)
             return {"sampling_session_id": sampler_id, "type": "save_weights_for_sampler"}
 
         return self._submit("save_weights_for_sampler", _key(request.model_id, request.seq_id), run)
 
-    def _save(
-        self,
-        client: _Client,
-        kind: str,
-        name: str,
-        request: rq.SaveWeights,
-        *,
-        optimizer: bool,
-        ephemeral_of: str | None = None,
-    ) -> str:
-        model = self._live(client.model_id)
-        blob, size = self.registry.write_blob(lambda folder: model.save(folder, optimizer=optimizer))
+    def _save(self, client: Client, kind: str, name: str, request: rq.SaveWeights, *, ephemeral: bool = False) -> str:
+        model = self.clients.live(client.model_id)
+        optimizer = kind == "weights"
+        if not request.overwrite:
+            self.registry.check_free(client.model_id, kind, name)
+        blob, size = self.registry.write_blob(
+            lambda folder: model.save(folder, optimizer=optimizer), durable=not ephemeral
+        )
         path = self.registry.add_checkpoint(
             client.model_id,
             kind,
             name,
             blob=blob,
             size_bytes=size,
-            base_model=client.base_model,
+            base_model=client.base.name,
             lora=client.spec.to_json(),
             has_optimizer=optimizer,
             ttl_seconds=request.ttl_seconds,
-            overwrite=request.overwrite,
             user_metadata=request.user_metadata,
-            ephemeral_of=ephemeral_of,
+            ephemeral_of=client.session_id if ephemeral else None,
         )
         self._pool.forget(path)
         return path
@@ -245,62 +231,63 @@ class Service:
         checkpoint = self.registry.checkpoint(request.path)
         if request.optimizer and not checkpoint.has_optimizer:
             raise RequestError(f"optimizer: {request.path} was saved for sampling and holds no optimizer state")
-        base_name = request.base_model or checkpoint.base_model
-        base = self.model(base_name, "base_model")
+        base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
-        folder = self.registry.blob(checkpoint)
+        folder = self.registry.blob_path(checkpoint.blob)
         if request.session_id is not None:
             session_id = request.session_id
-            self.registry.session(session_id)
+            self._open_session(session_id)
+            if request.base_model not in (None, checkpoint.base_model):
+                raise RequestError(f"base_model: {request.path} was trained on {checkpoint.base_model!r}")
             model_id = f"{session_id}:train:{request.model_seq_id}"
 
-            def run() -> dict[str, Any]:
-                model = self._create(model_id, base, spec, session_id, request.user_metadata)
+            def create() -> dict[str, Any]:
+                model = self.clients.create(model_id, session_id, base, spec, request.user_metadata)
                 model.load(folder, optimizer=request.optimizer)
                 return {"path": request.path, "model_id": model_id, "type": "load_weights"}
 
-            return self._submit("load_weights", ("model", model_id, 0), run)
+            return self._submit("load_weights", ("model", model_id, 0), create)
         if request.model_id is None:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
-        client = self.client(request.model_id)
-        if (client.base_model, client.spec.rank) != (checkpoint.base_model, spec.rank):
+        client = self.clients.get(request.model_id)
+        mine, saved = (_shape_of(s) for s in (client.spec, spec))
+        if (client.base.name, mine) != (checkpoint.base_model, saved):
             raise RequestError(
-                f"path: {request.path} is of base {checkpoint.base_model!r} and rank {spec.rank}, this client of "
-                f"{client.base_model!r} and rank {client.spec.rank}"
+                f"path: {request.path} is of base {checkpoint.base_model!r} with {saved}, this client of "
+                f"{client.base.name!r} with {mine}"
             )
 
-        def run_live() -> dict[str, Any]:
-            self._live(client.model_id).load(folder, optimizer=request.optimizer)
+        def load() -> dict[str, Any]:
+            self.clients.live(client.model_id).load(folder, optimizer=request.optimizer)
             return {"path": request.path, "model_id": client.model_id, "type": "load_weights"}
 
-        return self._submit("load_weights", _key(request.model_id, request.seq_id), run_live)
+        return self._submit("load_weights", _key(request.model_id, request.seq_id), load)
 
     def get_info(self, model_id: str) -> dict[str, Any]:
-        client = self.client(model_id)
-        base = self.models[client.base_model]
+        client = self.clients.get(model_id)
         return {
             "type": "get_info",
             "model_id": model_id,
             "is_lora": True,
             "lora_rank": client.spec.rank,
-            "model_name": client.base_model,
+            "model_name": client.base.name,
             "optimizer_config": {"type": "adamw"},
             "model_data": {
-                "arch": base.model.config.model_type,
-                "model_name": client.base_model,
-                "tokenizer_id": str(base.path.resolve()),
+                "arch": client.base.model.config.model_type,
+                "model_name": client.base.name,
+                "tokenizer_id": str(client.base.path.resolve()),
             },
         }
 
     # Sampling ---------------------------------------------------------------------------------------------------
     def create_sampling_session(self, request: rq.CreateSamplingSession) -> str:
-        self.registry.session(request.session_id)
-        base_model, path = self._sampler_weights(request.base_model, request.model_path)
+        self._open_session(request.session_id)
+        base_model, path = self._weights(request.base_model, request.model_path)
         sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"
         self.registry.add_sampler(sampler_id, request.session_id, base_model, path)
         return sampler_id
 
-    def _sampler_weights(self, base_model: str | None, model_path: str | None) -> SamplerKey:
+    def _weights(self, base_model: str | None, model_path: str | None) -> SamplerKey:
         if model_path is not None:
             parse_path(model_path, "model_path")
             checkpoint = self.registry.checkpoint(model_path)
@@ -315,16 +302,12 @@ class Service:
 
     def sample(self, request: rq.Sample) -> tuple[Future, list[str]]:
         """Queue a sampling or scoring request; returns its future and the ids of its sequences."""
-        key: tuple | None = None
-        if request.sampling_session_id is not None:
-            if request.seq_id is not None:
-                key = ("sample", request.sampling_session_id, request.seq_id)
-            row = self.registry.sampler(request.sampling_session_id)
-            weights: SamplerKey = (self.model(row["base_model"], "sampling_session_id").name, row["model_path"])
+        if request.sampling_session_id is None:
+            key, weights = None, self._weights(request.base_model, request.model_path)
         else:
-            weights = self._sampler_weights(request.base_model, request.model_path)
-        if weights[1] is not None:
-            self.registry.checkpoint(weights[1])
+            sampler = self.registry.sampler(request.sampling_session_id)
+            key = None if request.seq_id is None else ("sample", request.sampling_session_id, request.seq_id)
+            weights = self._weights(None if sampler["model_path"] else sampler["base_model"], sampler["model_path"])
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known, _sequence_ids(known, request.num_samples)
         model = self.models[weights[0]]
@@ -334,7 +317,10 @@ class Service:
         future = self.futures.create("sample", key)
 
         def fail(error: BaseException) -> None:
-            self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
+            if isinstance(error, RequestError):
+                self.futures.resolve_error(future, error.message, "user")
+            else:
+                self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
 
         work = SampleRequest(
             prompt=prompt,
@@ -351,15 +337,15 @@ class Service:
         self.engine.sample(weights, work)
         return future, _sequence_ids(future, request.num_samples)
 
-    def _build_decoder(self, key: SamplerKey) -> DenseDecoder:
+    def _build_sampler(self, key: SamplerKey) -> Sampler:
         """On the compute thread: the base alone, or with the adapter of a checkpoint."""
         name, path = key
-        model = self.models[name]
-        if path is None:
-            return model.decoder(None, 1.0)
-        checkpoint = self.registry.checkpoint(path)
-        tensors = read_adapter(self.registry.blob(checkpoint))
-        return model.decoder(tensors, LoraSpec.from_json(checkpoint.lora).scaling)
+        adapter = None
+        if path is not None:
+            checkpoint = self.registry.checkpoint(path)
+            tensors = read_adapter(self.registry.blob_path(checkpoint.blob))
+            adapter = (tensors, LoraSpec.from_json(checkpoint.lora))
+        return self.models[name].sampler(adapter, deterministic=self.settings.deterministic)
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:
@@ -368,3 +354,8 @@ def _key(model_id: str, seq_id: int | None) -> tuple | None:
 
 def _sequence_ids(future: Future, count: int) -> list[str]:
     return [f"{future.request_id}:{index}" for index in range(count)]
+
+
+def _shape_of(spec: LoraSpec) -> str:
+    parts = [part for part in ("attn", "mlp", "unembed") if getattr(spec, f"train_{part}")]
+    return f"rank {spec.rank} on {'+'.join(parts)}"

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
 from rtl_core.localtinker.losses import LOSSES
@@ -34,10 +33,13 @@ class TrainingModel:
         self._parameters = base.adapters.parameters(model_id)
         self._optimizer = _adamw(self._parameters)
 
+    @property
+    def has_gradients(self) -> bool:
+        return any(p.grad is not None for p in self._parameters)
+
     def release(self) -> None:
-        """Free the adapter, its gradients and its optimizer."""
+        """Free the adapter, its gradients and its optimizer; the object is of no use afterwards."""
         self.base.adapters.remove(self.model_id)
-        self._parameters, self._optimizer = [], _adamw([torch.nn.Parameter(torch.zeros(1))])
 
     def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         """Loss and log-probabilities of a batch; gradients are added to those already there unless `forward_only`.
@@ -46,6 +48,9 @@ class TrainingModel:
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
         self.base.adapters.activate(self.model_id)
+        recompute = self.base.recompute and not request.forward_only
+        if recompute:
+            self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
@@ -63,6 +68,9 @@ class TrainingModel:
             if not request.forward_only:
                 self._optimizer.zero_grad(set_to_none=True)
             raise
+        finally:
+            if recompute:
+                self.base.model.eval()
         tokens = sum(_trained_positions(d) for d in request.data)
         return {"logprobs": logprobs, "elementwise_loss": losses}, {"loss:sum": total, "tokens:sum": float(tokens)}
 
@@ -88,7 +96,7 @@ class TrainingModel:
         vocabulary is large the head runs in chunks that are recomputed in the backward pass.
         """
         model = self.base.model
-        if not DenseDecoder.supports(model):
+        if not self.base.split_head:
             return _gather(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
         hidden_BLH = model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 

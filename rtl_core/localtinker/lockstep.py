@@ -1,0 +1,116 @@
+"""Sampling through transformers' own forward pass and cache: what serves models that `decoder.py` does not know.
+
+Rows of one prompt length advance together, so that no model needs padding or masks of ours: hybrid and recurrent
+layers, sliding windows and mixtures of experts all run as transformers wrote them. Slower than `decoder.py`, never
+different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rtl_core.localtinker.lora import AdapterBank
+from rtl_core.localtinker.sampling import Row, choose
+from rtl_core.localtinker.scoring import score_prompt
+
+
+class LockstepDecoder:
+    """A transformers model with one of its adapters, or none, switched on.
+
+    `prefill` returns logits, so `logits`, which scoring applies to hidden states, is the identity here.
+    """
+
+    def __init__(self, model: Any, adapters: AdapterBank, adapter: str | None) -> None:
+        self.model = model
+        self._adapters = adapters
+        self._adapter = adapter
+        self.device = model.get_input_embeddings().weight.device
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self.adapter_bytes = 0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+
+    def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
+        """Logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
+        self._adapters.activate(self._adapter)
+        keep = 0 if all_positions else 1
+        out = self.model(input_ids=tokens_BL, use_cache=True, logits_to_keep=keep)
+        return out.logits, out.past_key_values
+
+    def step(self, tokens_B: Tensor, cache: Any) -> Tensor:
+        """Logits [B, V] after one more token a row."""
+        self._adapters.activate(self._adapter)
+        out = self.model(input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
+        return out.logits[:, -1].float()
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden.float()
+
+    def release(self) -> None:
+        """Free the adapter that was loaded for this sampler."""
+        if self._adapter is not None:
+            self._adapters.remove(self._adapter)
+
+
+class LockstepBatch:
+    """Rows whose prompts have one length; nothing joins after `admit`."""
+
+    def __init__(self, decoder: LockstepDecoder, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decoder = decoder
+        self._decode = decode
+        self._cache: Any = None
+        self._tokens: list[int] = []
+        self.rows: list[Row] = []
+
+    @property
+    def live(self) -> int:
+        return sum(not row.done for row in self.rows)
+
+    def positions(self, extra: Sequence[Row] = ()) -> int:
+        """Cache positions needed at most, with `extra` rows added."""
+        both = [row for row in self.rows if not row.done] + list(extra)
+        return sum(len(r.request.prompt) + r.request.options.max_tokens for r in both)
+
+    @torch.inference_mode()
+    def admit(self, rows: Sequence[Row]) -> None:
+        """Prefill (each distinct prompt once), score, and take the first token of every row."""
+        scored = {
+            id(r.request): r.request for r in rows if r.request.prompt_options.wanted and r.request.scores is None
+        }
+        for request in scored.values():
+            hidden, _ = self._decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+            request.scores = score_prompt(self._decoder, hidden[0], request)
+        distinct = list({tuple(row.request.prompt): None for row in rows})
+        logits, self._cache = self._decoder.prefill(self._tensor(distinct), all_positions=False)
+        owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
+        self._cache.reorder_cache(owner)
+        self.rows = list(rows)
+        self._tokens = [0] * len(rows)
+        self._take(logits[:, -1].float().index_select(0, owner), list(range(len(rows))))
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One more token for every live row; rows that have stopped leave the cache."""
+        for row in self.rows:
+            row.done = row.done or row.request.cancelled.is_set()
+        live = [i for i, row in enumerate(self.rows) if not row.done]
+        if len(live) < len(self.rows):
+            self.rows, self._tokens = [self.rows[i] for i in live], [self._tokens[i] for i in live]
+            if not live:
+                self._cache = None
+                return
+            self._cache.reorder_cache(self._tensor(live))
+        self._take(self._decoder.step(self._tensor(self._tokens), self._cache), list(range(len(self.rows))))
+
+    def _take(self, logits_BV: Tensor, index: Sequence[int]) -> None:
+        tokens, logprobs = choose(logits_BV, [self.rows[i] for i in index])
+        for i, token, logprob in zip(index, tokens, logprobs, strict=True):
+            self._tokens[i] = token
+            row = self.rows[i]
+            if row.take(token, logprob, self._decode):
+                row.request.row_done()
+
+    def _tensor(self, values: Sequence) -> Tensor:
+        return torch.tensor(values, device=self._decoder.device)

@@ -1,0 +1,108 @@
+"""What samples a set of weights, and where a waiting row goes.
+
+A sampler belongs to a base model, or to a frozen adapter on it. Dense models run on `decoder.py` in one running
+batch; others run in lockstep. In deterministic mode a row's arithmetic must depend on its own request alone: dense
+rows go to a fixed-shape batch of their own width where this machine's kernels allow it, and each to a batch of its
+own otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from rtl_core.localtinker.batching import GenerationBatch, fixed_width, is_batch_invariant
+from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
+from rtl_core.localtinker.sampling import Row
+
+Decode = Callable[[Sequence[int]], str]
+_SMALL_MODEL = 64 * 1024 * 1024  # below this many weight bytes a second thread costs decoding more than it gives
+
+
+class Batch(Protocol):
+    """A set of rows that advance together."""
+
+    rows: list[Row]
+
+    @property
+    def live(self) -> int: ...
+    def positions(self, extra: Sequence[Row] = ()) -> int: ...
+    def admit(self, rows: Sequence[Row]) -> None: ...
+    def step(self) -> None: ...
+
+
+class Sampler(Protocol):
+    """One set of weights, ready to sample."""
+
+    position_bytes: int  # of the cache, for one position of one row
+    private_bytes: int  # held beyond the shared base weights
+    one_thread: bool  # whether decoding is quicker on one thread
+
+    def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
+        """The batches, running (from `batches`) or new, that `rows` should be admitted to."""
+        ...
+
+    def release(self) -> None: ...
+
+
+class DenseSampler:
+    """Sampling on `DenseDecoder`."""
+
+    def __init__(self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool) -> None:
+        self.decoder = decoder
+        element = torch.empty(0, dtype=decoder.dtype).element_size()
+        self.position_bytes = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_dim * element
+        self.private_bytes = decoder.nbytes_private()
+        self.one_thread = decoder.device.type == "cpu" and decoder.weight_bytes < _SMALL_MODEL
+        self._decode = decode
+        self._deterministic = deterministic
+        self._invariant = deterministic and is_batch_invariant(decoder)
+
+    def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
+        if not self._deterministic:
+            batch = batches[0] if batches else GenerationBatch(self.decoder, self._decode)
+            return [(batch, list(rows))]
+        if not self._invariant:
+            return [(self._fixed(fixed_width(row)), [row]) for row in rows]
+        running = {b.fixed_width: b for b in batches if isinstance(b, GenerationBatch)}
+        placed: dict[int, tuple[Batch, list[Row]]] = {}
+        for row in rows:
+            width = fixed_width(row)
+            if width not in placed:
+                placed[width] = (running.get(width) or self._fixed(width), [])
+            placed[width][1].append(row)
+        return list(placed.values())
+
+    def _fixed(self, width: int) -> GenerationBatch:
+        return GenerationBatch(self.decoder, self._decode, fixed_width=width)
+
+    def release(self) -> None:
+        """Nothing to do: the decoder's tensors go with it."""
+
+
+class LockstepSampler:
+    """Sampling through transformers, rows of one prompt length together."""
+
+    def __init__(self, decoder: LockstepDecoder, decode: Decode, *, deterministic: bool) -> None:
+        self.decoder = decoder
+        config = decoder.model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        element = decoder.model.dtype.itemsize
+        self.position_bytes = 2 * config.num_hidden_layers * heads * size * element
+        self.private_bytes = decoder.adapter_bytes
+        self.one_thread = False
+        self._decode = decode
+        self._deterministic = deterministic
+
+    def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
+        groups: dict[int, list[Row]] = {}
+        for index, row in enumerate(rows):
+            groups.setdefault(index if self._deterministic else len(row.request.prompt), []).append(row)
+        return [(LockstepBatch(self.decoder, self._decode), group) for group in groups.values()]
+
+    def release(self) -> None:
+        self.decoder.release()
