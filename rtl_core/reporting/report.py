@@ -11,6 +11,8 @@ import json
 import math
 import os
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from html import escape
 from importlib.resources import files
@@ -41,7 +43,7 @@ def write_report(history: History, run_names: list[str], path: Path) -> Path:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
     results = {name: run_result(history, name) for name in dict.fromkeys(run_names)}
     runs = [record for name in results if (record := history.run(name)) is not None]
-    made = sections(history, list(results))
+    made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results))]
     linked = [key for section in made for b in section.blocks if isinstance(b, Table) for key in b.links.values()]
     browser = rollouts.sample(history, runs[0].name, linked) if len(runs) == 1 else None
     text = render(runs, results, made, browser, facts(history, runs[0]) if len(runs) == 1 else [])
@@ -193,6 +195,28 @@ def _section(section: Section, browser: dict[str, Any] | None) -> str:
         f'<section id="{section.id}"><h2>{clean(section.title)}</h2><p class="lead">{clean(section.lead)}</p>'
         f'<div class="grid">{blocks}</div></section>'
     )
+
+
+def laid_out(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks in two columns without holes: one that has no neighbour takes both, neighbours are of one height."""
+    out: list[Block] = []
+    waiting: Block | None = None
+    for block in blocks:
+        if not block.wide and waiting is None:
+            waiting = block
+            continue
+        if waiting is not None:
+            if block.wide:
+                out.append(replace(waiting, wide=True))
+            else:
+                heights = [b.height for b in (waiting, block) if isinstance(b, Figure)]
+                pair = (waiting, block)
+                out += [replace(b, height=max(heights)) if isinstance(b, Figure) else b for b in pair]
+            waiting = None
+            if not block.wide:
+                continue
+        out.append(block)
+    return [*out, replace(waiting, wide=True)] if waiting is not None else out
 
 
 def _block(block: Block, browser: dict[str, Any] | None) -> str:

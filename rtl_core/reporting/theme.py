@@ -76,7 +76,7 @@ def line(index: int) -> str:
     return f"@line{index % LINES}"
 
 
-def faded(role: str, alpha: float = 0.16) -> str:
+def faded(role: str, alpha: float = 0.13) -> str:
     """A role, see-through: for bands."""
     return f"{role}/{alpha}"
 

@@ -64,7 +64,7 @@ def reward(source: Source) -> Figure | None:
 
 def pass_rate(source: Source) -> Figure | None:
     """Pass rate of training rollouts by difficulty over steps."""
-    width = bin_width(source, most=20)
+    width = bin_width(source, most=10)
     rows = source.ask(
         "SELECT step // $width AS bin, difficulty, v.problem_id, avg(step) AS step,"
         " avg(CAST(outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p ON p.run = v.run AND"

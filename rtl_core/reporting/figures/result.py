@@ -21,7 +21,12 @@ def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
     if not result.shown:
         return []
-    found: list[Block | None] = [forest(source, result), table(source, result), curve(source, result), pass_at_k(source, result)]
+    found: list[Block | None] = [
+        forest(source, result),
+        pass_at_k(source, result),
+        table(source, result),
+        curve(source, result),
+    ]
     found += [by_label(source, result, "difficulty"), by_label(source, result, "family")]
     return [b for b in found if b is not None]
 
@@ -80,7 +85,6 @@ def table(source: Source, result: RunResult) -> Table:
         "two-sided sign-flip permutation test.",
         columns,  # type: ignore[arg-type]
         rows,
-        wide=False,
         sql=source.asked(),
     )
 
@@ -147,15 +151,17 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         groups.sort(key=lambda g: np.mean(_rates(newest, labels, g) or [0.0]))
     if len(groups) < 2:
         return None
+    row = {group: i for i, group in enumerate(groups)}
     data = []
-    for name, view in result.shown:
+    for place, (name, view) in enumerate(result.shown):
         found = [(g, mean_interval(rates)) for g in groups if (rates := _rates(view, labels, g))]
+        lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # side by side in the row, in reading order
         data.append(
             {
-                "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in found], "y": [plain(g) for g, _ in found],
-                "error_x": error_bar([i for _, i in found], _ROLES[name], thin=True), "marker": {"size": 9, "color": _ROLES[name]},
-                "customdata": [[i.lo, i.hi, i.n] for _, i in found],
-                "hovertemplate": "%{y}: %{x:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}], %{customdata[2]} problems"
+                "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in found], "y": [row[g] + lift for g, _ in found],
+                "error_x": error_bar([i for _, i in found], _ROLES[name], thin=True), "marker": {"size": 8, "color": _ROLES[name]},
+                "customdata": [[plain(g), i.lo, i.hi, i.n] for g, i in found],
+                "hovertemplate": "%{customdata[0]}: %{x:.1%} [%{customdata[1]:.0%}, %{customdata[2]:.0%}], %{customdata[3]} problems"
                 f"<extra>{name}</extra>",
             }
         )  # fmt: skip
@@ -170,7 +176,10 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         data,
         layout(
             xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
-            yaxis={"categoryorder": "array", "categoryarray": [plain(g) for g in groups], "tickfont": {"size": 12, "color": "@ink"}},
+            yaxis={
+                "tickvals": list(row.values()), "ticktext": [plain(g) for g in groups], "range": [-0.6, len(groups) - 0.4],
+                "tickfont": {"size": 12, "color": "@ink"}, "showgrid": False,
+            },
         ),
         height=130 + max(3, len(groups)) * (40 if label == "difficulty" else 24),
         sql=source.asked(),

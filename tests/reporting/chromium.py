@@ -1,0 +1,107 @@
+"""A real browser for the tests: headless Chromium over its DevTools protocol, in sixty lines and one library (websockets)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, connect
+
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-extensions",
+         "--disable-background-networking", "--disable-component-update", "--remote-debugging-port=0")  # fmt: skip
+
+
+class Page:
+    """One tab. `events` are all DevTools events so far."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._number = 0
+        self.events: list[dict[str, Any]] = []
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """One DevTools command and its answer."""
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=60))
+            if message.get("id") == self._number:
+                if "error" in message:
+                    raise AssertionError(f"{method}: {message['error']}")
+                return message["result"]
+            self.events.append(message)
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression in the page; promises are awaited."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in found:
+            raise AssertionError(found["exceptionDetails"])
+        return found["result"].get("value")
+
+    def open(self, path: Path, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
+        """Open a file and wait until it is ready; returns the seconds since navigation began."""
+        start = time.perf_counter()
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.wait(ready)
+        return time.perf_counter() - start
+
+    def wait(self, condition: str, patience_s: float = 30) -> None:
+        """Wait until an expression is true."""
+        deadline = time.monotonic() + patience_s
+        while not self.js(f"Boolean({condition})"):
+            assert time.monotonic() < deadline, f"never true: {condition}"
+            time.sleep(0.02)
+
+    def screenshot(self, path: Path, width: int = 1440, height: int | None = 900) -> None:
+        """A PNG of the page; `height` None takes all of it."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height or 900, deviceScaleFactor=1, mobile=False)
+        if height is None:
+            height = int(self.js("document.documentElement.scrollHeight"))
+            self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            time.sleep(0.5)
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def requests(self) -> list[str]:
+        """All addresses that the page asked for."""
+        self.js("0")
+        return [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
+
+    def complaints(self) -> list[str]:
+        """Errors that the page, its scripts or its policy raised."""
+        self.js("0")
+        thrown = [e["params"]["exceptionDetails"]["text"] for e in self.events if e["method"] == "Runtime.exceptionThrown"]
+        logged = [e["params"]["entry"]["text"] for e in self.events if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"]
+        return thrown + logged + list(self.js("window.reportErrors || []"))
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Page]:
+    """A fresh Chromium with one tab, ended with the block."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, "these tests look at the report in a real browser: apt-get install chromium"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen([program, *FLAGS, f"--user-data-dir={profile}", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 60
+            while not (port_file.exists() and port_file.read_text().count("\n")):
+                assert process.poll() is None and time.monotonic() < deadline, "Chromium did not start"
+                time.sleep(0.05)
+            port = port_file.read_text().splitlines()[0]
+            tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
+            address = next(t["webSocketDebuggerUrl"] for t in tabs if t["type"] == "page")
+            with connect(address, max_size=None, origin=None) as socket:
+                yield Page(socket)
+        finally:
+            process.kill()
+            process.wait()
