@@ -11,7 +11,10 @@ from rich.progress import Progress as RichProgress
 
 
 class ConsoleProgress:
-    """Stages and lines scroll by with the time since the start; one bar at the bottom shows what is under way."""
+    """Stages and lines scroll by with the time since the start; one bar at the bottom shows what is under way.
+
+    Where the output is no terminal, every quarter of the way is a line instead.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
@@ -20,6 +23,7 @@ class ConsoleProgress:
             console=self._console, transient=True,
         )  # fmt: skip
         self._label = ""
+        self._quarter = ("", 0)
         self._task = None
         self._start = time.monotonic()
 
@@ -37,6 +41,12 @@ class ConsoleProgress:
         self._console.print(f"[bold cyan]{self._clock()}[/]  [bold]{title}[/]", highlight=False)
 
     def advance(self, label: str, done: int, total: int | None) -> None:
+        if not self._console.is_terminal:
+            quarter = 4 * done // total if total else 0
+            if (label, quarter) != self._quarter and quarter:
+                self.line(f"{label}: {done} of {total}")
+            self._quarter = (label, quarter)
+            return
         if self._task is None or label != self._label:
             self._drop_bar()
             self._label, self._task = label, self._bar.add_task(label, total=total)

@@ -32,8 +32,8 @@ class RunSection(_Section):
 class StarterSource(_Section):
     kind: Literal["starter"]
     """The parameterised problem families that come with the project."""
-    tier: str = "starter"
-    """Tier of families: `starter`, or `hard`."""
+    tier: Literal["starter", "hard"] = "starter"
+    """Tier of families."""
     train: int = Field(default=160, ge=1)
     """How many training problems to make."""
     heldout: int = Field(default=64, ge=1)
