@@ -18,7 +18,7 @@ from rtl_core.errors import InfrastructureError
 
 
 class LocalTinker:
-    """Starts `python -m rtl_core.localtinker` on a free loopback port and waits until it answers.
+    """Starts `python -m rtl_core.localtinker` on a loopback port (0: a free one) and waits until it answers.
 
     `base_url` and `api_key` are what a `tinker.ServiceClient` needs. The child ends with `stop`, at the end of the
     `with` block, or when this process dies in any way. Started again over the same `state`, it serves the old
@@ -37,16 +37,18 @@ class LocalTinker:
         dtype: str = "float32",
         device: str = "cpu",
         max_context: int | None = None,
+        port: int = 0,
+        api_key: str | None = None,
         timeout_s: float = 300.0,
     ) -> None:
-        self.api_key = f"tml-local-{secrets.token_hex(16)}"
+        self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
         self.state = Path(state)
         self.state.mkdir(parents=True, exist_ok=True)
         self.log_path = self.state / "service.log"
         command = [sys.executable, "-m", "rtl_core.localtinker", "--state", str(self.state), "--die-with-parent"]
         for name, path in models.items():
             command += ["--model", f"{name}={path}"]
-        command += ["--dtype", dtype, "--device", device]
+        command += ["--dtype", dtype, "--device", device, "--port", str(port)]
         command += ["--deterministic"] if deterministic else []
         command += ["--threads", str(threads)] if threads is not None else []
         command += ["--max-context", str(max_context)] if max_context is not None else []

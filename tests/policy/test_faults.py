@@ -1,0 +1,81 @@
+"""What is worth trying again, over the SDK's own error classes."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import tinker
+from tinker.lib.retryable_exception import RetryableException
+from tinker.types import RequestErrorCategory
+
+from rtl_core.errors import ConfigError, InfrastructureError, PolicyError, RunHealthError
+from rtl_core.history.connection import HistoryBusyError
+from rtl_core.policy.faults import is_transient, lost_client
+
+REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")
+
+
+def status(kind: type[tinker.APIStatusError], code: int) -> tinker.APIStatusError:
+    return kind("refused", response=httpx.Response(code, request=REQUEST), body=None)
+
+
+def fetched(error: Exception) -> ValueError:
+    """As the SDK wraps what went wrong while it fetched a result."""
+    wrapped = ValueError("Error retrieving result")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InfrastructureError("a sandbox died"),
+        HistoryBusyError("locked"),
+        ConnectionResetError(),
+        TimeoutError(),
+        httpx.ReadTimeout("slow"),
+        tinker.APIConnectionError(request=REQUEST),
+        tinker.APITimeoutError(request=REQUEST),
+        status(tinker.RateLimitError, 429),
+        status(tinker.ConflictError, 409),
+        status(tinker.InternalServerError, 503),
+        RetryableException("promise expired"),
+        tinker.RequestFailedError("node lost", "r1", RequestErrorCategory.Server),
+        tinker.RequestFailedError("who knows", "r1", RequestErrorCategory.Unknown),
+        tinker.TinkerError("polling failed"),
+        fetched(status(tinker.NotFoundError, 404)),
+        ExceptionGroup("tasks", [InfrastructureError("a"), ConnectionResetError()]),
+    ],
+    ids=lambda error: f"{type(error).__name__}",
+)
+def test_what_time_mends_is_tried_again(error: Exception) -> None:
+    assert is_transient(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("bad key"),
+        PolicyError("not served"),
+        RunHealthError("drift"),
+        status(tinker.BadRequestError, 400),
+        status(tinker.AuthenticationError, 401),
+        status(tinker.BillingError, 402),
+        status(tinker.PermissionDeniedError, 403),
+        status(tinker.NotFoundError, 404),
+        status(tinker.UnprocessableEntityError, 422),
+        tinker.RequestFailedError("bad datum", "r1", RequestErrorCategory.User),
+        ValueError("our own mistake"),
+        ExceptionGroup("tasks", [InfrastructureError("a"), ConfigError("b")]),
+    ],
+    ids=lambda error: f"{type(error).__name__}",
+)
+def test_what_no_time_mends_fails_at_once(error: Exception) -> None:
+    assert not is_transient(error)
+
+
+def test_a_training_client_that_a_restarted_service_forgot_is_recognised() -> None:
+    assert lost_client(status(tinker.NotFoundError, 404))
+    assert lost_client(RetryableException("promise expired"))
+    assert not lost_client(status(tinker.BadRequestError, 400))
+    assert not lost_client(tinker.APIConnectionError(request=REQUEST))
