@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "serve-tinker": "rtl_core.cli.serve_tinker:serve_tinker",
     "train": "rtl_core.cli.train:train",
     "config": "rtl_core.cli.config:config",
+    "query": "rtl_core.cli.query:query",
 }
 
 app = typer.Typer(

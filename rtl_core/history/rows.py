@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtl_core.grading.verdict import InterfaceMismatch, StageResult, Verdict
+from rtl_core.grading.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 from rtl_core.history.records import RewardRecord, StepState, TeacherRecord
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
@@ -92,6 +92,9 @@ SCHEMAS: dict[str, pa.Schema] = {
         [
             *_PLACE,
             ("outcome", _TEXT),
+            ("format_ok", pa.bool_()),
+            ("interface_ok", pa.bool_()),
+            ("syntax_ok", pa.bool_()),
             ("tests_passed", _INT),
             ("tests_total", _INT),
             ("reasons", pa.list_(_TEXT)),
@@ -224,6 +227,7 @@ def verdict_tables(
             (
                 *place,
                 v.outcome.value,
+                *(v.stage(stage).status == "passed" for stage in (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX)),
                 v.tests_passed,
                 v.tests_total,
                 _texts(v.reasons),

@@ -204,6 +204,9 @@ CREATE TABLE verdicts (
     problem_id    VARCHAR NOT NULL,
     outcome       VARCHAR NOT NULL,         -- passed | tests_failed | compile_failed | interface_mismatch | no_answer
                                             -- | timeout | rejected | infrastructure_error (graded again, never a reward)
+    format_ok     BOOLEAN NOT NULL,         -- whether these stages passed, as in `verdict_stages`; here so that a question
+    interface_ok  BOOLEAN NOT NULL,         -- about all rollouts reads one row of each
+    syntax_ok     BOOLEAN NOT NULL,
     tests_passed  INTEGER NOT NULL,
     tests_total   INTEGER NOT NULL,
     reasons       VARCHAR[] NOT NULL,
@@ -341,6 +344,18 @@ CREATE OR REPLACE VIEW reward_by_step AS
 SELECT run, epoch, step, count(*) AS rollouts, avg(total) AS reward
 FROM rewards WHERE purpose = 'train'
 GROUP BY run, epoch, step;
+
+-- What each reward term would be worth (learning/reward.py), whether or not the run gave it a weight.
+CREATE OR REPLACE VIEW term_values AS
+SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
+       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(format_ok AS DOUBLE) END AS format,
+       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(interface_ok AS DOUBLE) END AS interface,
+       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(syntax_ok AS DOUBLE) END AS syntax,
+       CAST(outcome = 'passed' AS DOUBLE) AS tests,
+       CASE WHEN outcome = 'passed' THEN 1.0
+            WHEN outcome = 'rejected' OR tests_total = 0 THEN 0.0
+            ELSE least(tests_passed, tests_total - 1) / tests_total END AS tests_fraction
+FROM verdicts WHERE outcome <> 'infrastructure_error';
 
 -- Mean reward term by step: `value` before, `contribution` after weighting.
 CREATE OR REPLACE VIEW reward_terms_by_step AS

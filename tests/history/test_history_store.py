@@ -12,11 +12,6 @@ from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> History:
-    return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")
-
-
 def test_a_run_comes_back_as_it_was(tmp_path):
     history = History(tmp_path / "new" / "h.duckdb")
     record = RunRecord(name="r", config={"a": [1, {"b": "ü"}]}, seed=3, student="s", teacher="t", versions={"x": "1"})

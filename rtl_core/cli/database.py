@@ -1,0 +1,62 @@
+"""What the commands that look at the history share: which file, which run, how a table is printed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rtl_core.history.store import History
+
+DbOption = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="PATH", help="The history (default: $RTL_DISTILL_DB, else runs/history.duckdb)."),
+]
+
+
+def database_path(db: Path | None) -> Path:
+    """The file that a command means."""
+    return db or Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
+
+
+def open_history(db: Path | None) -> History:
+    """The history for reading."""
+    from rtl_core.history.store import History
+
+    return History(database_path(db), read_only=True)
+
+
+def pick_run(history: History, name: str | None) -> str:
+    """The named run, or the newest. HistoryError when there is no such run, or none at all."""
+    from rtl_core.errors import HistoryError
+
+    runs = history.runs()
+    names = [run.name for run in runs]
+    if name is None:
+        if not runs:
+            raise HistoryError(f"there is no run in {history.path}", "start one: rtl-distill train")
+        return names[0]
+    if name not in names:
+        raise HistoryError(
+            f"there is no run {name!r} in {history.path}", f"runs there: {', '.join(names[:8]) or 'none'}"
+        )
+    return name
+
+
+def visible(text: str) -> str:
+    """Text that cannot steer a terminal: control characters (but for newline and tab) become U+FFFD."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
+def cell(value: Any) -> str:
+    """A database value for people."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if hasattr(value, "strftime"):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return visible(str(value))

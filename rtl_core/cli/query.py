@@ -1,0 +1,150 @@
+"""`rtl-distill query`: ask the history, in SQL or by name."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rtl_core.cli.database import DbOption, cell, open_history, pick_run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Output(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def query(
+    question: Annotated[str | None, typer.Argument(help="SQL, or the name of a query that --list shows.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Run that a named query is about (default: the newest).")
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter of the query; may be repeated."),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")] = Output.TABLE,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows that a table shows at most; 0 for all.")] = 200,
+    list_: Annotated[bool, typer.Option("--list", help="List the named queries.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the schema, with its comments.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Ask the history of all runs; it may be asked while a run writes it.
+
+    Examples:
+
+        rtl-distill query --list
+
+        rtl-distill query pass-rate --run demo
+
+        rtl-distill query mistakes -p limit=20 -o csv
+
+        rtl-distill query "SELECT outcome, count(*) FROM verdicts GROUP BY outcome"
+    """
+    from rtl_core.errors import HistoryError
+    from rtl_core.history.named_queries import named_query
+
+    if list_:
+        _list()
+        return
+    if schema:
+        from importlib.resources import files
+
+        typer.echo((files("rtl_core.history") / "schema.sql").read_text(encoding="utf-8"))
+        return
+    if not question:
+        raise HistoryError("ask something", "SQL in quotes, or a name from `rtl-distill query --list`")
+    history = open_history(db)
+    given = dict(_pair(text) for text in param or [])
+    if len(question.split()) == 1:
+        named = named_query(question)
+        params: dict[str, Any] = named.bind(given, pick_run(history, run) if named.needs_run else None)
+        answer = history.query(named.sql, params or None)
+    else:
+        if "$run" in question:
+            given["run"] = pick_run(history, run)
+        answer = history.query(question, given or None)
+    _print(answer, output, limit)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    from rtl_core.errors import HistoryError
+
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise HistoryError(f"--param {text!r} is not NAME=VALUE", "for example --param limit=20")
+    return name.strip(), value
+
+
+def _list() -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from rtl_core.history.named_queries import named_queries
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("name", "answers", "parameters (default)"):
+        table.add_column(heading)
+    for name, query_ in named_queries().items():
+        parameters = [f"{p} ({value.default})" for p, value in query_.parameters.items()]
+        table.add_row(name, query_.about, "\n".join(parameters))
+    Console().print(table)
+
+
+def _print(answer: pa.Table, output: Output, limit: int) -> None:
+    import sys
+
+    if output is Output.JSON:
+        import json
+
+        json.dump(answer.to_pylist(), sys.stdout, indent=2, default=_plain, ensure_ascii=False)
+        sys.stdout.write("\n")
+    elif output is Output.CSV:
+        import csv
+
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.column_names)
+        for row in answer.to_pylist():
+            writer.writerow(["" if v is None else v for v in row.values()])
+    else:
+        _table(answer, limit)
+
+
+def _plain(value: Any) -> int | float | str:
+    """What JSON has no kind for: DuckDB's sums of integers are wide decimals, moments are written in ISO 8601, UTC."""
+    from datetime import datetime
+    from decimal import Decimal
+
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return f"{value.isoformat()}Z" if isinstance(value, datetime) else str(value)
+
+
+def _table(answer: pa.Table, limit: int) -> None:
+    import pyarrow as pa
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = answer if limit == 0 else answer.slice(0, limit)
+    table = Table(box=box.SIMPLE_HEAD)
+    for field in answer.schema:
+        numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+        table.add_column(Text(field.name), justify="right" if numeric else "left", overflow="fold")
+    for row in shown.to_pylist():
+        table.add_row(*(Text(cell(value)) for value in row.values()))
+    console = Console()
+    console.print(table)
+    if shown.num_rows < answer.num_rows:
+        console.print(f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim")
+    elif answer.num_rows == 0:
+        console.print("no rows", style="dim")

@@ -1,0 +1,22 @@
+-- Other reward weights over stored verdicts: reward, group signal and agreement of advantages by epoch.
+-- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; also tests_fraction
+WITH weights AS (
+    SELECT CASE WHEN len(list_filter(json_keys($weights), lambda k: k NOT IN ('format', 'interface', 'syntax', 'tests', 'tests_fraction'))) > 0
+                THEN error('unknown reward term; known: format, interface, syntax, tests, tests_fraction') END AS complaint,
+           coalesce(CAST($weights ->> 'format' AS DOUBLE), 0) AS f, coalesce(CAST($weights ->> 'interface' AS DOUBLE), 0) AS i,
+           coalesce(CAST($weights ->> 'syntax' AS DOUBLE), 0) AS s, coalesce(CAST($weights ->> 'tests' AS DOUBLE), 0) AS t,
+           coalesce(CAST($weights ->> 'tests_fraction' AS DOUBLE), 0) AS p),
+now AS (
+    SELECT rollout, epoch, step, problem_id, f * format + i * interface + s * syntax + t * tests + p * tests_fraction AS reward
+    FROM term_values, weights WHERE run = $run AND purpose = 'train' AND complaint IS NULL),
+groups_now AS (
+    SELECT epoch, step, problem_id, count(*) AS n, sum(reward) AS total, avg(reward) AS reward, stddev_pop(reward) AS spread
+    FROM now GROUP BY epoch, step, problem_id),
+groups_was AS (
+    SELECT step, problem_id, avg(total) AS reward, stddev_pop(total) AS spread
+    FROM rewards WHERE run = $run AND purpose = 'train' GROUP BY step, problem_id)
+SELECT n.epoch, sum(n.n) AS rollouts, sum(w.reward * n.n) / sum(n.n) AS reward_was, sum(n.total) / sum(n.n) AS reward_now,
+       count(*) AS groups, avg(CAST(w.spread > 1e-9 AS INTEGER)) AS signal_was, avg(CAST(n.spread > 1e-9 AS INTEGER)) AS signal_now,
+       avg(w.spread) AS spread_was, avg(n.spread) AS spread_now
+FROM groups_now n LEFT JOIN groups_was w USING (step, problem_id)
+GROUP BY n.epoch ORDER BY n.epoch

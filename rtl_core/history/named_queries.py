@@ -1,0 +1,98 @@
+"""Named queries: one `.sql` file each in `named/`. A new one is a new file.
+
+The first line is a comment that says what it answers; comments of the form `-- $name = default: what it is` declare parameters.
+`$run` needs no declaration: it is the run in question.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rtl_core.errors import HistoryError
+
+_PARAMETER = re.compile(r"-- \$(\w+) = (.*): ([^:]*)")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter with its default and what it is."""
+
+    default: Any
+    doc: str
+
+
+@dataclass(frozen=True)
+class NamedQuery:
+    """A query that ships with the package."""
+
+    name: str
+    about: str
+    sql: str
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+    @property
+    def needs_run(self) -> bool:
+        return re.search(r"\$run\b", self.sql) is not None
+
+    def bind(self, given: Mapping[str, str], run: str | None) -> dict[str, Any]:
+        """Values for all parameters: those given as text, read like their defaults, the others' defaults, and the run.
+
+        Raises HistoryError for a name that the query does not know, or a value of another kind than the default.
+        """
+        if unknown := sorted(set(given) - set(self.parameters)):
+            known = ", ".join(self.parameters) or "none"
+            raise HistoryError(f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {known}")
+        values = {name: p.default for name, p in self.parameters.items()}
+        for name, text in given.items():
+            default = self.parameters[name].default
+            try:
+                values[name] = type(default)(text)
+            except ValueError as error:
+                kind = type(default).__name__
+                raise HistoryError(f"{name}={text!r} is not a value of kind {kind}", f"default: {default}") from error
+        return {**values, "run": run} if self.needs_run else values
+
+
+@cache
+def named_queries() -> dict[str, NamedQuery]:
+    """Name -> query, in order of name."""
+    folder = files("rtl_core.history") / "named"
+    texts = {
+        e.name.removesuffix(".sql"): e.read_text(encoding="utf-8") for e in folder.iterdir() if e.name.endswith(".sql")
+    }
+    return {name: _parse(name, texts[name]) for name in sorted(texts)}
+
+
+def named_query(name: str) -> NamedQuery:
+    """The query of that name. HistoryError with the nearest names when there is none."""
+    known = named_queries()
+    if name not in known:
+        from difflib import get_close_matches
+
+        near = ", ".join(get_close_matches(name, known, n=3, cutoff=0.4)) or "see `rtl-distill query --list`"
+        raise HistoryError(f"there is no named query {name!r}, and one word is no SQL", f"did you mean: {near}")
+    return known[name]
+
+
+def _parse(name: str, text: str) -> NamedQuery:
+    lines = text.splitlines()
+    parameters = {}
+    for line in lines[1:]:
+        if match := _PARAMETER.fullmatch(line.strip()):
+            parameters[match[1]] = Parameter(_default(match[2]), match[3].strip())
+    return NamedQuery(name, lines[0].removeprefix("-- ").strip(), text, parameters)
+
+
+def _default(text: str) -> Any:
+    """Numbers are numbers, everything else (JSON objects too) stays text."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return value if isinstance(value, (int, float)) else text

@@ -1,0 +1,14 @@
+"""A made-up run that the reading tests share."""
+
+from __future__ import annotations
+
+import pytest
+import synthetic
+
+from rtl_core.history.store import History
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A history with the one run `demo`; not to be written to."""
+    return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")

@@ -1,0 +1,174 @@
+"""The named queries answer the daily questions, and their figures agree with the rollouts themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from rtl_core.errors import HistoryError
+from rtl_core.grading.verdict import MismatchKind, Outcome, Stage
+from rtl_core.history.named_queries import named_queries, named_query
+from rtl_core.learning.reward import reward
+
+
+def ask(history, name: str, **given: str) -> list[dict]:
+    query = named_query(name)
+    return history.query(query.sql, query.bind(given, "demo") or None).to_pylist()
+
+
+@pytest.fixture(scope="module")
+def rollouts(demo):
+    """All training rollouts, read back as nouns."""
+    return [stored for step in range(12) for stored in demo.rollouts_of("demo", step)]
+
+
+@pytest.mark.parametrize("name", list(named_queries()))
+def test_every_named_query_runs_and_says_what_it_answers(demo, name):
+    query = named_query(name)
+    assert query.about.endswith(".")
+    rows = ask(demo, name)
+    if name not in ("changed-verdicts", "regrades", "infrastructure", "never-solved"):
+        assert rows, name
+
+
+def test_pass_rate_by_epoch_and_difficulty(demo, rollouts):
+    difficulty = {p.problem_id: p.record["difficulty"] for p in demo.problems_of("demo")}
+    passed = defaultdict(list)
+    for s in rollouts:
+        passed[s.rollout.epoch, difficulty[s.rollout.problem_id]].append(s.verdict.passed)
+    found = {(r["epoch"], r["difficulty"]): (r["rollouts"], r["pass_rate"]) for r in ask(demo, "pass-rate")}
+    assert found == {k: (len(v), pytest.approx(np.mean(v))) for k, v in passed.items()}
+    assert len(found) == 9
+
+
+def test_mean_teacher_kl_by_step_is_weighted_by_tokens(demo, rollouts):
+    for row in ask(demo, "teacher-kl"):
+        mine = [s for s in rollouts if s.rollout.step == row["step"]]
+        k_T = np.concatenate([np.subtract(s.rollout.logprobs_T, s.teacher.logprobs_T) for s in mine])
+        assert row["tokens"] == len(k_T)
+        assert row["k1"] == pytest.approx(k_T.mean(), abs=1e-5)
+        assert row["k2"] == pytest.approx((k_T**2 / 2).mean(), abs=1e-5)
+        assert row["k3"] == pytest.approx((np.exp(-k_T) - 1 + k_T).mean(), abs=1e-5)
+
+
+def test_the_ten_most_common_interface_mistakes(demo, rollouts):
+    counts = Counter((m.kind.value, m.name, m.expected, m.got) for s in rollouts for m in s.verdict.mismatches)
+    found = ask(demo, "mistakes")
+    assert [r["rollouts"] for r in found] == [n for _, n in counts.most_common(10)]
+    assert all(counts[r["kind"], r["name"], r["expected"], r["got"]] == r["rollouts"] for r in found)
+    example = demo.rollout(found[0]["example"])
+    assert any(
+        m.kind is MismatchKind(found[0]["kind"]) and m.name == found[0]["name"] for m in example.verdict.mismatches
+    )
+    assert len(ask(demo, "mistakes", limit="3")) == 3
+
+
+def test_the_funnel_counts_every_answer_once_a_stage(demo, rollouts):
+    for row in ask(demo, "funnel"):
+        mine = [s.verdict for s in rollouts if s.rollout.epoch == row["epoch"]]
+        statuses = [v.stage(Stage(row["stage"])).status for v in mine]
+        assert (row["rollouts"], row["passed"]) == (len(mine), statuses.count("passed"))
+        assert row["reached"] == len(mine) - statuses.count("skipped")
+
+
+def test_group_mix(demo, rollouts):
+    groups = defaultdict(list)
+    for s in rollouts:
+        groups[s.rollout.step, s.rollout.problem_id].append(s)
+    for row in ask(demo, "group-mix"):
+        mine = [g for (step, _), g in groups.items() if step == row["step"]]
+        good = [sum(s.verdict.passed for s in g) / len(g) for g in mine]
+        assert (row["all_good"], row["mixed"], row["all_bad"]) == (
+            good.count(1.0), len(good) - good.count(1.0) - good.count(0.0), good.count(0.0),
+        )  # fmt: skip
+        assert row["no_signal"] == sum(np.ptp([s.reward.total for s in g]) < 1e-9 for g in mine)
+
+
+WEIGHTS = {"format": 0.05, "interface": 0.5, "syntax": 0.0, "tests": 0.5, "tests_fraction": 0.7}
+
+
+def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, rollouts):
+    expected = {s.rollout.key: reward(s.verdict, WEIGHTS).total for s in rollouts}
+    found = ask(demo, "counterfactual-rollouts", weights=json.dumps(WEIGHTS))
+    assert {r["rollout"]: r["reward_now"] for r in found} == pytest.approx(expected)
+    assert {r["rollout"]: r["reward_was"] for r in found} == {s.rollout.key: s.reward.total for s in rollouts}
+    groups = defaultdict(list)
+    for s in rollouts:
+        groups[s.rollout.step, s.rollout.problem_id].append(expected[s.rollout.key])
+    for r, s in zip(
+        found, sorted(rollouts, key=lambda s: (s.rollout.step, s.rollout.problem_id, s.rollout.key)), strict=True
+    ):
+        group = groups[s.rollout.step, s.rollout.problem_id]
+        assert r["advantage_now"] == pytest.approx(expected[s.rollout.key] - np.mean(group))
+        assert r["advantage_was"] == pytest.approx(s.advantage)
+
+
+def test_counterfactual_group_signal(demo, rollouts):
+    groups = defaultdict(list)
+    for s in rollouts:
+        groups[s.rollout.epoch, s.rollout.step, s.rollout.problem_id].append(s.verdict.outcome is Outcome.PASSED)
+    for row in ask(demo, "counterfactual", weights='{"tests": 1.0}'):
+        mine = [g for (epoch, _, _), g in groups.items() if epoch == row["epoch"]]
+        assert row["groups"] == len(mine)
+        assert row["signal_now"] == pytest.approx(np.mean([0 < sum(g) < len(g) for g in mine]))
+        assert row["reward_now"] == pytest.approx(np.mean([np.mean(g) for g in mine]))
+
+
+def test_counterfactual_names_an_unknown_term(demo):
+    with pytest.raises(HistoryError, match="unknown reward term"):
+        ask(demo, "counterfactual", weights='{"test": 1.0}')
+
+
+def test_pass_at_k_in_sql_is_the_estimator(demo):
+    found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in ask(demo, "pass-at-k")}
+    for e in demo.evaluations("demo"):
+        assert {k: found[e.policy, e.step, k] for k in e.pass_at_k} == pytest.approx(e.pass_at_k)
+
+
+def test_an_unknown_name_or_parameter_gets_help():
+    with pytest.raises(HistoryError, match="pass-rate"):
+        named_query("pasrate")
+    with pytest.raises(HistoryError, match="it has: limit"):
+        named_query("mistakes").bind({"most": "3"}, "demo")
+    with pytest.raises(HistoryError, match="kind int"):
+        named_query("mistakes").bind({"limit": "many"}, "demo")
+
+
+def command(history, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", "from rtl_core.cli import main; main()", *arguments, "--db", str(history.path)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_prints_tables_csv_and_json(demo):
+    as_json = json.loads(command(demo, "query", "pass-rate", "--run", "demo", "-o", "json").stdout)
+    assert as_json == ask(demo, "pass-rate")
+    as_csv = list(csv.DictReader(io.StringIO(command(demo, "query", "pass-rate", "-o", "csv").stdout)))
+    assert [float(r["pass_rate"]) for r in as_csv] == [r["pass_rate"] for r in as_json]
+    table = command(demo, "query", "pass-rate").stdout
+    assert "difficulty" in table
+    assert table.count("hard") == 3
+    summed = command(
+        demo, "query", "SELECT sum(n_tokens) AS n, now()::TIMESTAMP AS t FROM rollouts WHERE run = $run", "-o", "json"
+    )
+    assert isinstance(json.loads(summed.stdout)[0]["n"], int)
+
+
+def test_the_command_cannot_be_steered_by_what_a_model_wrote(demo):
+    out = command(demo, "query", "SELECT text FROM rollouts WHERE contains(text, 'pwned') LIMIT 2").stdout
+    assert "pwned" in out
+    assert "\x1b" not in out
+
+
+def test_the_command_says_what_is_wrong(demo):
+    wrong = command(demo, "query", "SELECT nothing FROM runs")
+    assert wrong.returncode == 2
+    assert "nothing" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+    assert "runs there: demo" in command(demo, "query", "pass-rate", "--run", "x").stderr
