@@ -15,10 +15,13 @@ from rtl_core.errors import RtlDistillError
 
 # command name -> "module:function"; the function's docstring is its help.
 COMMANDS: dict[str, str] = {
+    "make-models": "rtl_core.cli.make_models:make_models",
     "grade": "rtl_core.cli.grade:grade",
     "serve-tinker": "rtl_core.cli.serve_tinker:serve_tinker",
     "train": "rtl_core.cli.train:train",
+    "evaluate": "rtl_core.cli.evaluate:evaluate",
     "config": "rtl_core.cli.config:config",
+    "report": "rtl_core.cli.report:report",
     "query": "rtl_core.cli.query:query",
 }
 

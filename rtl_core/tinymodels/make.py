@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,6 @@ from rtl_core.tinymodels.pretrain import Shape, new_model, pretrain
 from rtl_core.tinymodels.tokenizer import make_tokenizer
 
 CHECKSUMS = "checksums.json"
-SECONDS = 480.0
 
 
 @dataclass(frozen=True)
@@ -24,31 +24,41 @@ class Recipe:
 
     shape: Shape
     mixture: Mixture
-    seed: int
+    steps: int
+    seed: int = 0
 
 
 RECIPES: dict[ModelName, Recipe] = {
-    "student": Recipe(Shape(hidden=96, heads=3, kv_heads=1, inner=288), STUDENT, seed=0),
-    "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, seed=0),
+    "student": Recipe(Shape(hidden=96, heads=3, kv_heads=1, inner=288), STUDENT, steps=1500),
+    "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, steps=2000),
 }
 
 
 def make_model(
     name: ModelName,
     output: Path,
-    seconds: float = SECONDS,
+    seconds: float = math.inf,
     report: Callable[[int, float, float], None] = lambda step, loss, elapsed: None,
 ) -> int:
-    """Train one model for `seconds` and write its folder `output/name`; returns the number of steps taken."""
+    """Train one model, for `seconds` at most, and write its folder `output/name`; returns the number of steps taken."""
     recipe = RECIPES[name]
     tokenizer = make_tokenizer()
     model = new_model(recipe.shape, tokenizer, recipe.seed)
     steps = pretrain(
-        model, tokenizer, FAMILIES["starter"], recipe.mixture, seconds=seconds, seed=recipe.seed, report=report
+        model,
+        tokenizer,
+        FAMILIES["starter"],
+        recipe.mixture,
+        steps=recipe.steps,
+        seconds=seconds,
+        seed=recipe.seed,
+        report=report,
     )
     folder = output / name
     model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    for path in folder.iterdir():
+        path.chmod(0o644)
     return steps
 
 

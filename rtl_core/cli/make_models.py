@@ -1,0 +1,48 @@
+"""`rtl-distill make-models`: make the tiny student and teacher of the embedded demo."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def make_models(
+    output: Annotated[Path, typer.Option(help="Folder for student/, teacher/ and checksums.json; must be new or empty.")],
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Cut each training after so many seconds [default: the whole recipe].")
+    ] = math.inf,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch; more than one gains little at this size.")] = 1,
+) -> None:
+    """Train the embedded demo's tiny tokenizer, student and teacher from scratch, on train specifications only.
+
+    The shipped pair took the whole recipe. A shorter training gives the same files with weaker models.
+
+    Examples:
+
+        rtl-distill make-models --output build/tinymodels
+
+        rtl-distill make-models --output /tmp/quick --seconds 20
+    """
+    import torch
+    from rich.console import Console
+
+    from rtl_core.errors import ConfigError
+    from rtl_core.tinymodels import MODEL_NAMES
+    from rtl_core.tinymodels.make import CHECKSUMS, make_model, write_checksums
+
+    if output.exists() and any(output.iterdir()):
+        raise ConfigError(f"--output {output}: the folder is not empty", "name a new one")
+    torch.set_num_threads(threads)
+    console = Console()
+    for name in MODEL_NAMES:
+
+        def report(step: int, loss: float, elapsed: float, name: str = name) -> None:
+            console.print(f"{name}: step {step}, loss {loss:.4f} per answer token, {elapsed:.0f} s")
+
+        steps = make_model(name, output, seconds=seconds, report=report)
+        console.print(f"{name}: {steps} steps, in {output / name}")
+    write_checksums(output)
+    console.print(f"checksums in {output / CHECKSUMS}")
