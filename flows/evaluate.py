@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
-import asyncio
+from pathlib import Path
 from typing import Literal
 
 from prefect import flow
 
-from rtl_core.pipeline import batch, evaluation
+from flows.validate import validate_problems
+from rtl_core.pipeline import batch, evaluation, visiting
+from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import session_of
+from rtl_core.pipeline.session import open_session, session_of
 from tasks.groups import grade_group, sample_group
+from tasks.retrying import TRANSIENT
 
 
-@flow(name="evaluate-policy", flow_run_name="{run} {policy} after {step} steps")
-async def evaluate_policy(run: str, policy: Literal["student", "teacher"], step: int) -> None:
-    """Evaluate student or teacher after `step` train steps, unless the history holds that evaluation already."""
-    session = session_of(run)
-    if evaluation.is_done(session, policy, step):
+@flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
+async def evaluate(
+    run: str,
+    history: str = "runs/history.duckdb",
+    policy: Literal["student", "teacher"] = "student",
+    split: Literal["heldout", "test"] = "heldout",
+    samples: int = 8,
+    step: int | None = None,
+) -> str:
+    """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
+
+    Args:
+        run: name of the run.
+        history: the DuckDB file that holds it.
+        policy: whose answers are sampled.
+        split: held-out problems that the run evaluated on, or the ones kept apart while tuning.
+        samples: answers per problem.
+        step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
+
+    Returns:
+        The key of the evaluation in the history.
+    """
+    settings = visiting.settings_of(Path(history), run, split)
+    async with open_session(settings, as_visitor=True) as session:
+        plan = visiting.plan(session, policy, step, samples)
+        await validate_problems(run)
+        await evaluate_policy(run, plan)
+        return plan.key(run)
+
+
+@flow(name="evaluate-policy", flow_run_name="{run} {plan.policy} after {plan.step} steps", validate_parameters=False)
+async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
+    """Make one evaluation on an open session, unless the history holds it already; a failed one never ends a run."""
+    session, tell = session_of(run), progress.get()
+    if evaluation.is_done(session, plan):
         return
-    name = f"evaluation: {policy}" + (f" after {step} steps" if policy == "student" else "")
-    progress.get().stage(name)
-    held = batch.register(session, evaluation.evaluation_batch(session, policy, step))
+    tell.stage(f"evaluation: {plan.policy}" + (f" after {plan.step} steps" if plan.policy == "student" else ""))
+    held = batch.register(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
     async def group(problem_id: str) -> None:
@@ -29,11 +61,14 @@ async def evaluate_policy(run: str, policy: Literal["student", "teacher"], step:
         await sample_group(run, held.key, problem_id)
         await grade_group(run, held.key, problem_id)
         done += 1
-        progress.get().advance("problems", done, len(held.problem_ids))
+        tell.advance("problems", done, len(held.problem_ids))
 
-    async with asyncio.TaskGroup() as groups:
-        for problem_id in held.problem_ids:
-            groups.create_task(group(problem_id))
-    record = await evaluation.record(session, held, policy)
-    progress.get().line(evaluation.in_words(record))
-    batch.release(session, held)
+    try:
+        await for_each(group, held.problem_ids)
+        record = await evaluation.record(session, held, plan)
+        tell.line(evaluation.in_words(record))
+    except TRANSIENT as error:
+        await evaluation.record_failure(session, plan)
+        tell.line(f"the evaluation failed and the run goes on without it: {error}")
+    finally:
+        batch.release(session, held)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 from prefect import flow
 
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import load_config
-from rtl_core.pipeline import batch, planning, reporting
+from rtl_core.pipeline import batch, evaluation, planning, reporting
+from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from tasks.groups import grade_group, sample_group, score_group
@@ -33,13 +35,18 @@ async def train(config: str = "demo", overrides: list[str] | None = None, accept
         run = session.run
         await validate_problems(run)
         steps = await order_problems(run)
-        await evaluate_policy(run, "student", 0)
+        await evaluate_now(run, "student", 0)
         if settings.evaluation.teacher:
-            await evaluate_policy(run, "teacher", 0)
+            await evaluate_now(run, "teacher", 0)
         for epoch in range(settings.run.epochs):
             await train_epoch(run, epoch)
-        await evaluate_policy(run, "student", steps)
+        await evaluate_now(run, "student", steps)
         return reporting.finish(session)
+
+
+async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: int) -> None:
+    """An evaluation of the run's own rhythm."""
+    await evaluate_policy(run, evaluation.plan_evaluation(session_of(run), policy, step))
 
 
 @flow(name="epoch", flow_run_name="{run} epoch {epoch}")
@@ -51,7 +58,7 @@ async def train_epoch(run: str, epoch: int) -> None:
         await one_step(run, state)
         every = session.config.evaluation.every
         if every and (state.step + 1) % every == 0 and state is not session.steps[-1]:
-            await evaluate_policy(run, "student", state.step + 1)
+            await evaluate_now(run, "student", state.step + 1)
 
 
 async def one_step(run: str, state: planning.StepState) -> None:
@@ -65,9 +72,7 @@ async def one_step(run: str, state: planning.StepState) -> None:
         graded = grade_group(run, step.key, problem_id)
         await (asyncio.gather(graded, score_group(run, step.key, problem_id)) if score else graded)
 
-    async with asyncio.TaskGroup() as groups:
-        for problem_id in state.problem_ids:
-            groups.create_task(group(problem_id))
+    await for_each(group, state.problem_ids)
     await train_step(run, step.key)
     batch.release(session, step)
     reporting.after_step(session, state.step)

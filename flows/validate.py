@@ -11,6 +11,7 @@ from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
 from rtl_core.pipeline import reporting
+from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from rtl_core.validation import survey, table
@@ -55,9 +56,7 @@ async def validate_problems(
         tell.advance("problems validated", done, len(waiting))
 
     try:
-        async with asyncio.TaskGroup() as group:
-            for problem_id in waiting:
-                group.create_task(one(problem_id))
+        await for_each(one, waiting)
     finally:
         await under_way.write()
     under_way.mark_unfit()

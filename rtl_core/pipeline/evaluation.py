@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,27 +15,44 @@ from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
 
 
-def evaluation_key(run: str, policy: Literal["student", "teacher"], step: int) -> str:
-    """Primary key of an evaluation: one per policy and number of train steps."""
-    return f"{run}/{policy}/{step:05d}"
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Which policy is evaluated, after how many train steps, on which held-out split, with how many answers a problem."""
+
+    policy: Literal["student", "teacher"]
+    step: int
+    split: str
+    samples: int
+    sampler_path: str | None = None
+    """Weights of the student; None for the untrained one and for the teacher."""
+
+    def key(self, run: str) -> str:
+        """Primary key of the evaluation in the history."""
+        return f"{run}/{self.policy}/{self.step:05d}/{self.split}x{self.samples}"
 
 
-def evaluation_batch(session: Session, policy: Literal["student", "teacher"], step: int) -> Batch:
-    """The batch of an evaluation: every usable held-out problem, `evaluation.samples` answers each."""
+def plan_evaluation(session: Session, policy: Literal["student", "teacher"], step: int) -> EvaluationPlan:
+    """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, its newest weights."""
+    path = session.checkpoint.sampler_path if session.checkpoint and policy == "student" else None
+    return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
+
+
+def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
+    """The batch of an evaluation: every usable held-out problem."""
     return Batch(
         purpose="evaluation",
-        evaluation=evaluation_key(session.run, policy, step),
+        evaluation=plan.key(session.run),
         epoch=-1,
-        step=step,
-        policy_step=step,
+        step=plan.step,
+        policy_step=plan.step,
         problem_ids=tuple(problem.id for problem in session.usable(session.loaded.heldout)),
-        group_size=session.config.evaluation.samples,
-        sampler=policy,
-        sampler_path=session.checkpoint.sampler_path if session.checkpoint and policy == "student" else None,
+        group_size=plan.samples,
+        sampler=plan.policy,
+        sampler_path=plan.sampler_path,
     )
 
 
-def summarise(session: Session, batch: Batch, policy: Literal["student", "teacher"]) -> EvaluationRecord:
+def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
     """Figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family."""
     counts = {p: sum(s.verdict is not None and s.verdict.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
@@ -48,9 +66,9 @@ def summarise(session: Session, batch: Batch, policy: Literal["student", "teache
     return EvaluationRecord(
         key=batch.key,
         run=session.run,
-        policy=policy,
+        policy=plan.policy,
         step=batch.step,
-        split="heldout",
+        split=plan.split,
         status="done",
         n_problems=len(batch.problem_ids),
         samples=n,
@@ -60,6 +78,7 @@ def summarise(session: Session, batch: Batch, policy: Literal["student", "teache
         pass_at_k={
             k: float(np.mean([pass_at_k(n, counts[p], k) for p in batch.problem_ids]))
             for k in session.config.evaluation.k
+            if k <= n
         },
         by_difficulty={name: float(np.mean(values)) for name, values in by_difficulty.items()},
         by_family={name: float(np.mean(values)) for name, values in by_family.items()},
@@ -67,23 +86,33 @@ def summarise(session: Session, batch: Batch, policy: Literal["student", "teache
     )
 
 
-def is_done(session: Session, policy: Literal["student", "teacher"], step: int) -> bool:
+def is_done(session: Session, plan: EvaluationPlan) -> bool:
     """Whether the history already holds this evaluation whole."""
-    stored = session.history.evaluation(evaluation_key(session.run, policy, step))
+    stored = session.history.evaluation(plan.key(session.run))
     return stored is not None and stored.status == "done"
 
 
-async def record(session: Session, batch: Batch, policy: Literal["student", "teacher"]) -> EvaluationRecord:
+async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
     """Summarise a graded evaluation and write it."""
-    summary = summarise(session, batch, policy)
+    summary = summarise(session, batch, plan)
     session.recorder.put("record_evaluation", [summary])
     await session.recorder.settle()
     return summary
+
+
+async def record_failure(session: Session, plan: EvaluationPlan) -> None:
+    """Write that an evaluation could not be finished; the run goes on, and the same command tries it again."""
+    failed = EvaluationRecord(
+        key=plan.key(session.run), run=session.run, policy=plan.policy, step=plan.step, split=plan.split, status="failed",
+        samples=plan.samples, finished_at=utc_now(),
+    )  # fmt: skip
+    session.recorder.put("record_evaluation", [failed])
+    await session.recorder.settle()
 
 
 def in_words(record: EvaluationRecord) -> str:
     """One line for a human."""
     return (
         f"{record.policy} after {record.step} steps: pass@1 {record.pass_at_1:.3f} "
-        f"[{record.lo:.3f}, {record.hi:.3f}] on {record.n_problems} held-out problems × {record.samples}"
+        f"[{record.lo:.3f}, {record.hi:.3f}] on {record.n_problems} {record.split} problems × {record.samples}"
     )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, ProblemError
+from rtl_core.errors import ProblemError
 from rtl_core.grading import Grader, Limits, MemoryCache, make_executor
-from rtl_core.history.records import RunRecord, StepState
+from rtl_core.history.records import StepState
 from rtl_core.history.store import History
+from rtl_core.pipeline.identity import check_unchanged, run_record
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
@@ -24,13 +22,6 @@ from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import LoadedProblems, load_problems
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import Prompt, build_prompt
-
-# What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
-_FIXED = ("problems", "prompting", "sampling", "reward", "learning", "tinker", "curriculum", "grading")
-_MAY_CHANGE = {
-    "grading": {"workers", "retries", "executor"},
-    "tinker": {"base_url", "local_threads", "local_models"},
-}
 
 
 @dataclass
@@ -102,47 +93,29 @@ def session_of(run: str) -> Session:
     return _open[run]
 
 
-def config_hash(config: RunConfig) -> str:
-    """SHA-256 (hex) of the whole configuration."""
-    return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-
 @asynccontextmanager
 async def open_session(
-    config: RunConfig, *, with_policy: bool = True, accept_changes: bool = False
+    config: RunConfig, *, with_policy: bool = True, accept_changes: bool = False, as_visitor: bool = False
 ) -> AsyncIterator[Session]:
     """Open a run: new, or the one of that name in the history.
+
+    A visitor (an evaluation of a run that was trained before) leaves the run's own row and its problems as they are.
 
     Raises:
         ConfigError: the run exists with another configuration and `accept_changes` is False.
         RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
     """
-    tell = progress.get()
     with ExitStack() as stack:
         history = History(config.run.history)
         loaded = load_problems(config.problems, config.run.seed)
-        check_unchanged(config, loaded, history, accept_changes)
-        for broken in loaded.broken:
-            tell.line(
-                f"left out: {broken.file}:{broken.line}: problem {broken.id}: field {broken.field}: {broken.reason}"
-            )
-        if loaded.left_out:
-            tell.line(
-                f"left out: {len(loaded.left_out)} problems that cannot be graded here (first: {loaded.left_out[0].reason})"
-            )
+        if not as_visitor:
+            check_unchanged(config, loaded, history, accept_changes)
+            _tell_left_out(loaded)
         cores = config.grading.workers or os.cpu_count() or 1
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)
         cache = MemoryCache(history.cached_verdicts())
-        section = config.grading
-        limits = Limits(
-            wall_s=section.timeout_s,
-            cpu_s=section.cpu_s,
-            memory_mb=section.memory_mb,
-            disk_mb=section.disk_mb,
-            processes=section.processes,
-        )
-        grader = Grader(executor, limits=limits, seed=section.seed, cache=cache)
+        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=cache)
         pool = stack.enter_context(ThreadPoolExecutor(cores, thread_name_prefix="grade"))
         session = Session(
             config=config,
@@ -157,13 +130,11 @@ async def open_session(
         if with_policy:
             endpoint = stack.enter_context(tinker_endpoint(config))
             session.policy = await _open_policy(session, endpoint)
-        await session.recorder.call(history.start_run, _run_record(config, loaded))
-        await session.recorder.call(
-            history.record_problems,
-            config.run.name,
-            [(problem, "train", None) for problem in loaded.train]
-            + [(problem, "heldout", None) for problem in loaded.heldout],
-        )
+        if not as_visitor:
+            await session.recorder.call(history.start_run, run_record(config, loaded))
+            rows = [(problem, "train", None) for problem in loaded.train]
+            rows += [(problem, "heldout", None) for problem in loaded.heldout]
+            await session.recorder.call(history.record_problems, config.run.name, rows)
         _open[session.run] = session
         try:
             yield session
@@ -171,6 +142,29 @@ async def open_session(
             del _open[session.run]
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
+
+
+def limits_of(config: RunConfig) -> Limits:
+    """The grader's limits as the configuration sets them."""
+    section = config.grading
+    return Limits(
+        wall_s=section.timeout_s,
+        cpu_s=section.cpu_s,
+        memory_mb=section.memory_mb,
+        disk_mb=section.disk_mb,
+        processes=section.processes,
+    )
+
+
+def _tell_left_out(loaded: LoadedProblems) -> None:
+    tell = progress.get()
+    for broken in loaded.broken:
+        tell.line(f"left out: {broken.file}:{broken.line}: problem {broken.id}: field {broken.field}: {broken.reason}")
+    if loaded.left_out:
+        first = loaded.left_out[0]
+        tell.line(
+            f"left out: {len(loaded.left_out)} problems that cannot be graded here (such as {first.id}: {first.reason})"
+        )
 
 
 async def _open_policy(session: Session, endpoint: Any) -> Policy:
@@ -207,46 +201,4 @@ async def open_trainer(session: Session) -> None:
     policy = session.require_policy()
     policy.trainer = await open_training_client(
         policy.service, session.config, session.checkpoint.state_path if session.checkpoint else None
-    )
-
-
-def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
-    """Refuse to go on with a run under another data set, reward or model than it was begun with.
-
-    Raises:
-        ConfigError: what changed, key by key.
-    """
-    before = history.run(config.run.name)
-    if before is None or accept_changes:
-        return
-    old, new = before.config, config.model_dump(mode="json")
-    changes = []
-    for section in _FIXED:
-        for key, value in new[section].items():
-            if key not in _MAY_CHANGE.get(section, set()) and old.get(section, {}).get(key) != value:
-                changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
-    if old.get("run", {}).get("seed") != config.run.seed:
-        changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
-    if before.problems_hash != loaded.fingerprint:
-        changes.append("the problems themselves: the data set is not the one that the run began with")
-    if changes:
-        raise ConfigError(
-            f"run {config.run.name!r} exists and was begun with another configuration\n"
-            + "\n".join(f"  {c}" for c in changes),
-            "choose another run.name, or pass --accept-changes to go on all the same",
-        )
-
-
-def _run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
-    packages = ("rtl-distill", "tinker", "prefect", "duckdb", "cocotb", "pyslang")
-    return RunRecord(
-        name=config.run.name,
-        status="running",
-        config=config.model_dump(mode="json"),
-        config_hash=config_hash(config),
-        seed=config.run.seed,
-        student=config.tinker.student,
-        teacher=config.tinker.teacher or "",
-        problems_hash=loaded.fingerprint,
-        versions={name: version(name) for name in packages},
     )

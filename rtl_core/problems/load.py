@@ -22,6 +22,8 @@ class LoadedProblems:
     heldout: list[Problem] = field(default_factory=list)
     broken: list[BrokenLine] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    heldout_split: str = "heldout"
+    """Which held-out specifications were loaded: `heldout`, or `test`, the one kept apart while tuning."""
 
     @property
     def fingerprint(self) -> str:
@@ -40,6 +42,7 @@ def heldout_by_hash(problem: Problem, fraction: float) -> bool:
 def _load_starter(source: StarterSource, seed: int, into: LoadedProblems) -> None:
     into.train += starter_problems("train", source.train, seed, tier=source.tier)
     # The held-out problems are the same for every seed of a run, so that runs can be compared.
+    into.heldout_split = source.heldout_split
     into.heldout += starter_problems(source.heldout_split, source.heldout, 0, tier=source.tier)
 
 

@@ -1,0 +1,67 @@
+"""What makes a run the run that it was begun as: its configuration, its problems, and the versions it was made with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib.metadata import version
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.problems.load import LoadedProblems
+
+# What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
+_FIXED = ("problems", "prompting", "sampling", "reward", "learning", "tinker", "curriculum", "grading")
+_MAY_CHANGE = {
+    "grading": {"workers", "retries", "executor"},
+    "tinker": {"base_url", "local_threads", "local_models"},
+}
+
+
+def config_hash(config: RunConfig) -> str:
+    """SHA-256 (hex) of the whole configuration."""
+    return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
+    """Refuse to go on with a run under another data set, reward or model than it was begun with.
+
+    Raises:
+        ConfigError: what changed, key by key.
+    """
+    before = history.run(config.run.name)
+    if before is None or accept_changes:
+        return
+    old, new = before.config, config.model_dump(mode="json")
+    changes = []
+    for section in _FIXED:
+        for key, value in new[section].items():
+            if key not in _MAY_CHANGE.get(section, set()) and old.get(section, {}).get(key) != value:
+                changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
+    if old.get("run", {}).get("seed") != config.run.seed:
+        changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
+    if before.problems_hash != loaded.fingerprint:
+        changes.append("the problems themselves: the data set is not the one that the run began with")
+    if changes:
+        raise ConfigError(
+            f"run {config.run.name!r} exists and was begun with another configuration\n"
+            + "\n".join(f"  {c}" for c in changes),
+            "choose another run.name, or pass --accept-changes to go on all the same",
+        )
+
+
+def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
+    packages = ("rtl-distill", "tinker", "prefect", "duckdb", "cocotb", "pyslang")
+    return RunRecord(
+        name=config.run.name,
+        status="running",
+        config=config.model_dump(mode="json"),
+        config_hash=config_hash(config),
+        seed=config.run.seed,
+        student=config.tinker.student,
+        teacher=config.tinker.teacher or "",
+        problems_hash=loaded.fingerprint,
+        versions={name: version(name) for name in packages},
+    )

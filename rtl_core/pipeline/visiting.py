@@ -1,0 +1,58 @@
+"""A run that was trained before, opened again to be looked at: its own configuration, its weights at any step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.history.store import History
+from rtl_core.pipeline.evaluation import EvaluationPlan
+from rtl_core.pipeline.session import Session
+
+
+def settings_of(path: Path, run: str, split: Literal["heldout", "test"] = "heldout") -> RunConfig:
+    """The configuration that a run was begun with, reading its held-out problems from `split`.
+
+    Raises:
+        HistoryError: there is no such run.
+        ConfigError: a source of the run has no such split.
+    """
+    history = History(path, read_only=True)
+    record = history.run(run)
+    if record is None:
+        names = ", ".join(known.name for known in history.runs()) or "none"
+        raise HistoryError(f"there is no run {run!r} in {path}", f"runs there: {names}")
+    data = dict(record.config)
+    data["run"] = {**data["run"], "history": str(path)}
+    sources = [dict(source) for source in data["problems"]["sources"]]
+    for source in sources:
+        if source["kind"] == "starter":
+            source["heldout_split"] = split
+        elif split == "test":
+            raise ConfigError(
+                f"source {source['kind']} has no split kept apart for tests", "evaluate on --split heldout"
+            )
+    data["problems"] = {**data["problems"], "sources": sources}
+    return RunConfig.model_validate(data)
+
+
+def plan(session: Session, policy: Literal["student", "teacher"], step: int | None, samples: int) -> EvaluationPlan:
+    """The evaluation of a policy at a step; None means the newest weights.
+
+    Raises:
+        HistoryError: the run has not trained that far.
+    """
+    split = session.loaded.heldout_split
+    if policy == "teacher":
+        return EvaluationPlan(policy, 0, split, samples)
+    trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
+    step = len(trained) if step is None else step
+    if step == 0:
+        return EvaluationPlan(policy, 0, split, samples)
+    if not 0 < step <= len(trained):
+        raise HistoryError(
+            f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
+        )
+    return EvaluationPlan(policy, step, split, samples, trained[step - 1].sampler_path)
