@@ -31,16 +31,17 @@ async def train(config: str = "demo", overrides: list[str] | None = None, accept
         The path of the report.
     """
     settings = load_config(config, overrides or [])
-    async with open_session(settings, accept_changes=accept_changes) as session, reporting.run_status(session):
-        run = session.run
-        await validate_problems(run)
-        steps = await order_problems(run)
-        await evaluate_now(run, "student", 0)
-        if settings.evaluation.teacher:
-            await evaluate_now(run, "teacher", 0)
-        for epoch in range(settings.run.epochs):
-            await train_epoch(run, epoch)
-        await evaluate_now(run, "student", steps)
+    async with open_session(settings, accept_changes=accept_changes) as session:
+        async with reporting.run_status(session):
+            run = session.run
+            await validate_problems(run)
+            steps = await order_problems(run)
+            await evaluate_now(run, "student", 0)
+            if settings.evaluation.teacher:
+                await evaluate_now(run, "teacher", 0)
+            for epoch in range(settings.run.epochs):
+                await train_epoch(run, epoch)
+            await evaluate_now(run, "student", steps)
         return reporting.finish(session)
 
 
