@@ -28,7 +28,7 @@ from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult
-from rtl_core.grading.executors.toolbox import Toolbox
+from rtl_core.grading.executors.toolbox import Toolbox, warm_command
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
@@ -42,8 +42,11 @@ class BubblewrapExecutor:
 
     name = "bubblewrap"
 
-    def __init__(self, toolbox: Toolbox | None = None) -> None:
+    def __init__(self, toolbox: Toolbox | None = None, *, warm: bool = True) -> None:
         """Finds the tools and proves with a first cell that the sandbox works here.
+
+        `warm` keeps a started Python and simulator in each cell, from which every grade is forked; without it each
+        grade starts its programs afresh. The verdicts are the same.
 
         Raises ToolMissingError when bwrap or a simulator is missing, InfrastructureError when this machine does not
         allow the sandbox.
@@ -53,6 +56,7 @@ class BubblewrapExecutor:
         if bwrap is None:
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
         self._bwrap = bwrap
+        self.warm = warm
         self._lock = threading.Lock()
         self._free: list[_Cell] = []
         self._slots = 0
@@ -129,7 +133,7 @@ class BubblewrapExecutor:
             raise InfrastructureError("the executor was closed") from error
 
     def _command(self) -> list[str]:
-        """The bwrap command line up to the agent; the control socket's number is appended."""
+        """The bwrap command line."""
         command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
         if os.geteuid() == 0:
@@ -152,8 +156,14 @@ class BubblewrapExecutor:
         command += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(INSIDE), GUARD]
         for directory in ("/tmp", "/code", "/src", "/rundir"):
             command += ["--dir", directory]
-        command += ["--remount-ro", "/", "--setenv", "PATH", self.toolbox.path, "--chdir", "/"]
-        return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
+        command += ["--remount-ro", "/", "--chdir", "/"]
+        for name, value in self.toolbox.environment().items():
+            command += ["--setenv", name, value]
+        if not self.warm:
+            return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
+        command += ["--setenv", "PYTHONPATH", f"{GUARD}/warm:{GUARD}:{GUARD}/lib"]
+        command += ["--setenv", "PYGPI_PYTHON_BIN", self.toolbox.python]
+        return [*command, "--", *warm_command("vvp", self.toolbox.cocotb_libraries)]
 
     def _message(self, job: Job, slot: int) -> dict[str, Any]:
         return {
@@ -163,10 +173,19 @@ class BubblewrapExecutor:
             "mounts": [asdict(mount) for mount in job.mounts],
             "limits": job.limits.model_dump(),
             "stop_at_failure": job.stop_at_failure,
-            "steps": [
-                {"name": step.name, "argv": list(step.argv), "cwd": step.cwd, "env": self._environment(step, job.seed)}
-                for step in job.steps
-            ],
+            "steps": [self._step(step, job.seed) for step in job.steps],
+        }
+
+    def _step(self, step: Step, seed: int) -> dict[str, Any]:
+        environment = self._environment(step, seed)
+        ours = self.toolbox.environment()
+        return {
+            "name": step.name,
+            "argv": list(step.argv),
+            "cwd": step.cwd,
+            "env": environment,
+            # What is ours in it, so that a warm start can tell what the harness asked for.
+            "own": [name for name, value in ours.items() if environment.get(name) == value],
         }
 
     def _environment(self, step: Step, seed: int) -> dict[str, str]:
@@ -185,8 +204,11 @@ class _Cell:
         ours, theirs = socket.socketpair()
         self._socket = ours
         with theirs:
+            # The agent finds its socket by the environment: bwrap hands it on as it is.
+            at = command.index("--")
+            command = [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

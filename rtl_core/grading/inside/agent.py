@@ -1,6 +1,6 @@
 """The agent of a sandbox: takes jobs over a socket, one at a time, and runs each in namespaces and a workspace of its own.
 
-    python -E -s -S agent.py CONTROL_FD
+    RTL_CONTROL_FD=N python -E -s -S agent.py
 
 Standard library only. For every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
 files on a size-limited tmpfs, and runs the steps below a process 1 of its own, whose end is the end of all of them.
@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import struct
-import sys
 import time
 import traceback
 
@@ -61,7 +60,7 @@ def serve(control, launch=None):
         if child == 0:
             try:
                 run_job(job, control, launch)
-            except BaseException:
+            except Exception:
                 send(control, {"error": traceback.format_exc(limit=4)})
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0:
@@ -125,20 +124,19 @@ def _give(top, uid):
 def _first_process(job, writing, launch):
     """Process 1 of the job. It keeps its own user when there is root, so that no step can reach it."""
     namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def report(message):
+        data = memoryview(json.dumps(message).encode() + b"\n")
+        while data:
+            data = data[os.write(writing, data) :]
+
     try:
-        with os.fdopen(writing, "wb") as pipe:
-
-            def report(message):
-                pipe.write(json.dumps(message).encode() + b"\n")
-                pipe.flush()
-
-            try:
-                steps.run_steps(job, report, launch)
-                report({"done": True})
-            except BaseException:
-                report({"error": traceback.format_exc(limit=4)})
-    finally:
-        os._exit(0)
+        steps.run_steps(job, report, launch)
+        report({"done": True})
+    except Exception:
+        # Not BaseException: a fork that is to become a simulator unwinds through here.
+        report({"error": traceback.format_exc(limit=4)})
+    os._exit(0)
 
 
 def _supervise(job, control, first, reading):
@@ -204,7 +202,7 @@ def _usage(own):
 
 
 def main():
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 import traceback
 
@@ -63,14 +62,12 @@ class Witness:
         state = self.buffers.setdefault(connection, {"data": bytearray(), "session": None})
         try:
             data = connection.recv(1 << 16)
+        except BlockingIOError:
+            return True
         except OSError:
             data = b""
-        if not data:
-            self.end(connection)
-            return False
         state["data"] += data
-        if len(state["data"]) > MAX_MESSAGE:
-            self.end(connection)
+        if not data or len(state["data"]) > MAX_MESSAGE:
             return False
         while b"\n" in state["data"]:
             line, _, rest = bytes(state["data"]).partition(b"\n")
@@ -127,7 +124,7 @@ def listen():
 
 
 def run_steps(job, report, launch=None):
-    """Runs the steps in order and calls `report(result)` after each. `launch` may start a step in a warm process."""
+    """Runs the steps in order and calls `report(result)` after each. `launch` may start them from warm memory."""
     server = listen()
     for step in job["steps"]:
         result = run_step(job, step, server, launch)
@@ -142,8 +139,9 @@ def run_step(job, step, server, launch):
     started = time.monotonic()
     deadline = started + limits["wall_s"]
     reading, writing = os.pipe()
-    pid = (launch or start)(job, step, writing)
+    pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
     os.close(writing)
+    simulators = {}
     os.set_blocking(reading, False)
     output, witness = Output(limits["output_kb"] << 10), Witness()
     ended = os.pidfd_open(pid)
@@ -151,6 +149,8 @@ def run_step(job, step, server, launch):
     selector.register(reading, selectors.EVENT_READ, "output")
     selector.register(server, selectors.EVENT_READ, "server")
     selector.register(ended, selectors.EVENT_READ, "ended")
+    if requests is not None:
+        selector.register(requests, selectors.EVENT_READ, "request")
     status = overrun = None
     pipe_open = True
     while status is None or pipe_open or witness.buffers or accept(server, selector, witness):
@@ -178,18 +178,38 @@ def run_step(job, step, server, launch):
                 accept(server, selector, witness)
             elif key.data == "session":
                 connection = key.fileobj
-                if connection in witness.buffers and not witness.receive(connection):
+                if not witness.receive(connection):
+                    # First out of the selector: a fork may still hold the descriptor that is closed here.
                     selector.unregister(connection)
+                    witness.end(connection)
+            elif key.data == "request":
+                simulator = launch.simulate(job, requests)
+                if simulator is None:
+                    selector.unregister(requests)
+                    continue
+                handle = os.pidfd_open(simulator)
+                simulators[handle] = simulator
+                selector.register(handle, selectors.EVENT_READ, "simulator")
+            elif key.data == "simulator":
+                selector.unregister(key.fd)
+                simulator = simulators.pop(key.fd)
+                os.close(key.fd)
+                with contextlib.suppress(ChildProcessError, OSError):
+                    code = os.waitstatus_to_exitcode(os.waitpid(simulator, 0)[1])
+                    requests.send(str(code).encode())
             elif key.data == "ended" and status is None:
                 status = os.waitpid(pid, 0)[1]
                 selector.unregister(ended)
                 # Nothing that the step left behind outlives it, and its pipe ends with it.
                 kill_all()
     kill_all()
+    reap_all()
     witness.close()
     selector.close()
-    os.close(reading)
-    os.close(ended)
+    for handle in (reading, ended, *simulators):
+        os.close(handle)
+    if requests is not None:
+        requests.close()
     exit_code = os.waitstatus_to_exitcode(status)
     if exit_code == -signal.SIGXCPU or (exit_code == 128 + signal.SIGXCPU):
         overrun = overrun or "cpu"
@@ -210,6 +230,7 @@ def accept(server, selector, witness):
         connection = server.accept()[0]
     except OSError:
         return False
+    connection.setblocking(False)
     witness.buffers[connection] = {"data": bytearray(), "session": None}
     selector.register(connection, selectors.EVENT_READ, "session")
     return True
@@ -219,6 +240,10 @@ def kill_all():
     """Ends every other process of this namespace; as process 1, `-1` reaches them all and nothing else."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+
+
+def reap_all():
+    """Takes the exit status of every child that has ended."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
@@ -243,18 +268,28 @@ def start(job, step, writing):
         os._exit(126)
 
 
-def confine(job, step, writing):
-    """Makes the calling process the one that runs a step: its session, output, limits, user and directory."""
+def confine(job, step, writing, keep=None):
+    """Makes the calling process the one that runs a step: its session, output, limits, user and directory.
+
+    `writing` becomes its output and errors, unless it is None. Everything else is closed, but for the socket `keep`,
+    which is returned as a socket of its own.
+    """
     os.setsid()
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(writing, 1)
-    os.dup2(writing, 2)
-    os.closerange(3, 1024)
+    if writing is not None:
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+    first = 3
+    if keep is not None:
+        os.dup2(keep.detach(), first, inheritable=False)
+        first += 1
+    os.closerange(first, 1024)
+    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)
     namespaces.limit(job["limits"])
     namespaces.become(job["uid"])
     os.chdir(step["cwd"])
     for number in range(1, signal.NSIG):
         if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33):
             signal.signal(number, signal.SIG_DFL)
-    sys.stdout.flush()
+    return None if keep is None else socket.socket(fileno=3)

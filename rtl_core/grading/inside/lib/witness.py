@@ -1,0 +1,199 @@
+"""In every Python of a grade: fixed seeds, and a witness of what simulators and builds really did.
+
+Nothing of the harness is changed. Modules are watched as they are imported:
+
+- `random` and `numpy` are seeded, since most CVDP harnesses draw their test parameters from an unseeded generator;
+- cocotb's results writer tells the agent, over an abstract socket, when a simulation begins and what its results are;
+- cocotb's runner tells it how each build command ended.
+
+Standard library only; imports are kept few, because this costs time in every process.
+"""
+
+import os
+import sys
+
+_WATCHED = {
+    "random": "_seed_random",
+    "numpy": "_seed_numpy",
+    "cocotb._xunit_reporter": "_witness_results",
+    "cocotb.xunit_reporter": "_witness_results",
+    "cocotb_tools.runner": "_witness_builds",
+    "cocotb.runner": "_witness_builds",
+}
+_ADDRESS = "\0rtl-attest"
+_MAX_TESTS = 2000
+_MAX_TEXT = 2000
+
+simulate = None
+"""Set in a warm process: runs a `vvp` command by forking a simulator that has already started, or returns None."""
+
+
+class _Finder:
+    """Finds a watched module by the others' means and runs the hook once it is executed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        hook = _WATCHED.pop(name, None)
+        if hook is None:
+            return None
+        if not _WATCHED:
+            sys.meta_path.remove(_Finder)
+        for finder in sys.meta_path:
+            if finder is _Finder:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def exec_module(module, execute=execute, hook=hook):
+                    execute(module)
+                    globals()[hook](module)
+
+                try:
+                    spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                except AttributeError:
+                    return spec
+                return spec
+        return None
+
+
+def install():
+    """From here on watched modules are hooked as they are imported."""
+    sys.meta_path.insert(0, _Finder)
+
+
+def seed_again():
+    """For a process that was forked after its generators were seeded."""
+    for name, hook in (("random", _seed_random), ("numpy", _seed_numpy)):
+        if name in sys.modules:
+            hook(sys.modules[name])
+
+
+def _seed():
+    text = os.environ.get("RANDOM_SEED") or os.environ.get("COCOTB_RANDOM_SEED") or "0"
+    try:
+        return int(text) & 0xFFFFFFFF
+    except ValueError:
+        return 0
+
+
+def _seed_random(module):
+    module.seed(_seed())
+
+
+def _seed_numpy(module):
+    module.random.seed(_seed())
+
+
+def _tell(channel, message):
+    import json
+
+    try:
+        channel.sendall(json.dumps(message).encode() + b"\n")
+    except OSError:
+        return
+
+
+def _connect():
+    import socket
+
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        channel.connect(_ADDRESS)
+    except OSError:
+        channel.close()
+        return None
+    return channel
+
+
+def _witness_results(module):
+    """Wraps XUnitReporter: `begin` when cocotb opens its results, `end` with the tests and a digest when it wrote them."""
+    reporter = module.XUnitReporter
+    construct, write = reporter.__init__, reporter.write
+
+    def __init__(self, filename="results.xml", **further):
+        construct(self, filename, **further)
+        self._channel = _connect()
+        if self._channel is not None:
+            _tell(self._channel, {"kind": "begin", "file": os.path.abspath(filename)})
+
+    def wrapped_write(self):
+        write(self)
+        if self._channel is None:
+            return
+        import hashlib
+
+        with open(self.filename, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
+        _tell(self._channel, {"kind": "end", "tests": tests, "digest": digest})
+
+    reporter.__init__, reporter.write = __init__, wrapped_write
+
+
+def _test(case):
+    failure, error = case.find("failure"), case.find("error")
+    bad = failure if failure is not None else error
+    status = "failed" if bad is not None else "skipped" if case.find("skipped") is not None else "passed"
+    message = ""
+    if bad is not None:
+        parts = (bad.get("error_type") or "", bad.get("error_msg") or bad.get("message") or bad.get("msg") or "")
+        message = ": ".join(part for part in parts if part)
+    return {
+        "name": "{}.{}".format(case.get("classname"), case.get("name")),
+        "status": status,
+        "message": message[:_MAX_TEXT],
+        "file": case.get("file") or "",
+    }
+
+
+def _witness_builds(module):
+    """Gives the runner a `subprocess` whose `run` reports how each build command ended; all else is the real one."""
+    real = module.subprocess
+
+    class Watched:
+        def __getattr__(self, name):
+            return getattr(real, name)
+
+        @staticmethod
+        def run(command, *positional, **named):
+            if not _is_build(command):
+                done = simulate(command, named) if simulate is not None and not positional else None
+                if done is None:
+                    return real.run(command, *positional, **named)
+                if named.get("check") and done:
+                    raise real.CalledProcessError(done, command)
+                return real.CompletedProcess(command, done)
+            __tracebackhide__ = True
+            log = named.get("stdout")
+            quiet = named.get("stdout") is None and named.get("stderr") is None and not named.get("capture_output")
+            checked = named.pop("check", False)
+            if quiet:
+                named.update(stdout=real.PIPE, stderr=real.STDOUT)
+            done = real.run(command, *positional, **named)
+            text = ""
+            if quiet:
+                text = done.stdout if isinstance(done.stdout, str) else (done.stdout or b"").decode("utf-8", "replace")
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            elif log is not None and isinstance(getattr(log, "name", None), str):
+                with open(log.name, errors="replace") as file:
+                    text = file.read(1 << 20)
+            channel = _connect()
+            if channel is not None:
+                message = {"kind": "build", "argv": [str(word)[:300] for word in command][:100]}
+                _tell(channel, {**message, "exit_code": done.returncode, "output": text[-20000:]})
+                channel.close()
+            if checked and done.returncode:
+                raise real.CalledProcessError(done.returncode, command)
+            return done
+
+    module.subprocess = Watched()
+
+
+def _is_build(command):
+    return (
+        isinstance(command, (list, tuple))
+        and bool(command)
+        and str(command[0]).split("/")[-1] in ("iverilog", "verilator")
+    )

@@ -1,0 +1,354 @@
+"""Warm starts: a process that has already imported what every grade imports, forked for each use.
+
+The cell's main process is `vvp` itself with cocotb's VPI library. vvp loads that library, and with it Python, before it
+opens a design; our sitecustomize (warm/) stops it there, imports pytest, cocotb and the runner, and serves jobs. In a
+job, process 1 is a fork of it that runs nothing of the harness. From process 1 are forked
+
+- the program: `pytest ...` or `python3 script`, run in place of a fresh interpreter, and
+- each simulator: when the program's runner calls `vvp design`, a fork returns from sitecustomize, with the design's
+  path written over vvp's own arguments, and goes on as vvp would.
+
+So both start from the same untouched memory, within the job's namespaces and limits; what they do dies with them.
+Whatever does not fit (other programs, settings that are read at import, modules that shadow the standard library) is
+started afresh as in a cold cell.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import shlex
+import signal
+import socket
+import sys
+import traceback
+
+import steps
+
+SLOT = 250
+SLOTS = 16
+DESIGN_SLOT = 1000
+MAX_MESSAGE = 1 << 20
+_SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
+_OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
+_READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
+_PRELOAD = [
+    "cocotb_tools._coverage",
+    "cocotb.logging",
+    "cocotb._init",
+    "cocotb.triggers",
+    "cocotb.clock",
+    "cocotb.types",
+    "cocotb.regression",
+    "cocotb.handle",
+    "cocotb.queue",
+    "cocotb.result",
+    "cocotb.utils",
+    "cocotb._test_functions",
+    "cocotb._profiling",
+    "cocotb._xunit_reporter",
+    "cocotb_tools.runner",
+    "cocotb_tools.check_results",
+    "cocotb_tools.config",
+    "find_libpython",
+    "pygpi.entry",
+    "xml.etree.ElementTree",
+    "subprocess",
+    "logging",
+    "random",
+    "math",
+    "itertools",
+    "struct",
+    "enum",
+    "dataclasses",
+    "typing",
+    "collections",
+    "json",
+    "hashlib",
+    "tempfile",
+    "shutil",
+    "pathlib",
+    "runpy",
+    "inspect",
+    "ast",
+    "traceback",
+    "warnings",
+    "atexit",
+    "unittest",
+    "doctest",
+    "pdb",
+    "pytest",
+    "_pytest.config",
+    "_pytest.assertion.rewrite",
+    "_pytest.main",
+    "_pytest.runner",
+    "_pytest.python",
+]
+
+
+class BecomeSimulator(BaseException):
+    """Raised in a fresh fork of process 1; it unwinds to `serve`, which goes on as vvp."""
+
+    def __init__(self, plan):
+        super().__init__()
+        self.plan = plan
+
+
+def serve():
+    """Serves jobs; returns only in a process that is to go on as a simulator."""
+    import agent
+    import witness
+
+    base = [entry for entry in sys.path if not entry.startswith("/guard")]
+    place = _argument_place()
+    witness.install()
+    _preload()
+    launcher = Launcher(base)
+    try:
+        agent.serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])), launcher)
+    except BecomeSimulator as order:
+        plan = order.plan
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    else:
+        os._exit(0)
+    # Process 1's sockets go now: freed later, they would close descriptors that are the simulator's by then.
+    gc.collect()
+    _become_simulator(plan, base, place)
+
+
+class Launcher:
+    """Starts steps from warm memory where that is the same as starting them afresh."""
+
+    def __init__(self, base):
+        self.base = base
+
+    def start(self, job, step, writing):
+        """(process id, socket for simulator requests or None)."""
+        program = _program(step)
+        if program is None or not _same_as_fresh(step, program, self.base):
+            return steps.start(job, step, writing), None
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid:
+            theirs.close()
+            return pid, ours
+        _run_program(job, step, program, self.base, writing, theirs)
+
+    def simulate(self, job, requests):
+        """Takes one request and forks the simulator; returns its process id, or None when there was no request."""
+        data, descriptors, _, _ = socket.recv_fds(requests, MAX_MESSAGE, 2)
+        if not data:
+            return None
+        pid = os.fork()
+        if pid == 0:
+            plan = json.loads(data)
+            raise BecomeSimulator({**plan, "job": job, "out": descriptors[0], "err": descriptors[1]})
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return pid
+
+
+def _preload():
+    import importlib
+
+    for name in _PRELOAD:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+    from _pytest.config import default_plugins
+
+    for name in default_plugins:
+        importlib.import_module("_pytest." + name)
+    gc.collect()
+    gc.freeze()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # What vvp has buffered would be written again by every fork.
+    ctypes.CDLL(None).fflush(None)
+
+
+def _program(step):
+    """What a command comes to: (kind, arguments), or None when it is no Python program that can be run in place."""
+    argv = list(step["argv"])
+    if len(argv) == 3 and argv[0] in ("sh", "bash", "/bin/sh", "/bin/bash") and argv[1] == "-c":
+        if _SHELL & set(argv[2]):
+            return None
+        argv = shlex.split(argv[2])
+    if not argv or "=" in argv[0]:
+        return None
+    if argv[0] in ("pytest", "py.test"):
+        return "pytest", argv[1:]
+    if argv[0] in ("python", "python3") and argv[1:3] == ["-m", "pytest"]:
+        return "module", argv[3:]
+    if argv[0] in ("python", "python3") and len(argv) > 1 and argv[1].endswith(".py") and not argv[1].startswith("-"):
+        return "script", argv[1:]
+    return None
+
+
+def _same_as_fresh(step, program, base):
+    """Whether nothing that is read at import, or that shadows a module of the interpreter, differs."""
+    if any(name.startswith(_READ_AT_IMPORT) and name not in _OURS | set(step["own"]) for name in step["env"]):
+        return False
+    return not any(name in sys.stdlib_module_names for name in _offered(step["env"], step["cwd"], base, program))
+
+
+def _offered(environment, cwd, base, program=None):
+    """Names of modules in the directories that come before the interpreter's own."""
+    places = environment.get("PYTHONPATH", "").split(":") + [cwd]
+    if program and program[0] == "script":
+        places.append(os.path.dirname(os.path.join(cwd, program[1][0])))
+    names = set()
+    for place in places:
+        if place and place not in base and not place.startswith("/guard"):
+            try:
+                names.update(entry.split(".")[0] for entry in os.listdir(place))
+            except OSError:
+                continue
+    return names
+
+
+def _forget(names):
+    """Drops loaded modules that the harness has under the same name, so that its own are found."""
+    for name in [loaded for loaded in sys.modules if loaded.split(".")[0] in names]:
+        del sys.modules[name]
+
+
+def _search_path(environment, base, first=None):
+    entries = environment.get("PYTHONPATH", "").split(":") + base
+    absolute = [os.path.abspath(entry) for entry in entries if entry]
+    return ([] if first is None else [first]) + list(dict.fromkeys(absolute))
+
+
+def _take_environment(environment):
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def _run_program(job, step, program, base, writing, requests):
+    """Runs in a fork: becomes the program, and ends with its exit code."""
+    code = 1
+    try:
+        requests = steps.confine(job, step, writing, keep=requests)
+        kind, arguments = program
+        names = _offered(step["env"], step["cwd"], base, program)
+        _take_environment(step["env"])
+        first = {"pytest": os.path.dirname(sys.executable), "module": step["cwd"]}.get(kind)
+        if first is None:
+            first = os.path.dirname(os.path.abspath(arguments[0]))
+        sys.path[:] = _search_path(step["env"], base, first)
+        sys.path_importer_cache.clear()
+        import witness
+
+        _forget(names)
+        witness.seed_again()
+        witness.simulate = _Simulations(requests)
+        if kind == "script":
+            sys.argv = list(arguments)
+            import runpy
+
+            runpy.run_path(arguments[0], run_name="__main__")
+            code = 0
+        else:
+            sys.argv = [os.path.join(first, "pytest"), *arguments]
+            import pytest
+
+            code = int(pytest.console_main())
+    except SystemExit as end:
+        code = end.code
+        if code is None:
+            code = 0
+        elif not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        try:
+            import atexit
+
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code & 0xFF)
+
+
+class _Simulations:
+    """In the program: asks process 1 to run `vvp` commands of cocotb's runner."""
+
+    def __init__(self, requests):
+        self.requests = requests
+        import cocotb_tools.config
+
+        self.prefix = ["vvp", "-M", str(cocotb_tools.config.libs_dir), "-m", "libcocotbvpi_icarus"]
+
+    def __call__(self, command, named):
+        """The exit code, or None when this command has to be run in the ordinary way."""
+        words = [str(word) for word in command]
+        design, plus = (words[5:6] or [""])[0], words[6:]
+        fits = (
+            words[:5] == self.prefix
+            and 0 < len(os.fsencode(design)) < DESIGN_SLOT
+            and not design.startswith("-")
+            and len(plus) <= SLOTS
+            and all(len(os.fsencode(word)) < SLOT for word in plus)
+            and set(named) <= {"cwd", "env", "check", "stdout", "stderr"}
+        )
+        if not fits:
+            return None
+        sys.stdout.flush()
+        sys.stderr.flush()
+        out, error = named.get("stdout"), named.get("stderr")
+        out = 1 if out is None else out.fileno() if hasattr(out, "fileno") else None
+        error = 2 if error is None else out if error == -2 else None
+        if out is None or error is None:
+            return None
+        environment = {str(key): str(value) for key, value in (named.get("env") or os.environ).items()}
+        plan = {"design": design, "plus": plus, "env": environment, "cwd": str(named.get("cwd") or os.getcwd())}
+        data = json.dumps(plan).encode()
+        if len(data) > MAX_MESSAGE // 8:
+            return None
+        socket.send_fds(self.requests, [data], [out, error])
+        answer = self.requests.recv(64)
+        return int(answer) if answer else -signal.SIGKILL
+
+
+def _become_simulator(plan, base, place):
+    """The last thing before vvp goes on: limits, user, output, environment, arguments."""
+    job = plan["job"]
+    os.dup2(plan["out"], 1)
+    os.dup2(plan["err"], 2)
+    step = {"cwd": plan["cwd"]}
+    names = _offered(plan["env"], plan["cwd"], base)
+    steps.confine(job, step, None)
+    _take_environment(plan["env"])
+    sys.path[:] = _search_path(plan["env"], base)
+    sys.path_importer_cache.clear()
+    import witness
+
+    _forget(names)
+    witness.seed_again()
+    _write_arguments(place, plan["design"], plan["plus"])
+
+
+def _argument_place():
+    """(address, length) of this process' command line in memory."""
+    with open("/proc/self/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    return start, end - start
+
+
+def _write_arguments(place, design, plus):
+    """Overwrites the design's and the plusargs' slots of vvp's command line. An empty argument means nothing to it."""
+    start, length = place
+    words = ctypes.string_at(start, length).split(b"\0")
+    at = start + sum(len(word) + 1 for word in words[:5])
+    for word, size in ((design, DESIGN_SLOT), *((plus[i] if i < len(plus) else "", SLOT) for i in range(SLOTS))):
+        data = os.fsencode(word)
+        ctypes.memset(at, 0, size)
+        ctypes.memmove(at, data, len(data))
+        at += size + 1
