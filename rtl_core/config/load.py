@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rtl_core.config.models import CvdpSource, RunConfig
+from rtl_core.config.models import RunConfig, StarterSource
 from rtl_core.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
@@ -140,7 +140,7 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
         ):
             continue
         # A discriminated union puts its tag into the location; it is no key of the file.
-        location = [part for part in item["loc"] if part not in ("starter", "cvdp")]
+        location = [part for part in item["loc"] if part not in ("starter", "cvdp", "verilog-eval", "rtllm")]
         message = item["msg"].removeprefix("Value error, ")
         if not location and (named := re.match(r"([a-z_]+\.[a-z_]+): ", message)):
             location, message = list(named.group(1).split(".")), message[named.end() :]
@@ -161,7 +161,7 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     """Every file that the configuration names must exist before anything starts."""
     missing: list[tuple[tuple[str | int, ...], Path]] = []
     for index, source in enumerate(config.problems.sources):
-        if isinstance(source, CvdpSource) and not source.path.is_file():
+        if not isinstance(source, StarterSource) and not source.path.exists():
             missing.append((("problems", "sources", index, "path"), source.path))
     for name, folder in config.tinker.local_models.items():
         if config.tinker.is_local and not (folder / "config.json").is_file():

@@ -46,12 +46,30 @@ class CvdpSource(_Section):
     kind: Literal["cvdp"]
     """A CVDP data set, agentic or single-turn."""
     path: Path
-    """The JSON Lines file."""
+    """The JSON Lines file, or a folder of them."""
     heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
     """Share of the problems that is held out, chosen by fingerprint."""
 
 
-Source = Annotated[StarterSource | CvdpSource, Field(discriminator="kind")]
+class VerilogEvalSource(_Section):
+    kind: Literal["verilog-eval"]
+    """VerilogEval v2, specification to RTL, judged by its own test benches."""
+    path: Path
+    """Folder of a clone of verilog-eval."""
+    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the problems that is held out, chosen by fingerprint."""
+
+
+class RtllmSource(_Section):
+    kind: Literal["rtllm"]
+    """RTLLM v2, judged by its own test benches."""
+    path: Path
+    """Folder of a clone of RTLLM."""
+    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the problems that is held out, chosen by fingerprint."""
+
+
+Source = Annotated[StarterSource | CvdpSource | VerilogEvalSource | RtllmSource, Field(discriminator="kind")]
 
 
 class ProblemsSection(_Section):

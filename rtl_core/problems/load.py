@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from rtl_core.config.models import CvdpSource, ProblemsSection, StarterSource
+from rtl_core.config.models import CvdpSource, ProblemsSection, RtllmSource, StarterSource, VerilogEvalSource
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import BrokenLine, LeftOut, read_cvdp
+from rtl_core.problems.cvdp import BrokenLine, LeftOut, ProblemSet
+from rtl_core.problems.folder import read_cvdp_path
+from rtl_core.problems.near_duplicates import separate
 from rtl_core.problems.problem import Problem
+from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.starter import starter_problems
+from rtl_core.problems.verilog_eval import read_verilog_eval
 
 
 @dataclass
@@ -22,6 +27,8 @@ class LoadedProblems:
     heldout: list[Problem] = field(default_factory=list)
     broken: list[BrokenLine] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    moved: list[NearDuplicate] = field(default_factory=list)
+    """Training problems that are held out because a held-out one asks for nearly the same."""
     heldout_split: str = "heldout"
     """Which held-out specifications were loaded: `heldout`, or `test`, the one kept apart while tuning."""
 
@@ -46,15 +53,25 @@ def _load_starter(source: StarterSource, seed: int, into: LoadedProblems) -> Non
     into.heldout += starter_problems(source.heldout_split, source.heldout, 0, tier=source.tier)
 
 
-def _load_cvdp(source: CvdpSource, seed: int, into: LoadedProblems) -> None:
-    read = read_cvdp(source.path)
-    into.broken += read.broken
-    into.left_out += read.left_out
-    for problem in read.problems:
-        (into.heldout if heldout_by_hash(problem, source.heldout_fraction) else into.train).append(problem)
+def _load_files(
+    read: Callable[[Path], ProblemSet],
+) -> Callable[[CvdpSource | VerilogEvalSource | RtllmSource, int, LoadedProblems], None]:
+    def load(source: CvdpSource | VerilogEvalSource | RtllmSource, seed: int, into: LoadedProblems) -> None:
+        found = read(source.path)
+        into.broken += found.broken
+        into.left_out += found.left_out
+        for problem in found.problems:
+            (into.heldout if heldout_by_hash(problem, source.heldout_fraction) else into.train).append(problem)
+
+    return load
 
 
-LOADERS: dict[type, Callable[[Any, int, LoadedProblems], None]] = {StarterSource: _load_starter, CvdpSource: _load_cvdp}
+LOADERS: dict[type, Callable[[Any, int, LoadedProblems], None]] = {
+    StarterSource: _load_starter,
+    CvdpSource: _load_files(read_cvdp_path),
+    VerilogEvalSource: _load_files(read_verilog_eval),
+    RtllmSource: _load_files(read_rtllm),
+}
 
 
 def load_problems(section: ProblemsSection, seed: int) -> LoadedProblems:
@@ -67,6 +84,7 @@ def load_problems(section: ProblemsSection, seed: int) -> LoadedProblems:
     for source in section.sources:
         LOADERS[type(source)](source, seed, loaded)
     _check_unique([*loaded.train, *loaded.heldout])
+    loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout)
     if not loaded.train:
         reasons = [f"{b.file}:{b.line}: {b.reason}" for b in loaded.broken] + [
             f"{o.id}: {o.reason}" for o in loaded.left_out

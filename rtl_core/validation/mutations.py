@@ -59,6 +59,8 @@ _OPERATORS = {
     "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
     ">=": "<= ==", "<<": ">>", ">>": "<<", "<<<": ">>", ">>>": "<<", "+=": "-=", "-=": "+=", "&=": "|=", "|=": "&=", "^=": "&=",
 }  # fmt: skip
+_SHOWN = 60
+"""Longest piece of source text in a description, in characters."""
 _REDUCTIONS = {"&": "|", "|": "&", "^": "|", "~&": "~|", "~|": "~&", "~^": "^", "^~": "^"}
 _OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
@@ -104,6 +106,10 @@ def _behaviour(root: Node) -> Iterator[Node]:
             stack.append(node.statement)
         elif kind == "LoopGenerate":
             stack.append(node.block)
+        elif kind == "RangeDimensionSpecifier":
+            # Of a declared range only plain bounds: `[1-W:0]` does not compile, `[W:0]` is seldom noticed by anybody.
+            bounds = [bound for bound in children(node.selector) if not is_token(bound)]
+            stack.extend(bound for bound in bounds if name_of(bound) == "IntegerLiteralExpression")
         elif kind == "ParameterDeclaration" and node.keyword.rawText == "parameter":
             continue
         else:
@@ -125,7 +131,7 @@ def _replace(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mu
 
 def _short(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= 60 else flat[:57] + "..."
+    return flat if len(flat) <= _SHOWN else flat[: _SHOWN - 3] + "..."
 
 
 def _said(tree: SourceTree, kind: Kind, whole: Node, edits: tuple[Edit, ...]) -> Iterator[Mutation]:
@@ -273,7 +279,9 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     near = compares or name_of(parent) in (*_INDEXED, "StandardCaseItem")
     # A declared vector with one bit more is seldom noticed by anybody.
     declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
-    shown = parent if type(parent).__name__.endswith("ExpressionSyntax") or name_of(parent) in _INDEXED else node
+    shown = node
+    while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= _SHOWN:
+        shown = shown.parent
     for text in other_values(tree.text(node), near=near, smaller_only=declared):
         yield from _said(tree, "off by one" if near else "constant", shown, (Edit(*span, text),))
 

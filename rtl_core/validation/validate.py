@@ -153,7 +153,7 @@ class _Validation:
         limits = self.first.limits
         self.hasty = copy.copy(self.first)
         self.hasty.limits = limits.model_copy(
-            update={"wall_s": min(limits.wall_s, max(5.0, 10 * max(v.wall_s for v in verdicts)))}
+            update={"wall_s": min(limits.wall_s, max(4.0, 4 * max(v.wall_s for v in verdicts)))}
         )
         good = [v for v in verdicts if v.passed]
         bad = [v for v in verdicts if not v.passed]

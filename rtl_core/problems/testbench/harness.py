@@ -44,8 +44,6 @@ class Bench:
     """Text in the bench's sources that begins the verdict."""
     passed: str = ""
     """Regular expression for what follows the marker when the design passed."""
-    bad: tuple[str, ...] = ()
-    """Texts in the bench's sources that mean failure whatever else is printed."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Files that the bench reads: name -> text."""
 
@@ -61,7 +59,6 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "hidden": sorted(_hidden(bench)),
         "marker": bench.marker,
         "passed": bench.passed,
-        "bad": list(bench.bad),
     }
     environment = (
         f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"

@@ -41,15 +41,13 @@ def main():
     used = set(re.findall(r"\$[A-Za-z_]\w*", without_comments_and_strings(read("design.sv")))) - ALLOWED
     if used:
         return f"the answer uses {', '.join(sorted(used))}, which is not allowed here"
-    # Secret word -> what stands for it in the bench as published.
-    markers = {f"{word}_{number}": marker for number, marker in enumerate([bench["marker"], *bench["bad"]])}
+    secret = word + "_verdict"
     for name in bench["files"]:
         text = read("/src/" + name)
         if name.endswith(HDL):
             for hidden in bench["hidden"]:
                 text = re.sub(rf"\b{re.escape(hidden)}\b", f"{hidden}_{word}", text)
-            for secret, marker in markers.items():
-                text = text.replace(marker, secret)
+            text = text.replace(bench["marker"], secret)
         with open(name, "w") as file:
             file.write(text)
     sources = [name for name in bench["files"] if name.endswith(HDL)]
@@ -60,14 +58,11 @@ def main():
     with open("log", "wb") as log:
         code = subprocess.call(["vvp", "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     printed = read("log")
-    good = re.search(f"{word}_0{bench['passed']}", printed) is not None
-    bad = re.search(f"{word}_[1-9]", printed) is not None
-    for secret, marker in markers.items():
-        printed = printed.replace(secret, marker)
-    print(printed.replace("_" + word, "")[-8000:])
+    good = re.search(secret + bench["passed"], printed) is not None
+    print(printed.replace(secret, bench["marker"]).replace("_" + word, "")[-8000:])
     if code:
         return f"the simulator ended with code {code}"
-    if bad or not good:
+    if not good:
         return "the test bench did not say that the design passed"
     return None
 

@@ -1,0 +1,45 @@
+"""A folder of CVDP files read as one set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import LeftOut, ProblemSet, read_cvdp
+
+
+def read_cvdp_path(path: Path | str) -> ProblemSet:
+    """Reads a CVDP file, or every `*.jsonl` of a folder in the order of their names.
+
+    An id that stands in several files of a folder is taken once: the one with a golden answer, else the first; the
+    others are left out with the reason.
+
+    Raises ProblemError when there is nothing to read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return read_cvdp(path)
+    files = sorted(path.glob("*.jsonl"))
+    if not files:
+        raise ProblemError(f"{path} holds no .jsonl file", "give a CVDP file, or a folder that holds some")
+    found = ProblemSet()
+    home: dict[str, tuple[int, str]] = {}
+    for file in files:
+        one = read_cvdp(file)
+        found.broken.extend(one.broken)
+        found.left_out.extend(one.left_out)
+        for problem in one.problems:
+            if problem.id not in home:
+                home[problem.id] = (len(found.problems), file.name)
+                found.problems.append(problem)
+                continue
+            place, name = home[problem.id]
+            if found.problems[place].golden is None and problem.golden is not None:
+                found.problems[place], home[problem.id] = problem, (place, file.name)
+                name, taken = file.name, name
+            else:
+                taken = file.name
+            found.left_out.append(
+                LeftOut(f"{problem.id} ({taken})", f"{name} holds a problem of the same id", problem.source)
+            )
+    return found

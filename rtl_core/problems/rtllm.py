@@ -1,0 +1,104 @@
+"""The reader for RTLLM v2 from a clone of its repository.
+
+Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the bench reads. The
+bench says `Your Design Passed`; what else it prints is not looked at, as in RTLLM's own script. The golden answer is
+the verified design, its top module renamed to what the bench instantiates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import BrokenLine, ProblemSet
+from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, renamed
+
+SOURCE = "rtllm"
+DESCRIPTION = "design_description.txt"
+MARKERS = ("Your Design Passed", "Your design passed", "Passed", "passed")
+_NO_DATA = {DESCRIPTION, "testbench.v", "makefile", "Makefile"}
+MAX_DATA_BYTES = 1 << 20
+
+
+def read_rtllm(path: Path | str) -> ProblemSet:
+    """Reads every design below the clone's folder, in the order of their paths.
+
+    Raises ProblemError when there is no such folder or no design in it.
+    """
+    root = Path(path)
+    folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
+    if not folders:
+        raise ProblemError(f"no RTLLM design under {root}", f"give a clone of RTLLM; it should hold .../{DESCRIPTION}")
+    found = ProblemSet()
+    for folder in folders:
+        place = str((folder / DESCRIPTION).relative_to(root))
+        try:
+            found.problems.append(_problem(folder))
+        except OSError as error:
+            name = Path(str(error.filename)).name
+            found.broken.append(BrokenLine(place, 1, folder.name, name, error.strerror or str(error), SOURCE))
+        except ValueError as error:
+            found.broken.append(BrokenLine(place, 1, folder.name, "testbench.v", str(error), SOURCE))
+    return found
+
+
+def _problem(folder: Path) -> Problem:
+    prompt = _read(folder / DESCRIPTION).strip() + "\n"
+    bench_text = _read(folder / "testbench.v")
+    verified = sorted(folder.glob("verified_*.v"))
+    golden_text = _read(verified[0]) if verified else None
+    tops, used = bench_modules(bench_text)
+    if len(tops) != 1 or not used:
+        raise ValueError(f"the test bench has {len(tops)} top modules and instantiates {', '.join(used) or 'nothing'}")
+    dut = folder.name if folder.name in used else used[0]
+    spoken = _without_comments(bench_text)
+    marker = next((m for m in MARKERS if m in spoken), None)
+    if marker is None:
+        raise ValueError("the test bench never says that the design passed")
+    target = f"rtl/{dut}.v"
+    data = dict(_data_files(folder, verified))
+    bench = Bench(sources={"testbench.v": bench_text}, design=target, dut=dut, top=tops[0], marker=marker, data=data)
+    harness = bench_harness(bench)
+    golden = None
+    if golden_text is not None:
+        own = bench_modules(golden_text)[0]
+        named = dut if dut in own else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
+        if named is None:
+            raise ValueError(f"{verified[0].name} holds no top module")
+        golden = {target: renamed(golden_text, {named: dut})}
+    return Problem(
+        id=f"rtllm_{folder.name}",
+        source=SOURCE,
+        category="cid003",
+        difficulty=difficulty_of(golden_text or bench_text),
+        prompt=prompt,
+        targets=(target,),
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden),
+    )
+
+
+def _data_files(folder: Path, verified: list[Path]) -> Iterator[tuple[str, str]]:
+    for entry in sorted(folder.iterdir()):
+        if (
+            entry.is_file()
+            and entry.name not in _NO_DATA
+            and entry not in verified
+            and not entry.name.endswith((".v", ".sv"))
+        ):
+            if entry.stat().st_size > MAX_DATA_BYTES:
+                raise ValueError(f"{entry.name} is larger than {MAX_DATA_BYTES >> 20} MiB")
+            yield entry.name, _read(entry)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)

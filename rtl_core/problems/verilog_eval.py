@@ -1,0 +1,83 @@
+"""The reader for VerilogEval v2, specification to RTL, from a clone of its repository.
+
+Each problem is three files: `ProbNNN_name_prompt.txt`, `..._ref.sv` (module RefModule) and `..._test.sv`, a bench that
+compares TopModule with RefModule and prints `Mismatches: 0 in N samples`. The golden answer is the reference, renamed.
+
+A bench that stops itself after 100,000 cycles (it then prints `TIMEOUT` as well) is judged by the same line.
+
+Not read: the code-completion set of the same clone, whose problems are the same ones in other words.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import BrokenLine, ProblemSet
+from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.testbench import Bench, bench_harness, difficulty_of, renamed
+
+SOURCE = "verilog-eval"
+FOLDER = "dataset_spec-to-rtl"
+TARGET = "rtl/TopModule.sv"
+_SUFFIX = "_prompt.txt"
+
+
+def read_verilog_eval(path: Path | str) -> ProblemSet:
+    """Reads the clone's folder, or its `dataset_spec-to-rtl`, in the order of the names.
+
+    Raises ProblemError when there is no such folder or no problem in it.
+    """
+    root = Path(path)
+    folder = root / FOLDER if (root / FOLDER).is_dir() else root
+    prompts = sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else []
+    if not prompts:
+        raise ProblemError(
+            f"no VerilogEval problem under {root}", f"give a clone of verilog-eval; it should hold {FOLDER}/*{_SUFFIX}"
+        )
+    found = ProblemSet()
+    for prompt in prompts:
+        name = prompt.name.removesuffix(_SUFFIX)
+        try:
+            found.problems.append(_problem(folder, name))
+        except OSError as error:
+            found.broken.append(_broken(prompt, name, Path(str(error.filename)).name, error.strerror or str(error)))
+        except ValueError as error:
+            found.broken.append(_broken(prompt, name, f"{name}_test.sv", str(error)))
+    return found
+
+
+def _problem(folder: Path, name: str) -> Problem:
+    text = {
+        part: (folder / f"{name}_{part}").read_text(encoding="utf-8", errors="replace")
+        for part in ("prompt.txt", "ref.sv", "test.sv")
+    }
+    if "module RefModule" not in text["ref.sv"]:
+        raise ValueError(f"{name}_ref.sv holds no module RefModule")
+    bench = Bench(
+        sources={"test.sv": text["test.sv"], "ref.sv": text["ref.sv"]},
+        design=TARGET,
+        dut="TopModule",
+        top="tb",
+        marker="Mismatches:",
+        passed=r" +0 in +[1-9][0-9]* samples",
+    )
+    golden = {TARGET: renamed(text["ref.sv"], {"RefModule": "TopModule"})}
+    harness = bench_harness(bench)
+    prompt = text["prompt.txt"].strip() + "\n"
+    return Problem(
+        id=f"verilog_eval_{name}",
+        source=SOURCE,
+        category="cid003",
+        difficulty=difficulty_of(golden[TARGET]),
+        prompt=prompt,
+        targets=(TARGET,),
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(prompt=prompt, context={}, targets=(TARGET,), harness=harness, golden=golden),
+    )
+
+
+def _broken(prompt: Path, name: str, field: str, reason: str) -> BrokenLine:
+    return BrokenLine(prompt.name, 1, name, field, reason, SOURCE)
