@@ -19,6 +19,8 @@ COMMANDS: dict[str, str] = {
     "grade": "rtl_core.cli.grade:grade",
     "serve-tinker": "rtl_core.cli.serve_tinker:serve_tinker",
     "train": "rtl_core.cli.train:train",
+    "validate": "rtl_core.cli.validate:validate",
+    "problems": "rtl_core.cli.problems:problems",
     "evaluate": "rtl_core.cli.evaluate:evaluate",
     "config": "rtl_core.cli.config:config",
     "report": "rtl_core.cli.report:report",
@@ -38,7 +40,11 @@ app = typer.Typer(
 def _register() -> None:
     for name, target in COMMANDS.items():
         module, function = target.split(":")
-        app.command(name)(getattr(importlib.import_module(module), function))
+        command = getattr(importlib.import_module(module), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)  # a command with commands of its own
+        else:
+            app.command(name)(command)
 
 
 def main() -> None:

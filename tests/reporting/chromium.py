@@ -52,23 +52,28 @@ class Page:
     def open(self, path: Path, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
         """Open a file and wait until it is ready; returns the seconds since navigation began."""
         start = time.perf_counter()
-        self.call("Page.navigate", url=path.resolve().as_uri())
-        self.wait(ready)
+        address = path.resolve().as_uri()
+        self.call("Page.navigate", url=address)
+        self.wait(f"location.href.startsWith({json.dumps(address)}) && {ready}")
         return time.perf_counter() - start
 
     def wait(self, condition: str, patience_s: float = 30) -> None:
         """Wait until an expression is true."""
         deadline = time.monotonic() + patience_s
-        while not self.js(f"Boolean({condition})"):
+        while not self.js(f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"):
             assert time.monotonic() < deadline, f"never true: {condition}"
             time.sleep(0.02)
 
     def screenshot(self, path: Path, width: int = 1440, height: int | None = 900) -> None:
         """A PNG of the page; `height` None takes all of it."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height or 900, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height or 900, deviceScaleFactor=1, mobile=False
+        )
         if height is None:
             height = int(self.js("document.documentElement.scrollHeight"))
-            self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+            self.call(
+                "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            )
             time.sleep(0.5)
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
@@ -80,8 +85,14 @@ class Page:
     def complaints(self) -> list[str]:
         """Errors that the page, its scripts or its policy raised."""
         self.js("0")
-        thrown = [e["params"]["exceptionDetails"]["text"] for e in self.events if e["method"] == "Runtime.exceptionThrown"]
-        logged = [e["params"]["entry"]["text"] for e in self.events if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"]
+        thrown = [
+            e["params"]["exceptionDetails"]["text"] for e in self.events if e["method"] == "Runtime.exceptionThrown"
+        ]
+        logged = [
+            e["params"]["entry"]["text"]
+            for e in self.events
+            if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"
+        ]
         return thrown + logged + list(self.js("window.reportErrors || []"))
 
 
@@ -91,11 +102,16 @@ def browser() -> Iterator[Page]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert program, "these tests look at the report in a real browser: apt-get install chromium"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen([program, *FLAGS, f"--user-data-dir={profile}", "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 60
             while not (port_file.exists() and port_file.read_text().count("\n")):
-                assert process.poll() is None and time.monotonic() < deadline, "Chromium did not start"
+                assert process.poll() is None, "Chromium ended at once"
+                assert time.monotonic() < deadline, "Chromium did not start within a minute"
                 time.sleep(0.05)
             port = port_file.read_text().splitlines()[0]
             tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))

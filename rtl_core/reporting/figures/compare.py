@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.blocks import Block, Figure, Source, Statement, Table, bin_width, binned, plain
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Statement, Table, bin_width, binned, plain
 from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.evaluations import paired, run_result
 from rtl_core.reporting.figures.result import error_bar, in_words
@@ -22,6 +23,7 @@ def blocks(sources: list[Source]) -> list[Block]:
     """Held-out results of all runs, their table, and reward, pass rate and KL by step."""
     found: list[Block | None] = [results(sources), table(sources)]
     found += [curve(sources, *words) for words in _CURVES]
+    found.append(differences(sources))
     return [b for b in found if b is not None]
 
 
@@ -54,7 +56,7 @@ def results(sources: list[Source]) -> Figure | None:
         data,
         layout(
             xaxis=axis("pass@1", **PERCENT, showgrid=True), hovermode="closest", margin={"l": 110},
-            yaxis={"autorange": "reversed", "type": "category", "tickfont": {"size": 13, "color": "@ink"}},
+            yaxis={"range": [len(sources) - 0.5, -0.5], "type": "category", "tickfont": {"size": 13, "color": "@ink"}},
         ),
         height=150 + 42 * len(sources),
         wide=True,
@@ -104,6 +106,41 @@ def table(sources: list[Source]) -> Table | None:
     )  # fmt: skip
 
 
+def differences(sources: list[Source]) -> Table | None:
+    """Where the configurations differ."""
+    records = [source.history.run(source.run) for source in sources]
+    flat = [_flat(record.config) if record else {} for record in records]
+    keys = [
+        key
+        for key in sorted({key for values in flat for key in values})
+        if len({values.get(key) for values in flat}) > 1
+    ]
+    if not keys:
+        return None
+    columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
+    for source in sources:
+        source.ask("SELECT run, config FROM runs WHERE run = $run")
+    return Table(
+        "compare-configuration",
+        "What was set differently",
+        "Keys of the runs' configurations that do not agree.",
+        columns,
+        [[key, *[values.get(key, "–") for values in flat]] for key in keys],
+        sql=_asked(sources),
+    )
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """`section.key` -> value as text."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = json.dumps(value, default=str)
+    return found
+
+
 def curve(sources: list[Source], id_: str, title: str, words: str, unit: str, view: str, value: str) -> Figure | None:
     """One quantity by step, a line per run."""
     data: list[dict[str, Any]] = []
@@ -126,6 +163,6 @@ def curve(sources: list[Source], id_: str, title: str, words: str, unit: str, vi
         title,
         f"{words}, by step; {binned(width)}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis(unit, rangemode="tozero")),
+        layout(xaxis=axis("step"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))),
         sql=_asked(sources),
     )

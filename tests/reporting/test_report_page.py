@@ -1,0 +1,384 @@
+"""The report in a real browser: it opens, shows what the database holds, works, and asks nothing of the network."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chromium import Page, browser
+
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.store import History
+from rtl_core.reporting.report import write_report
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser() as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def path(demo: History, tmp_path_factory) -> Path:
+    return write_report(demo, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture
+def opened(page: Page, path: Path) -> Page:
+    page.events.clear()
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    page.open(path)
+    page.js("window.report.drawAll().then(() => true)")
+    return page
+
+
+def assert_quiet(page: Page) -> None:
+    """No errors, nothing blocked, nothing asked of the network, nothing that a model wrote has run."""
+    assert page.complaints() == []
+    assert {address.split(":")[0] for address in page.requests()} <= {"file", "data", "blob"}
+    assert page.js("typeof window.pwned") == "undefined"
+
+
+def traces(page: Page, figure: str) -> dict[str, dict]:
+    """Name -> trace of a figure as Plotly holds it, without the bands."""
+    script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y, z, showlegend}}) => ({{name, x, y, z, showlegend}})))"
+    return {t["name"]: t for t in json.loads(page.js(script)) if not str(t["name"]).endswith("95 %")}
+
+
+def rows(demo: History, sql: str) -> list[dict]:
+    return demo.query(sql).to_pylist()
+
+
+def named(demo: History, name: str) -> list[dict]:
+    query = named_query(name)
+    return demo.query(query.sql, query.bind({}, "demo") or None).to_pylist()
+
+
+def test_the_page_opens_without_errors_and_without_the_network(opened):
+    assert_quiet(opened)
+    drawn = opened.js(
+        "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
+    )
+    assert len(drawn) == 16
+    assert all(count > 0 for _, count in drawn), drawn
+
+
+def test_the_policy_of_the_page_blocks_requests_and_foreign_scripts(opened):
+    assert opened.js("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'blocked')") == "blocked"
+    opened.js("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')")
+    opened.js("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran=2'}))")
+    assert opened.js("new Promise(done => setTimeout(() => done(typeof window.ran), 200))") == "undefined"
+
+
+def test_the_headline_is_the_evaluations(opened, demo):
+    before, after = (
+        next(
+            r["pass_at_1"]
+            for r in rows(demo, "FROM evaluations WHERE run = 'demo'")
+            if (r["policy"], r["step"]) == place
+        )
+        for place in (("student", 0), ("student", 12))
+    )
+    assert (
+        opened.js("document.querySelector('h1').innerText")
+        == f"Held-out pass@1 rose from {100 * before:.1f} % to {100 * after:.1f} %"
+    )
+    shown = traces(opened, "result")
+    assert (shown["student before"]["x"], shown["student after"]["x"]) == ([before], [after])
+
+
+def test_pass_at_k_equals_the_query(opened, demo):
+    shown = traces(opened, "pass-at-k")
+    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
+    found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in named(demo, "pass-at-k")}
+    for name, place in places.items():
+        for k, value in zip(shown[name]["x"], shown[name]["y"], strict=True):
+            if k != 3:
+                assert value == pytest.approx(found[*place, k])
+
+
+def test_pass_by_difficulty_equals_the_query(opened, demo):
+    sql = (
+        "SELECT difficulty, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
+        " WHERE evaluation = 'demo-student-12') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY difficulty"
+    )
+    found = {r["difficulty"]: r["rate"] for r in rows(demo, sql)}
+    assert traces(opened, "by-difficulty")["student after"]["x"] == pytest.approx(
+        [found[d] for d in ("hard", "medium", "easy")]
+    )
+
+
+def test_reward_by_term_adds_up_to_the_mean_reward(opened, demo):
+    shown = traces(opened, "reward")
+    found = rows(
+        demo,
+        "SELECT step, avg(total) AS reward FROM rewards WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step",
+    )
+    assert shown["total"]["x"] == [r["step"] for r in found]
+    assert shown["total"]["y"] == pytest.approx([r["reward"] for r in found])
+    assert np.sum([shown[t]["y"] for t in ("format", "interface", "syntax", "tests")], axis=0) == pytest.approx(
+        shown["total"]["y"]
+    )
+
+
+def test_pass_rate_by_difficulty_equals_the_query(opened, demo):
+    sql = (
+        "SELECT step // 2 AS bin, difficulty, problem_id, avg((outcome = 'passed')::INT) AS rate FROM verdicts v"
+        " JOIN run_problems p USING (run, problem_id) WHERE run = 'demo' AND purpose = 'train' GROUP BY ALL"
+    )
+    found = defaultdict(list)
+    for r in rows(demo, sql):
+        found[r["difficulty"], r["bin"]].append(r["rate"])
+    for difficulty in ("easy", "medium", "hard"):
+        expected = [np.mean(v) for (d, _), v in sorted(found.items()) if d == difficulty]
+        assert traces(opened, "pass-rate")[difficulty]["y"] == pytest.approx(expected)
+
+
+def test_outcomes_equal_the_query(opened, demo):
+    sql = (
+        "SELECT step, avg((outcome = 'passed')::INT) AS passed, avg((outcome = 'interface_mismatch')::INT) AS missed"
+        " FROM verdicts WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step"
+    )
+    shown, found = traces(opened, "outcomes"), rows(demo, sql)
+    assert shown["passed"]["y"] == pytest.approx([r["passed"] for r in found])
+    assert shown["interface mismatch"]["y"] == pytest.approx([r["missed"] for r in found])
+    assert np.sum([t["y"] for t in shown.values()], axis=0) == pytest.approx(np.ones(12))
+
+
+def test_the_funnel_equals_the_query(opened, demo):
+    shown = traces(opened, "funnel")
+    for epoch in range(3):
+        found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
+        assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
+        assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
+
+
+def test_the_group_mix_equals_the_query(opened, demo):
+    shown, found = traces(opened, "groups"), named(demo, "group-mix")
+    for kind in ("all_good", "mixed", "all_bad"):
+        assert shown[kind.replace("_", " ")]["y"] == pytest.approx([r[kind] / r["groups"] for r in found])
+    assert shown["equal rewards"]["y"] == pytest.approx([r["no_signal"] / r["groups"] for r in found])
+
+
+def test_the_kl_equals_the_query(opened, demo):
+    shown, found = traces(opened, "teacher-kl"), named(demo, "teacher-kl")
+    for estimator in ("k1", "k2", "k3"):
+        assert shown[estimator]["y"] == pytest.approx([r[estimator] for r in found])
+
+
+def test_the_kl_by_position_equals_the_token_arrays(opened, demo):
+    shown = traces(opened, "kl-position")["last quarter"]
+    k_by_position = defaultdict(list)
+    for step in (9, 10, 11):
+        for s in demo.rollouts_of("demo", step):
+            for i, (a, b) in enumerate(zip(s.rollout.logprobs_T, s.teacher.logprobs_T, strict=True)):
+                k_by_position[i + 1].append(a - b)
+    assert shown["x"] == [p for p in sorted(k_by_position) if len(k_by_position[p]) >= 5]
+    assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
+
+
+@pytest.mark.parametrize(("figure", "metric"), [("entropy", "optim/entropy"), ("health", "optim/kl_sample_train_v1")])
+def test_recorded_metrics_are_shown_as_recorded(opened, demo, figure, metric):
+    found = rows(demo, f"SELECT value FROM step_metrics WHERE run = 'demo' AND name = '{metric}' ORDER BY step")
+    first = next(iter(traces(opened, figure).values()))
+    assert first["y"] == pytest.approx([r["value"] for r in found])
+
+
+def test_mistakes_equal_the_query(opened, demo):
+    found = named(demo, "mistakes")
+    cells = opened.js(
+        "[...document.querySelectorAll('#mistakes tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    for row, r in zip(cells, found, strict=False):
+        assert row[:6] == [
+            r["kind"].replace("_", " "),
+            r["name"],
+            r["expected"] or "–",
+            r["got"] or "–",
+            str(r["rollouts"]),
+            str(r["problems"]),
+        ]
+        assert int(row[4]) == int(row[6]) + int(row[7])
+    kinds = traces(opened, "mistake-kinds")
+    answers = rows(demo, "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND step = 0")[0][
+        "n"
+    ]
+    first = rows(
+        demo,
+        "SELECT count(*) AS n FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND step = 0 AND kind = 'missing_port'",
+    )
+    assert kinds["missing port"]["y"][0] == pytest.approx(first[0]["n"] / answers)
+
+
+def test_the_curriculum_equals_the_query(opened, demo):
+    (shown,) = json.loads(
+        opened.js("JSON.stringify(document.getElementById('plot-curriculum').data.map(({x, y, z}) => ({x, y, z})))")
+    )
+    sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
+    found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
+    cells = {
+        (x, y): z for y, line in zip(shown["y"], shown["z"], strict=True) for x, z in zip(shown["x"], line, strict=True)
+    }
+    assert {k: v for k, v in cells.items() if v is not None} == pytest.approx(found)
+
+
+def test_times_equal_the_query(opened, demo):
+    shown = traces(opened, "time-by-step")
+    for stage in ("sample", "grade", "total"):
+        found = rows(demo, f"SELECT seconds FROM step_times WHERE run = 'demo' AND stage = '{stage}' ORDER BY step")
+        assert shown[stage]["y"] == pytest.approx([r["seconds"] for r in found])
+
+
+def test_every_block_says_what_it_shows_and_how_it_was_asked(opened, demo):
+    found = opened.js(
+        "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
+        " f.querySelector('details.sql pre').textContent])"
+    )
+    assert len(found) == 20
+    for _id, caption, sql in found:
+        assert len(caption) > 40
+        for statement in filter(None, (part.strip() for part in sql.split(";\n"))):
+            lines = statement.removesuffix(";").splitlines()
+            params = dict(line.removeprefix("-- $").split(" = ", 1) for line in lines if line.startswith("-- $"))
+            values = {name: json.loads(text.replace("'", '"')) for name, text in params.items()}
+            demo.query("\n".join(line for line in lines if not line.startswith("-- $")), values or None)
+
+
+def set_value(page: Page, control: str, value: str) -> None:
+    page.js(
+        f"(() => {{ const c = document.getElementById('{control}'); c.value = {json.dumps(value)};"
+        " c.dispatchEvent(new Event('input')); })()"
+    )
+
+
+def shown_keys(page: Page) -> list[str]:
+    return page.js("[...document.querySelectorAll('#rows tr')].map(r => r.dataset.key)")
+
+
+def test_the_browser_filters_by_outcome_purpose_and_text(opened, demo):
+    sampled = set(shown_keys(opened))
+    assert len(sampled) == 480
+    assert "All 480 graded rollouts" in opened.js("document.querySelector('#rollouts .lead').innerText")
+    set_value(opened, "filter-outcome", "compile_failed")
+    found = {
+        r["rollout"]
+        for r in rows(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'compile_failed'")
+    }
+    assert set(shown_keys(opened)) == found
+    set_value(opened, "filter-purpose", "evaluation")
+    assert set(shown_keys(opened)) == {key for key in found if "/eval/" in key}
+    set_value(opened, "filter-purpose", "")
+    set_value(opened, "filter-outcome", "")
+    set_value(opened, "filter-text", "TRAIN_MUX_001")
+    assert set(shown_keys(opened)) == {key for key in sampled if "train_mux_001" in key}
+    assert opened.js("document.getElementById('count').textContent") == f"{len(shown_keys(opened))} of 480"
+
+
+def test_a_rollout_is_shown_whole_with_both_interfaces(opened, demo):
+    key = rows(
+        demo,
+        "SELECT rollout FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND kind = 'extra_port' ORDER BY rollout",
+    )[0]["rollout"]
+    opened.js(f"document.querySelector('#rows tr[data-key=\"{key}\"]').click()")
+    stored = demo.rollout(key)
+    assert opened.js("document.querySelector('#detail .key').textContent") == key
+    assert opened.js("document.querySelector('#detail pre.answer').textContent").startswith(stored.rollout.text[:80])
+    cells = opened.js(
+        "[...document.querySelectorAll('#interface tr.wrong')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    missing, extra = stored.verdict.mismatches
+    assert [missing.name, missing.expected, "missing"] in cells
+    assert [extra.name, "–", extra.got] in cells
+    right = opened.js(
+        "[...document.querySelectorAll('#interface tr:not(.wrong)')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert ["result", right[-1][1], right[-1][1]] in right
+
+
+def test_a_mistake_leads_to_an_example(opened):
+    opened.js("document.querySelector('#mistakes button.link').click()")
+    key = opened.js("document.querySelector('#mistakes button.link').dataset.rollout")
+    assert opened.js("document.querySelector('#detail .key').textContent") == key
+
+
+def test_what_a_model_wrote_stays_text(opened, demo):
+    key = rows(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') LIMIT 1")[0][
+        "rollout"
+    ]
+    opened.js(f"document.querySelector('#rows tr[data-key=\"{key}\"]').click()")
+    assert "</script><script>window.pwned=1</script>" in opened.js(
+        "document.querySelector('#detail pre.answer').textContent"
+    )
+    assert opened.js("document.querySelectorAll('#detail script, #detail img').length") == 0
+    assert "\x1b" not in opened.js("document.getElementById('detail').textContent")
+    assert_quiet(opened)
+
+
+def test_names_from_a_problem_set_stay_text(page, tmp_path):
+    import synthetic
+
+    odd = "<img src=x onerror=window.pwned=3>"
+    history = synthetic.write_run(tmp_path / "h.duckdb", f"r{odd}", synthetic.Shape(steps=2, train=6, heldout=3))
+    page.events.clear()
+    page.open(write_report(history, [f"r{odd}"], tmp_path / "r.html"))
+    page.js("window.report.drawAll().then(() => true)")
+    assert_quiet(page)
+    assert odd in page.js("document.querySelector('.eyebrow').textContent")
+
+
+def test_light_and_dark_follow_the_reader_and_the_button(page, path):
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.open(path)
+    assert page.js("document.documentElement.dataset.theme") == "dark"
+    colour = "document.getElementById('plot-result').data.find(t => t.name === 'student after').marker.color"
+    page.js("window.report.drawAll().then(() => true)")
+    dark = page.js(colour)
+    page.js("document.getElementById('theme').click()")
+    assert page.js("document.documentElement.dataset.theme") == "light"
+    page.wait(f"{colour} !== {json.dumps(dark)}")
+    background = page.js("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(251, 251, 249)"
+
+
+def test_it_prints_in_light_with_every_figure(page, path):
+    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    page.open(path)
+    pdf = base64.b64decode(page.call("Page.printToPDF", printBackground=True)["data"])
+    assert pdf.startswith(b"%PDF")
+    assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/") >= 4
+    assert page.js("[...document.querySelectorAll('.plot')].every(p => p.dataset.drawn === 'yes')")
+    assert page.js("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 1000, 420])
+def test_nothing_sticks_out_at_any_width(opened, width):
+    opened.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    opened.wait(f"document.documentElement.clientWidth <= {width}")
+    opened.wait(
+        f"document.documentElement.scrollWidth <= {width}", patience_s=5
+    )  # Plotly follows a resize with a delay
+
+
+def test_a_run_that_has_just_begun_has_a_page_too(page, demo, tmp_path):
+    page.events.clear()
+    page.open(write_report(demo, ["fresh"], tmp_path / "fresh.html"))
+    assert_quiet(page)
+    assert page.js("document.querySelector('h1').innerText") == "No evaluation has ended yet"
+
+
+def test_runs_are_compared_side_by_side(page, demo, tmp_path):
+    page.events.clear()
+    page.open(write_report(demo, ["demo", "other"], tmp_path / "both.html"))
+    page.js("window.report.drawAll().then(() => true)")
+    assert_quiet(page)
+    shown = traces(page, "compare-reward")
+    for run in ("demo", "other"):
+        found = rows(demo, f"SELECT reward FROM reward_by_step WHERE run = '{run}' ORDER BY step")
+        assert shown[run]["y"] == pytest.approx([r["reward"] for r in found])
+    results = traces(page, "compare-result")["student after"]
+    assert results["x"] == [demo.evaluation(f"{run}-student-{n}").pass_at_1 for run, n in (("demo", 12), ("other", 8))]
