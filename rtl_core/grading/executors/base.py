@@ -78,6 +78,8 @@ class StepResult:
     output: str
     """Standard output and error together, capped in the middle."""
     wall_s: float
+    cpu_s: float = 0.0
+    """CPU time of the programs that were started, without the sandbox around them."""
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
     builds: tuple[dict[str, Any], ...] = ()
@@ -96,6 +98,8 @@ class Executor(Protocol):
     """Runs jobs, several at a time when called from several threads."""
 
     name: str
+    cpu_s: float
+    """CPU time that the programs of all jobs have used so far."""
 
     def tools(self) -> dict[str, str]:
         """Name -> version of what decides a verdict, or `image` -> digest."""

@@ -57,6 +57,7 @@ class BubblewrapExecutor:
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
         self._bwrap = bwrap
         self.warm = warm
+        self.cpu_s = 0.0
         self._lock = threading.Lock()
         self._free: list[_Cell] = []
         self._slots = 0
@@ -88,7 +89,10 @@ class BubblewrapExecutor:
                 if attempt + 1 == _TRIES:
                     raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
                 continue
-            return JobResult(tuple(_step_result(step) for step in answer["steps"]), time.monotonic() - started)
+            results = tuple(_step_result(step) for step in answer["steps"])
+            with self._lock:
+                self.cpu_s += sum(result.cpu_s for result in results)
+            return JobResult(results, time.monotonic() - started)
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -281,6 +285,7 @@ def _step_result(step: dict[str, Any]) -> StepResult:
         exit_code=step["exit_code"],
         output=step["output"],
         wall_s=step["wall_s"],
+        cpu_s=step.get("cpu_s", 0.0),
         overrun=step["overrun"],
         sessions=tuple(
             Session(s["results_file"], s["complete"], s["forged"], tuple(s["tests"])) for s in step.get("sessions", ())

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -137,6 +138,7 @@ def run_steps(job, report, launch=None):
 def run_step(job, step, server, launch):
     limits = job["limits"]
     started = time.monotonic()
+    cpu_before = cpu_of_children()
     deadline = started + limits["wall_s"]
     reading, writing = os.pipe()
     pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
@@ -183,20 +185,20 @@ def run_step(job, step, server, launch):
                     selector.unregister(connection)
                     witness.end(connection)
             elif key.data == "request":
-                simulator = launch.simulate(job, requests)
+                simulator = launch.simulate(job, key.fileobj)
                 if simulator is None:
-                    selector.unregister(requests)
+                    selector.unregister(key.fileobj)
                     continue
                 handle = os.pidfd_open(simulator)
-                simulators[handle] = simulator
+                simulators[handle] = (simulator, key.fileobj)
                 selector.register(handle, selectors.EVENT_READ, "simulator")
             elif key.data == "simulator":
                 selector.unregister(key.fd)
-                simulator = simulators.pop(key.fd)
+                simulator, asker = simulators.pop(key.fd)
                 os.close(key.fd)
                 with contextlib.suppress(ChildProcessError, OSError):
                     code = os.waitstatus_to_exitcode(os.waitpid(simulator, 0)[1])
-                    requests.send(str(code).encode())
+                    asker.send(str(code).encode())
             elif key.data == "ended" and status is None:
                 status = os.waitpid(pid, 0)[1]
                 selector.unregister(ended)
@@ -218,10 +220,17 @@ def run_step(job, step, server, launch):
         "exit_code": None if overrun else exit_code,
         "output": output.text(),
         "wall_s": time.monotonic() - started,
+        "cpu_s": cpu_of_children() - cpu_before,
         "overrun": overrun,
         "sessions": witness.sessions,
         "builds": witness.builds,
     }
+
+
+def cpu_of_children():
+    """CPU seconds of all children that have ended, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def accept(server, selector, witness):

@@ -131,10 +131,10 @@ class Launcher:
             return steps.start(job, step, writing), None
         ours, theirs = socket.socketpair()
         pid = os.fork()
-        if pid:
-            theirs.close()
-            return pid, ours
-        _run_program(job, step, program, self.base, writing, theirs)
+        if pid == 0:
+            _run_program(job, step, program, self.base, writing, theirs)
+        theirs.close()
+        return pid, ours
 
     def simulate(self, job, requests):
         """Takes one request and forks the simulator; returns its process id, or None when there was no request."""
@@ -197,7 +197,7 @@ def _same_as_fresh(step, program, base):
 
 def _offered(environment, cwd, base, program=None):
     """Names of modules in the directories that come before the interpreter's own."""
-    places = environment.get("PYTHONPATH", "").split(":") + [cwd]
+    places = [*environment.get("PYTHONPATH", "").split(":"), cwd]
     if program and program[0] == "script":
         places.append(os.path.dirname(os.path.join(cwd, program[1][0])))
     names = set()

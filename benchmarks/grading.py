@@ -1,0 +1,168 @@
+"""How fast answers are graded, against the bare tools on the same cores in the same run.
+
+    python benchmarks/grading.py [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
+
+The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
+threads. Blocks of both alternate, so that what else the machine does falls on both. Each answer is a golden answer of
+the starter set or of the published CVDP examples. Wall time is what counts; CPU time (of all processes) is given
+beside it. The cache is measured on its own.
+
+Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rtl_core.grading import Grader, MemoryCache, make_executor
+from rtl_core.grading.compose import read_services
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import starter_problems
+from rtl_core.prompting.answer import Answer
+
+
+def bare(problem: Problem) -> None:
+    """Runs every service of the harness on the host, as its author would by hand."""
+    top = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    try:
+        for directory in ("rtl", "verif", "docs", "src", "rundir"):
+            (top / directory).mkdir()
+        for path, text in {**problem.context, **(problem.golden or {}), **problem.harness}.items():
+            full = top / path
+            full.parent.mkdir(parents=True, exist_ok=True)
+            full.write_text(_here(text, top))
+        for step in read_services(problem.harness)[0]:
+            environment = {**os.environ, **{name: _here(value, top) for name, value in step.env.items()}}
+            environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            environment["HOME"] = str(top / "rundir")
+            # Plugins of this environment cost the bare tools up to half their time; CVDP's image has none.
+            environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+            command = [_here(word, top) for word in step.argv]
+            done = subprocess.run(
+                command, cwd=top / "rundir", env=environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise SystemExit(f"{problem.id}: {shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    finally:
+        shutil.rmtree(top)
+
+
+def _here(text: str, top: Path) -> str:
+    for name in ("/code/", "/rundir/"):
+        text = text.replace(name, f"{top}{'/' if name == '/code/' else name}")
+    words = text.replace("/src/", f"{top}/src/").replace(f"{top}{top}", str(top))
+    return words if not words.endswith("/src") else words.removesuffix("/src") + f"{top}/src"
+
+
+def measure(work: Callable[[Problem], object], problems: list[Problem], threads: int) -> tuple[float, float]:
+    """(wall seconds, CPU seconds of ended child processes) for one pass over the problems."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, problems))
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def examples(data: Path) -> list[Problem]:
+    """The published examples with goldens that open tools can grade."""
+    files = sorted((data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl"))
+    return [problem for path in files for problem in read_cvdp(path).problems]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    here = Path(__file__).resolve().parent.parent
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
+    )
+    parser.add_argument("--count", type=int, default=36, help="starter problems")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--executors", default="bubblewrap", help="comma-separated")
+    arguments = parser.parse_args()
+    console = Console()
+    sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
+    names = [name for name in arguments.executors.split(",") if name]
+    for title, problems in sets.items():
+        if not problems:
+            console.print(f"{title}: none found under {arguments.data}")
+            continue
+        _compare(console, title, problems, names, arguments.rounds, arguments.threads)
+    _cache(console, sets["starter set"], arguments.threads)
+
+
+def _compare(
+    console: Console, title: str, problems: list[Problem], names: list[str], rounds: int, threads: int
+) -> None:
+    """Alternates bare tools and executors over the same problems and prints one table."""
+    walls: dict[str, list[float]] = {}
+    cpus: dict[str, list[float]] = {}
+    for name in names:
+        executor = make_executor(name)
+        grader = Grader(executor)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
+        for _ in range(rounds):
+            wall, cpu = measure(bare, problems, threads)
+            walls.setdefault("bare tools", []).append(wall)
+            cpus.setdefault("bare tools", []).append(cpu)
+            before = executor.cpu_s
+            wall, _ = measure(lambda p, g=grader: _graded(g, p), problems, threads)
+            walls.setdefault(name, []).append(wall)
+            cpus.setdefault(name, []).append(executor.cpu_s - before)
+        grader.close()
+        executor.close()
+    base = statistics.median(walls["bare tools"])
+    table = Table(title=f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds")
+    for column in ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, values in walls.items():
+        wall = statistics.median(values)
+        cpu = statistics.median(cpus[name]) / len(problems)
+        row = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
+        table.add_row(name, *row)
+    console.print(table)
+
+
+def _graded(grader: Grader, problem: Problem) -> None:
+    verdict = grader.grade(problem, Answer(files=problem.golden or {}))
+    if not verdict.passed:
+        raise SystemExit(f"{problem.id}: {verdict.outcome}: {verdict.reasons}")
+
+
+def _cache(console: Console, problems: list[Problem], threads: int) -> None:
+    """A second pass over graded answers comes from the cache."""
+    executor = make_executor("bubblewrap")
+    grader = Grader(executor, cache=MemoryCache())
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda p: _graded(grader, p), problems))
+    many = problems * 30
+    started = time.perf_counter()
+    for problem in many:
+        _graded(grader, problem)
+    rate = len(many) / (time.perf_counter() - started)
+    grader.close()
+    executor.close()
+    console.print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
+
+
+if __name__ == "__main__":
+    main()
