@@ -26,6 +26,7 @@ def serve_tinker(
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads of torch on the CPU.")] = min(2, os.cpu_count() or 1),
     max_context: Annotated[int, typer.Option(help="Longest sequence served, in tokens.")] = 32768,
+    idle_seconds: Annotated[float, typer.Option(help="Training clients unused for so long move to disk.")] = 1800.0,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="The same seed and prompt give the same sample, whatever else runs.")
     ] = False,
@@ -69,6 +70,8 @@ def serve_tinker(
             threads=threads,
             max_context=max_context,
             deterministic=deterministic,
+            idle_seconds=idle_seconds,
+            housekeeping_seconds=15.0,
         ),
         announce,
     )

@@ -39,6 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of torch on the CPU")
     parser.add_argument("--max-context", type=int, default=32768)
+    parser.add_argument("--idle-seconds", type=float, default=1800.0, help="unused training clients move to disk")
+    parser.add_argument("--housekeeping-seconds", type=float, default=15.0, help=argparse.SUPPRESS)
     parser.add_argument("--deterministic", action="store_true", help="answers do not depend on what else runs (slower)")
     parser.add_argument("--die-with-parent", action="store_true", help="stop when standard input ends")
     return parser
@@ -83,6 +85,8 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
         threads=args.threads,
         deterministic=args.deterministic,
         max_context=args.max_context,
+        idle_s=args.idle_seconds,
+        housekeeping_s=args.housekeeping_seconds,
     )
     service = Service(settings)
     app = create_app(service, key)

@@ -25,7 +25,6 @@ from rtl_core.localtinker.service import Service
 from rtl_core.localtinker.wire import decode_train_request
 
 _LONG_POLL = 30.0  # seconds; the SDK's own limit for this call is 45
-_HOUSEKEEPING = 15.0
 
 
 def create_app(service: Service, api_key: str | None) -> FastAPI:
@@ -78,7 +77,7 @@ class _RequireKey:
 
 async def _keep_house(service: Service) -> None:
     while True:
-        await asyncio.sleep(_HOUSEKEEPING)
+        await asyncio.sleep(service.settings.housekeeping_s)
         service.keep_house()
         await asyncio.to_thread(service.registry.collect_garbage)
 

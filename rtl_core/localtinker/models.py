@@ -83,9 +83,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
     if not (path / "config.json").is_file():
         raise PolicyError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            path, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True
-        )
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
         tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise PolicyError(f"model {name!r}: transformers cannot load {path}: {error}") from error

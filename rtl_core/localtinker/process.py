@@ -22,7 +22,8 @@ class LocalTinker:
 
     `base_url` and `api_key` are what a `tinker.ServiceClient` needs. The child ends with `stop`, at the end of the
     `with` block, or when this process dies in any way. Started again over the same `state`, it serves the old
-    tinker:// paths and samplers. Its log is `state`/service.log.
+    tinker:// paths and samplers; with the same `port` and `api_key` too, clients of before go on. Its log is
+    `state`/service.log.
 
     Raises InfrastructureError with the end of that log when the service does not come up within `timeout_s` seconds.
     """
@@ -39,6 +40,8 @@ class LocalTinker:
         max_context: int | None = None,
         port: int = 0,
         api_key: str | None = None,
+        idle_s: float | None = None,
+        housekeeping_s: float | None = None,
         timeout_s: float = 300.0,
     ) -> None:
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
@@ -48,10 +51,18 @@ class LocalTinker:
         command = [sys.executable, "-m", "rtl_core.localtinker", "--state", str(self.state), "--die-with-parent"]
         for name, path in models.items():
             command += ["--model", f"{name}={path}"]
-        command += ["--dtype", dtype, "--device", device, "--port", str(port)]
         command += ["--deterministic"] if deterministic else []
-        command += ["--threads", str(threads)] if threads is not None else []
-        command += ["--max-context", str(max_context)] if max_context is not None else []
+        options = {
+            "--dtype": dtype,
+            "--device": device,
+            "--port": port,
+            "--threads": threads,
+            "--max-context": max_context,
+            "--idle-seconds": idle_s,
+            "--housekeeping-seconds": housekeeping_s,
+        }
+        for flag, value in options.items():
+            command += [] if value is None else [flag, str(value)]
         environment = {
             **os.environ,
             "TINKER_API_KEY": self.api_key,
@@ -71,6 +82,10 @@ class LocalTinker:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def port(self) -> int:
+        return int(self.base_url.rsplit(":", 1)[1])
 
     @property
     def alive(self) -> bool:

@@ -47,6 +47,7 @@ class Settings:
     samplers: int = 16
     sampler_bytes: int = 1 << 30
     idle_s: float = 1800.0
+    housekeeping_s: float = 15.0
 
 
 class Service:

@@ -1,0 +1,83 @@
+"""Small builders that the tests of this room share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+import tinker
+from tinker import types
+
+from rtl_core.localtinker.process import LocalTinker
+
+PROMPT = [40, 41, 42, 43, 44, 45, 46]
+
+
+def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:
+    return types.ModelInput.from_ints(list(tokens))
+
+
+def params(max_tokens: int = 16, **kwargs) -> types.SamplingParams:
+    """Sampling parameters without an end token, so that lengths are known, unless `stop` is given."""
+    return types.SamplingParams(max_tokens=max_tokens, **{"stop": [], **kwargs})
+
+
+def random_sequences(count: int, *, seed: int = 0, low: int = 8, high: int = 24, vocab: int = 300) -> list[list[int]]:
+    """Token sequences of different lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(2, vocab, rng.integers(low, high)).tolist() for _ in range(count)]
+
+
+def datum(full: Sequence[int], **inputs: Sequence[float]) -> types.Datum:
+    """A training datum of a full sequence; each extra input has one value per target token."""
+    loss_fn_inputs = {"target_tokens": list(full[1:]), **{k: list(map(float, v)) for k, v in inputs.items()}}
+    return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs=loss_fn_inputs)
+
+
+def cross_entropy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
+    return [datum(s, weights=[1.0] * (len(s) - 1)) for s in random_sequences(count, seed=seed)]
+
+
+def policy_data(count: int = 4, *, seed: int = 0) -> list[types.Datum]:
+    """Data for the policy losses: sampler log-probabilities near the model's, advantages of both signs."""
+    rng = np.random.default_rng(seed)
+    data = []
+    for sequence in random_sequences(count, seed=seed):
+        length = len(sequence) - 1
+        data.append(datum(sequence, logprobs=rng.normal(-5.0, 0.6, length), advantages=rng.normal(0, 1, length)))
+    return data
+
+
+def train(training_client, steps: int = 1, *, seed: int = 0, learning_rate: float = 1e-3) -> None:
+    """A few cross-entropy steps."""
+    for step in range(steps):
+        training_client.forward_backward(cross_entropy_data(seed=seed + step), "cross_entropy")
+        training_client.optim_step(types.AdamParams(learning_rate=learning_rate)).result()
+
+
+def score(sampling_client, sequences: Sequence[Sequence[int]]) -> np.ndarray:
+    """Concatenated log-probabilities of all tokens but the first of each sequence."""
+    futures = [sampling_client.compute_logprobs(prompt(s)) for s in sequences]
+    return np.concatenate([np.array(f.result()[1:], dtype=np.float64) for f in futures])
+
+
+def connect(service: LocalTinker, **kwargs: Any) -> tinker.ServiceClient:
+    """A new session on `service`."""
+    return tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key, **kwargs)
+
+
+def status(service: LocalTinker) -> dict[str, int]:
+    """The status page, the one route that the SDK does not know."""
+    headers = {"X-API-Key": service.api_key}
+    return httpx.get(f"{service.base_url}/api/v1/local/status", headers=headers, timeout=30).json()
+
+
+def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 30.0) -> None:
+    """Wait until the status page says so."""
+    deadline = time.monotonic() + timeout
+    while not condition(seen := status(service)):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.02)

@@ -1,0 +1,241 @@
+"""Saving, loading, freezing, listing, expiring and deleting weights through the SDK."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tinker
+from localtinker_helpers import cross_entropy_data, policy_data, random_sequences, score, train
+from tinker import types
+
+from rtl_core.localtinker.errors import NotFoundError
+from rtl_core.localtinker.registry import SESSION_LIFE, Registry
+
+SEQUENCES = random_sequences(4, seed=12)
+
+
+def continued(training) -> list[list[float]]:
+    """Log-probabilities along three more steps: any difference in weights or moments shows."""
+    shown = []
+    for step in range(3):
+        output = training.forward_backward(policy_data(4, seed=step), "importance_sampling")
+        training.optim_step(types.AdamParams(learning_rate=2e-3, weight_decay=0.01))
+        shown += [o["logprobs"].data for o in output.result().loss_fn_outputs]
+    return shown
+
+
+def test_a_resumed_training_client_continues_bit_for_bit(client):
+    training = client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 3)
+    path = training.save_state("middle").result().path
+    resumed = client.create_training_client_from_state_with_optimizer(path).result()
+    assert continued(resumed) == continued(training)
+
+
+def test_without_optimizer_state_the_moments_start_afresh(client):
+    training = client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 3)
+    path = training.save_state("middle").result().path
+    weights_only = client.create_training_client_from_state(path).result()
+    mine, other = continued(training), continued(weights_only)
+    assert other[:4] == mine[:4]  # the same weights
+    assert other[-1] != mine[-1]  # other moments
+
+
+def test_load_state_brings_a_client_back(client):
+    training = client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 2)
+    path = training.save_state("start").result().path
+    first = continued(training)
+    with pytest.warns(FutureWarning):
+        training.load_state_with_optimizer(path).result()
+    assert continued(training) == first
+
+
+def test_a_snapshot_stays_frozen_after_5_more_steps(client):
+    training = client.create_lora_training_client("student", rank=8, seed=1).result()
+    train(training, 2)
+    named = client.create_sampling_client(model_path=training.save_weights_for_sampler("early").result().path).result()
+    unnamed = training.save_weights_and_get_sampling_client().result()
+    before = score(named, SEQUENCES)
+    train(training, 5, seed=20, learning_rate=5e-3)
+    late = training.save_weights_and_get_sampling_client().result()
+    # Arithmetic in batches of another make-up may round the last bit otherwise; `deterministic` is another test.
+    np.testing.assert_allclose(score(named, SEQUENCES), before, atol=1e-5)
+    np.testing.assert_allclose(score(unnamed, SEQUENCES), before, atol=1e-5)
+    assert np.abs(score(late, SEQUENCES) - before).max() > 0.01
+
+
+def test_more_snapshots_than_are_kept_in_memory_all_keep_their_logprobs(client):
+    training = client.create_lora_training_client("student", rank=2, seed=1).result()
+    samplers = []
+    for step in range(20):  # the service keeps 16 ready
+        train(training, 1, seed=step, learning_rate=5e-3)
+        sampler = training.save_weights_and_get_sampling_client().result()
+        samplers.append((sampler, score(sampler, SEQUENCES[:1])))
+    for sampler, expected in samplers:
+        np.testing.assert_allclose(score(sampler, SEQUENCES[:1]), expected, atol=1e-5)
+    assert len({tuple(expected) for _, expected in samplers}) == 20
+
+
+def test_saved_states_can_be_sampled_from_too(client):
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    train(training)
+    state = client.create_sampling_client(model_path=training.save_state("state").result().path).result()
+    snapshot = training.save_weights_and_get_sampling_client().result()
+    np.testing.assert_allclose(score(state, SEQUENCES), score(snapshot, SEQUENCES), atol=1e-5)
+    assert state.get_base_model() == "student"
+
+
+def test_checkpoints_are_listed_with_their_kind_size_and_metadata(client, rest):
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    state = training.save_state("epoch-1", user_metadata={"epoch": "1"}).result().path
+    weights = training.save_weights_for_sampler("epoch-1", ttl_seconds=7200).result().path
+    training.save_weights_and_get_sampling_client().result()  # not a checkpoint of its own
+    listed = {c.tinker_path: c for c in rest.list_checkpoints(training.model_id).result().checkpoints}
+    assert listed.keys() == {state, weights}
+    assert (listed[state].checkpoint_type, listed[weights].checkpoint_type) == ("training", "sampler")
+    assert listed[state].user_metadata == {"epoch": "1"}
+    assert listed[state].size_bytes > listed[weights].size_bytes > 1000
+    assert listed[state].expires_at is None
+    left = listed[weights].expires_at - listed[weights].time
+    assert left.total_seconds() == pytest.approx(7200, abs=2)
+    everything = rest.list_user_checkpoints(limit=1000).result()
+    assert {state, weights} <= {c.tinker_path for c in everything.checkpoints}
+    assert everything.cursor.total_count == len(everything.checkpoints)
+
+
+def test_training_runs_are_listed_newest_first_with_pages(client, rest):
+    made = [client.create_lora_training_client("student", rank=r, user_metadata={"n": str(r)}).result() for r in (2, 4)]
+    page = rest.list_training_runs(limit=1).result()
+    assert len(page.training_runs) == 1
+    assert page.training_runs[0].training_run_id == made[1].model_id
+    second = rest.list_training_runs(limit=1, offset=1).result()
+    assert second.training_runs[0].training_run_id == made[0].model_id
+    run = rest.get_training_run(made[1].model_id).result()
+    assert (run.base_model, run.is_lora, run.lora_rank, run.user_metadata) == ("student", True, 4, {"n": "4"})
+    path = made[1].save_state("one").result().path
+    assert rest.get_training_run_by_tinker_path(path).result().last_checkpoint.tinker_path == path
+
+
+def test_weights_info_says_what_is_needed_to_load_a_checkpoint(client, rest):
+    training = client.create_lora_training_client("teacher", rank=4, train_unembed=False).result()
+    info = rest.get_weights_info_by_tinker_path(training.save_state("x").result().path).result()
+    assert (info.base_model, info.is_lora, info.lora_rank) == ("teacher", True, 4)
+    assert (info.train_attn, info.train_mlp, info.train_unembed) == (True, True, False)
+
+
+def test_the_ttl_of_a_checkpoint_can_be_set_and_removed(client, rest):
+    training = client.create_lora_training_client("student", rank=2).result()
+    path = training.save_state("x").result().path
+
+    def expiry():
+        return rest.list_checkpoints(training.model_id).result().checkpoints[0].expires_at
+
+    rest.set_checkpoint_ttl_from_tinker_path(path, 86400).result()
+    assert expiry() is not None
+    rest.set_checkpoint_ttl_from_tinker_path(path, None).result()
+    assert expiry() is None
+    with pytest.raises(tinker.UnprocessableEntityError, match="ttl_seconds"):
+        rest.set_checkpoint_ttl_from_tinker_path(path, 10).result()
+
+
+def test_a_deleted_checkpoint_is_gone(client, rest):
+    training = client.create_lora_training_client("student", rank=2).result()
+    path = training.save_state("x").result().path
+    rest.delete_checkpoint_from_tinker_path(path).result()
+    assert rest.list_checkpoints(training.model_id).result().checkpoints == []
+    with pytest.raises(tinker.NotFoundError, match="no checkpoint"):
+        client.create_training_client_from_state(path).result()
+    with pytest.raises(tinker.NotFoundError, match="no checkpoint"):
+        rest.delete_checkpoint_from_tinker_path(path).result()
+
+
+def test_a_name_is_not_overwritten_unless_asked(client):
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    train(training)
+    path = training.save_state("best").result().path
+    first = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
+    train(training, 2, seed=5, learning_rate=5e-3)
+    with pytest.raises(tinker.RequestFailedError, match="overwrite"):
+        training.save_state("best").result()
+    again = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
+    np.testing.assert_allclose(again, first, atol=1e-5)
+    assert training.save_state("best", overwrite=True).result().path == path
+    second = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
+    assert np.abs(second - first).max() > 1e-3
+
+
+def test_checkpoints_can_be_published_and_unpublished(client, rest):
+    training = client.create_lora_training_client("student", rank=2).result()
+    path = training.save_state("x").result().path
+    rest.publish_checkpoint_from_tinker_path(path).result()
+    assert rest.list_checkpoints(training.model_id).result().checkpoints[0].public
+    rest.unpublish_checkpoint_from_tinker_path(path).result()
+    assert not rest.list_checkpoints(training.model_id).result().checkpoints[0].public
+
+
+def test_an_expired_checkpoint_and_its_files_go(tmp_path):
+    """On the registry itself, with a clock of ours: the SDK's shortest TTL is an hour."""
+    now = [1000.0]
+    registry = Registry(tmp_path, clock=lambda: now[0])
+    paths = {}
+    for name, ttl in (("short", 3600), ("long", None)):
+        blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"12345"))
+        paths[name] = registry.add_checkpoint(
+            "run", "weights", name, blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=True,
+            ttl_seconds=ttl,
+        )  # fmt: skip
+    now[0] += 3599
+    assert registry.checkpoint(paths["short"]).size_bytes == 5
+    now[0] += 2
+    with pytest.raises(NotFoundError):
+        registry.checkpoint(paths["short"])
+    assert [c.name for c in registry.checkpoints("run")] == ["long"]
+    assert len(list((tmp_path / "blobs").iterdir())) == 2
+    registry.collect_garbage()
+    assert len(list((tmp_path / "blobs").iterdir())) == 1
+
+
+def test_snapshots_behind_sampling_clients_go_with_their_session(tmp_path):
+    now = [1000.0]
+    registry = Registry(tmp_path, clock=lambda: now[0])
+    for session in ("finished", "silent", "alive"):
+        registry.add_session(session, None, None)
+        blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"1"))
+        registry.add_checkpoint(
+            session, "sampler_weights", "e", blob=blob, size_bytes=size, base_model="m", lora="{}",
+            has_optimizer=False, ephemeral_of=session,
+        )  # fmt: skip
+    registry.finish_session("finished")
+    now[0] += SESSION_LIFE + 1
+    registry.touch_session("alive")
+    registry.collect_garbage()
+    assert registry.checkpoint("tinker://alive/sampler_weights/e")
+    for gone in ("finished", "silent"):
+        with pytest.raises(NotFoundError):
+            registry.checkpoint(f"tinker://{gone}/sampler_weights/e")
+
+
+def test_a_crash_before_the_row_leaves_no_trace(tmp_path):
+    """A blob whose row was never written is removed when the registry is next opened."""
+    registry = Registry(tmp_path)
+    registry.write_blob(lambda folder: (folder / "w").write_bytes(b"1"))
+    registry.close()
+    assert len(list((tmp_path / "blobs").iterdir())) == 1
+    Registry(tmp_path).close()
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_a_custom_ttl_outside_its_range_is_refused(client):
+    training = client.create_lora_training_client("student", rank=2).result()
+    with pytest.raises(tinker.UnprocessableEntityError, match="ttl_seconds"):
+        training.save_state("x", ttl_seconds=60).result()
+
+
+def test_forward_after_save_sees_the_same_weights(client):
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    train(training)
+    before = training.forward(cross_entropy_data(), "cross_entropy").result().metrics
+    training.save_state("x").result()
+    assert training.forward(cross_entropy_data(), "cross_entropy").result().metrics == before

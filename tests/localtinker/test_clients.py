@@ -1,0 +1,176 @@
+"""Several clients at once: isolation, fairness, and what is released when they go."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+import tinker
+from localtinker_helpers import (
+    connect,
+    cross_entropy_data,
+    params,
+    policy_data,
+    prompt,
+    random_sequences,
+    score,
+    status,
+    train,
+    wait_for,
+)
+from tinker import types
+
+from rtl_core.localtinker.process import LocalTinker
+
+
+def test_two_interleaved_training_clients_do_not_touch_each_other(client):
+    """Each trained in turns with the other must equal itself trained alone, bit for bit."""
+
+    def make(seed: int):
+        return client.create_lora_training_client("student", rank=4, seed=seed).result()
+
+    def step(training, seed: int) -> list[float]:
+        output = training.forward_backward(policy_data(4, seed=seed), "importance_sampling").result()
+        training.optim_step(types.AdamParams(learning_rate=2e-3)).result()
+        return [x for o in output.loss_fn_outputs for x in o["logprobs"].data]
+
+    alone = []
+    for seed in (1, 2):
+        training = make(seed)
+        alone.append([step(training, 10 * seed + i) for i in range(4)])
+    both = [make(1), make(2)]
+    together: list[list[list[float]]] = [[], []]
+    for i in range(4):
+        for index, seed in enumerate((1, 2)):
+            together[index].append(step(both[index], 10 * seed + i))
+    assert together == alone
+
+
+def test_clients_of_other_ranks_and_layers_share_a_base(client):
+    wide = client.create_lora_training_client("student", rank=16, seed=1).result()
+    narrow = client.create_lora_training_client(
+        "student", rank=2, seed=1, train_mlp=False, train_unembed=False
+    ).result()
+    sequences = random_sequences(2, seed=1)
+    train(wide, 2)
+    before = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
+    base = score(client.create_sampling_client(base_model="student").result(), sequences)
+    np.testing.assert_allclose(before, base, atol=1e-5)  # the narrow one has not learnt anything
+    train(narrow, 2)
+    after = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
+    assert np.abs(after - before).max() > 1e-3
+
+
+def test_many_concurrent_requests_from_several_sessions_all_succeed(tinker_service):
+    sessions = [connect(tinker_service) for _ in range(3)]
+    try:
+        samplers = [s.create_sampling_client(base_model="student").result() for s in sessions]
+        trainers = [s.create_lora_training_client("student", rank=2, seed=1).result() for s in sessions]
+        futures = []
+        for i, (sampler, training) in enumerate(zip(samplers, trainers, strict=True)):
+            futures += [sampler.sample(prompt(), 2, params(20, seed=100 * i + j)) for j in range(25)]
+            futures += [sampler.compute_logprobs(prompt(s)) for s in random_sequences(10, seed=i)]
+            futures += [training.forward_backward(cross_entropy_data(seed=i), "cross_entropy") for _ in range(3)]
+            futures.append(training.optim_step(types.AdamParams()))
+        results = [future.result() for future in futures]
+        assert len(results) == 3 * 39
+        drawn = [tuple(r.sequences[0].tokens) for r in results if isinstance(r, types.SampleResponse)]
+        assert len(drawn) == 75
+        assert len(set(drawn)) == 75
+    finally:
+        for session in sessions:
+            session.close("success").result()
+
+
+def test_training_is_not_starved_by_long_samples(client, tinker_service):
+    sampler = client.create_sampling_client(base_model="student").result()
+    training = client.create_lora_training_client("student", rank=2, seed=1).result()
+    long = sampler.sample(prompt(), 64, params(2000))
+    wait_for(tinker_service, lambda s: s["rows_running"] >= 64)
+    train(training, 1)
+    assert not long.future().done()
+    long.future().cancel()
+
+
+def test_submitting_ahead_keeps_the_order(client):
+    """forward_backward and optim_step are sent back to back; each pass must see the steps before it."""
+    ahead, careful = (client.create_lora_training_client("student", rank=4, seed=1).result() for _ in range(2))
+    data, adam = cross_entropy_data(), types.AdamParams(learning_rate=3e-3)
+    futures = []
+    for _ in range(4):
+        futures.append(ahead.forward_backward(data, "cross_entropy"))
+        ahead.optim_step(adam)
+    fast = [f.result().metrics["loss:sum"] for f in futures]
+    slow = []
+    for _ in range(4):
+        slow.append(careful.forward_backward(data, "cross_entropy").result().metrics["loss:sum"])
+        careful.optim_step(adam).result()
+    assert fast == slow
+
+
+def test_a_sampling_client_works_after_pickling(client):
+    sampler = client.create_sampling_client(base_model="student").result()
+    copy = pickle.loads(pickle.dumps(sampler))
+    expected = sampler.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens
+    assert copy.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens == expected
+
+
+def test_a_finished_session_releases_its_training_clients(tinker_service):
+    before = status(tinker_service)["adapters_in_memory"]
+    session = connect(tinker_service)
+    training = session.create_lora_training_client("student", rank=2).result()
+    assert status(tinker_service)["adapters_in_memory"] == before + 1
+    path = training.save_state("kept").result().path
+    session.close("success").result()
+    wait_for(tinker_service, lambda s: s["adapters_in_memory"] == before)
+    with connect(tinker_service) as again:
+        again.create_training_client_from_state(path).result()
+
+
+def test_an_idle_training_client_moves_to_disk_and_comes_back_unchanged(models_by_name, tmp_path):
+    """On a service of its own, which parks after 1 s; futures that were collected are released meanwhile."""
+    with (
+        LocalTinker({"student": models_by_name["student"]}, tmp_path, idle_s=1.0, housekeeping_s=0.3) as service,
+        connect(service) as client,
+    ):
+        idle, witness = (client.create_lora_training_client("student", rank=4, seed=3).result() for _ in range(2))
+        train(idle, 2)
+        train(witness, 2)
+        adam = types.AdamParams(learning_rate=2e-3)
+        witness.forward_backward(policy_data(), "ppo").result()
+        wait_for(service, lambda s: s["adapters_in_memory"] == 1)  # the witness holds gradients and stays
+        witness.optim_step(adam).result()
+        idle.forward_backward(policy_data(), "ppo").result()
+        idle.optim_step(adam).result()
+        shown = [
+            c.forward(cross_entropy_data(seed=9), "cross_entropy").result().loss_fn_outputs for c in (idle, witness)
+        ]
+        assert [o["logprobs"].data for o in shown[0]] == [o["logprobs"].data for o in shown[1]]
+
+
+def test_diverged_weights_fail_only_their_own_requests(client):
+    training = client.create_lora_training_client("student", rank=2, seed=1).result()
+    train(training, 2, learning_rate=1e30)
+    broken = training.save_weights_and_get_sampling_client().result()
+    healthy = client.create_sampling_client(base_model="student").result()
+    bad = broken.sample(prompt(), 1, params(5))
+    good = healthy.sample(prompt(), 1, params(5))
+    with pytest.raises(tinker.RequestFailedError, match="diverged"):
+        bad.result()
+    assert len(good.result().sequences[0].tokens) == 5
+
+
+def test_an_answer_arrives_promptly(client):
+    """A short sample must not wait for polls or timers."""
+    sampler = client.create_sampling_client(base_model="student").result()
+    sampler.sample(prompt(), 1, params(1)).result()
+    best = min(_timed(lambda: sampler.sample(prompt(), 1, params(1)).result()) for _ in range(10))
+    assert best < 0.1
+
+
+def _timed(run) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started

@@ -1,0 +1,218 @@
+"""Any causal LM: the lean decoder and the transformers path against transformers itself. In this process, no HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    GPT2Config,
+    LlamaConfig,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen3_5TextConfig,
+    Qwen3Config,
+    Qwen3MoeConfig,
+)
+
+from rtl_core.errors import PolicyError
+from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.models import load_model
+from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
+from rtl_core.localtinker.trainer import TrainingModel
+from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+
+SHAPE = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.1,
+}
+CONFIGS: dict[str, tuple[PretrainedConfig, bool]] = {
+    "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),
+    "qwen3 untied": (Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=False), True),
+    "qwen2, with biases": (Qwen2Config(**SHAPE), True),
+    "llama, scaled rope": (
+        LlamaConfig(
+            **SHAPE,
+            rope_parameters={
+                "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
+            },
+        ),
+        True,
+    ),
+    "gemma2, sliding windows and soft caps": (Gemma2Config(**SHAPE, head_dim=16, sliding_window=8), False),
+    "qwen3 mixture of experts": (
+        Qwen3MoeConfig(**SHAPE, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2, head_dim=16), False,
+    ),
+    "qwen3.5, hybrid attention": (
+        Qwen3_5TextConfig(
+            **SHAPE, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=16,
+            linear_value_head_dim=16,
+        ),
+        False,
+    ),
+    "gpt2": (GPT2Config(vocab_size=400, n_embd=64, n_layer=2, n_head=4, n_positions=256, initializer_range=0.1), False),
+}  # fmt: skip
+
+
+@pytest.fixture(params=list(CONFIGS))
+def served(request, tmp_path):
+    config, dense = CONFIGS[request.param]
+    return served_model(tmp_path, config), dense
+
+
+def served_model(folder: Path, config: PretrainedConfig, dtype: str = "float32"):
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
+
+
+def run(sampler, prompts, max_tokens: int, options: PromptOptions):
+    """[(tokens, logprobs, scores)] of one greedy-free sample per prompt, admitted together."""
+    answers: dict[int, tuple] = {}
+
+    def request(index: int, tokens: list[int]) -> SampleRequest:
+        def finish(sequences, scores):
+            answers[index] = (sequences[0].tokens, sequences[0].logprobs, scores)
+
+        return SampleRequest(tokens, 1, index, SamplingOptions(max_tokens), options, finish, lambda error: None)
+
+    rows = [row for i, tokens in enumerate(prompts) for row in request(i, tokens).make_rows()]
+    batches = []
+    for batch, placed in sampler.place(rows, batches):
+        batch.admit(placed)
+        batches.append(batch)
+    while any(batch.live for batch in batches):
+        for batch in batches:
+            if batch.live:
+                batch.step()
+    return [answers[i] for i in range(len(prompts))]
+
+
+PLAIN = PromptOptions()
+PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 2, 9, 11, 12], [100, 101, 102], [5, 6, 7, 8, 9]]
+
+
+def truth(model, tokens: list[int]) -> np.ndarray:
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double()
+    return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0].numpy()
+
+
+def test_sampling_and_scoring_agree_with_transformers(served):
+    model, dense = served
+    assert model.dense == dense
+    sampler = model.sampler(None, deterministic=False)
+    for prompt, (tokens, logprobs, scores) in zip(
+        PROMPTS, run(sampler, PROMPTS, 12, PromptOptions(logprobs=True)), strict=True
+    ):
+        expected = truth(model.model, prompt + tokens)
+        np.testing.assert_allclose(logprobs, expected[len(prompt) - 1 :], atol=1e-4)
+        np.testing.assert_allclose(scores.logprobs_P[1:], expected[: len(prompt) - 1], atol=1e-4)
+
+
+def test_an_adapter_trains_and_samples_alike(served):
+    """After a few steps, sampler and trainer log-probabilities agree and differ from the base's."""
+    model, _ = served
+    spec = LoraSpec(rank=4, seed=1)
+    training = TrainingModel("run", model, spec, micro_tokens=64)
+    sequences = [[*p, *p[::-1], 17] for p in PROMPTS]
+    adam = {
+        "learning_rate": 5e-3,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "eps": 1e-12,
+        "weight_decay": 0.0,
+        "grad_clip_norm": 0.0,
+    }
+
+    def request(forward_only: bool) -> TrainRequest:
+        data = [TrainDatum(np.array(s[:-1]), {"target_tokens": np.array(s[1:])}) for s in sequences]
+        return TrainRequest("run", 1, "cross_entropy", {}, forward_only, data)
+
+    before = training.forward_backward(request(True))[0]["logprobs"]
+    for _ in range(4):
+        training.forward_backward(request(False))
+        training.optim_step(adam)
+    after = training.forward_backward(request(True))[0]["logprobs"]
+    assert sum(map(np.sum, after)) > sum(map(np.sum, before)) + 1.0
+    sampler = model.sampler((training.tensors(), spec), deterministic=False)
+    scored = run(sampler, sequences, 1, PromptOptions(logprobs=True))
+    for (_, _, scores), logprobs in zip(scored, after, strict=True):
+        np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
+    base = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
+    for (_, _, scores), logprobs in zip(base, before, strict=True):
+        np.testing.assert_allclose(scores.logprobs_P[1:], logprobs, atol=1e-4)
+    training.release()
+    again = run(model.sampler(None, deterministic=False), sequences, 1, PromptOptions(logprobs=True))
+    np.testing.assert_array_equal(again[0][2].logprobs_P, base[0][2].logprobs_P)
+
+
+def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
+    model = served_model(tmp_path, CONFIGS["qwen3"][0], dtype="bfloat16")
+    assert model.dense
+    training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
+    assert all(t.dtype == torch.float32 for t in training.tensors().values())
+    tokens, logprobs, _ = run(
+        model.sampler((training.tensors(), training.spec), deterministic=False), PROMPTS, 12, PLAIN
+    )[1]
+    expected = truth(model.model, PROMPTS[1] + tokens)[len(PROMPTS[1]) - 1 :]
+    np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
+
+
+def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
+    """Large models recompute activations in the backward pass; forced here on a small one."""
+    from rtl_core.localtinker import models
+
+    norms = []
+    for limit in (1 << 40, 0):
+        monkeypatch.setattr(models, "_CHECKPOINT_BYTES", limit)
+        model = served_model(tmp_path / str(limit), CONFIGS["qwen3"][0])
+        assert model.recompute == (limit == 0)
+        training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
+        data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
+        training.forward_backward(TrainRequest("run", 1, "cross_entropy", {}, False, data))
+        norms.append(float(torch.nn.utils.get_total_norm([p.grad for p in training._parameters if p.grad is not None])))
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatch):
+    from rtl_core.localtinker import scoring, trainer
+
+    model = served_model(tmp_path, CONFIGS["qwen3"][0])
+    data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
+    request = TrainRequest("run", 1, "cross_entropy", {}, False, data)
+    seen = []
+    for budget in (2**25, 1000):
+        monkeypatch.setattr(trainer, "_LOGIT_BUDGET", budget)
+        monkeypatch.setattr(scoring, "_LOGIT_BUDGET", budget)
+        training = TrainingModel(f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
+        outputs, _ = training.forward_backward(request)
+        grads = [p.grad for p in training._parameters]
+        scores = run(model.sampler(None, deterministic=False), PROMPTS, 1, PromptOptions(logprobs=True, topk=3))
+        seen.append(
+            (np.concatenate(outputs["logprobs"]), grads, np.concatenate([s.logprobs_P[1:] for _, _, s in scores]))
+        )
+    np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-5)
+    np.testing.assert_allclose(seen[0][2], seen[1][2], atol=1e-5)
+    assert all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(seen[0][1], seen[1][1], strict=True))
+
+
+def test_a_folder_that_is_no_model_is_refused_by_name(tmp_path):
+    with pytest.raises(PolicyError, match=r"no config\.json"):
+        load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)
+    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
+    with pytest.raises(PolicyError, match="cannot load"):
+        load_model("x", tmp_path, dtype="float32", device="cpu", max_context=10)

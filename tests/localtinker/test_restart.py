@@ -1,0 +1,97 @@
+"""The service as a child process: restarts, kill -9, and the death of its parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tinker
+from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.localtinker.process import LocalTinker
+
+SEQUENCES = random_sequences(3, seed=21)
+
+
+def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_name, tmp_path):
+    models = {"student": models_by_name["student"]}
+    first = LocalTinker(models, tmp_path)
+    client = connect(first)
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    train(training, 2)
+    state = training.save_state("state").result().path
+    weights = training.save_weights_for_sampler("weights").result().path
+    living = training.save_weights_and_get_sampling_client().result()
+    before = score(living, SEQUENCES)
+    loss = training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
+    first.kill()
+
+    with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
+        rest = tinker.RestClient(base_url=second.base_url, api_key=second.api_key)
+        assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {state, weights}
+        assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [training.model_id]
+        # The client of before the crash goes on sampling, its session still exists.
+        np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-5)
+        again = client.create_sampling_client(model_path=weights).result()
+        np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-5)
+        resumed = client.create_training_client_from_state_with_optimizer(state).result()
+        assert resumed.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"] == loss
+        with pytest.raises(tinker.NotFoundError, match="saved state"):
+            training.forward(cross_entropy_data(), "cross_entropy").result()
+
+
+def test_a_request_in_flight_at_a_crash_is_answered_after_the_restart(models_by_name, tmp_path):
+    models = {"student": models_by_name["student"]}
+    first = LocalTinker(models, tmp_path)
+    sampler = connect(first).create_sampling_client(base_model="student").result()
+    future = sampler.sample(prompt(), 4, params(1500, seed=1))
+    time.sleep(0.3)
+    first.kill()
+    with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key):
+        assert [len(s.tokens) for s in future.result(timeout=120).sequences] == [1500] * 4
+
+
+def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_path):
+    script = (
+        "import sys, time; from pathlib import Path; from rtl_core.localtinker.process import LocalTinker\n"
+        "service = LocalTinker({'student': Path(sys.argv[1])}, Path(sys.argv[2]))\n"
+        "print(service.pid, flush=True); time.sleep(600)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(models_by_name["student"]), str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    pid = int(parent.stdout.readline())
+    os.kill(pid, 0)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while _alive(pid):
+        assert time.monotonic() < deadline, "the service outlived its parent"
+        time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_service_that_cannot_start_says_why(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InfrastructureError, match=r"no config\.json"):
+        LocalTinker({"student": tmp_path / "empty"}, tmp_path / "state")
+
+
+def test_stopping_twice_is_harmless(models_by_name, tmp_path):
+    service = LocalTinker({"student": models_by_name["student"]}, tmp_path)
+    service.stop()
+    service.stop()
+    assert not service.alive

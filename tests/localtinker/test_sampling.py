@@ -1,0 +1,220 @@
+"""Sampling and scoring through the SDK: what a SamplingClient is promised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from localtinker_helpers import PROMPT, params, prompt, random_sequences, score, wait_for
+from tinker import types
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+@pytest.fixture
+def sampler(client):
+    return client.create_sampling_client(base_model="student").result()
+
+
+@pytest.fixture(scope="module")
+def reference(models_by_name):
+    """transformers' own student, to compare with."""
+    return AutoModelForCausalLM.from_pretrained(models_by_name["student"], dtype=torch.float32).eval()
+
+
+def reference_logprobs(model, tokens) -> torch.Tensor:
+    """[P, V] log-probabilities of the token after each position."""
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([list(tokens)])).logits[0].double(), -1)
+
+
+def test_samples_have_the_requested_number_and_length(sampler):
+    response = sampler.sample(prompt(), 5, params(9)).result()
+    assert [len(s.tokens) for s in response.sequences] == [9] * 5
+    assert all(s.stop_reason == "length" and len(s.logprobs) == 9 for s in response.sequences)
+    assert len({s.sequence_id for s in response.sequences}) == 5
+
+
+def test_sampled_logprobs_are_those_of_the_model(sampler, reference):
+    sequence = sampler.sample(prompt(), 1, params(20, seed=3)).result().sequences[0]
+    truth = reference_logprobs(reference, PROMPT + sequence.tokens)
+    expected = [truth[len(PROMPT) - 1 + i, t].item() for i, t in enumerate(sequence.tokens)]
+    np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
+
+
+def test_logprobs_are_untempered_at_any_temperature(sampler, reference):
+    sequence = (
+        sampler.sample(prompt(), 1, params(12, seed=3, temperature=0.5, top_p=0.9, top_k=40)).result().sequences[0]
+    )
+    truth = reference_logprobs(reference, PROMPT + sequence.tokens)
+    expected = [truth[len(PROMPT) - 1 + i, t].item() for i, t in enumerate(sequence.tokens)]
+    np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
+
+
+def test_sampling_frequencies_follow_the_model_distribution(sampler, reference):
+    count = 4000
+    futures = [sampler.sample(prompt(), 1000, params(1, seed=s)) for s in range(count // 1000)]
+    drawn = np.bincount([s.tokens[0] for f in futures for s in f.result().sequences], minlength=512)
+    truth = reference_logprobs(reference, PROMPT)[-1].exp().numpy()
+    top = np.argsort(truth)[::-1][:12]
+    sigma = np.sqrt(count * truth[top] * (1 - truth[top]))
+    assert np.all(np.abs(drawn[top] - count * truth[top]) < 5 * sigma)
+
+
+def test_temperature_sharpens_the_distribution_as_its_formula_says(sampler, reference):
+    response = sampler.sample(prompt(), 1000, params(1, seed=0, temperature=0.5)).result()
+    truth = torch.softmax(reference_logprobs(reference, PROMPT)[-1] / 0.5, -1)
+    best = int(truth.argmax())
+    share = np.mean([s.tokens[0] == best for s in response.sequences])
+    assert abs(share - truth[best].item()) < 5 * np.sqrt(truth[best].item() / 1000)
+
+
+def test_the_same_seed_gives_the_same_sample(sampler):
+    first, again, other = (sampler.sample(prompt(), 1, params(seed=s)).result().sequences[0].tokens for s in (7, 7, 8))
+    assert first == again
+    assert first != other
+
+
+def test_samples_of_one_seeded_request_differ_and_start_with_the_single_one(sampler):
+    single = sampler.sample(prompt(), 1, params(seed=7)).result().sequences[0].tokens
+    several = [s.tokens for s in sampler.sample(prompt(), 6, params(seed=7)).result().sequences]
+    assert several[0] == single
+    assert len({tuple(tokens) for tokens in several}) == 6
+
+
+def test_unseeded_requests_differ(sampler):
+    drawn = {tuple(sampler.sample(prompt(), 1, params()).result().sequences[0].tokens) for _ in range(4)}
+    assert len(drawn) == 4
+
+
+def test_temperature_zero_is_greedy(sampler, reference):
+    tokens = sampler.sample(prompt(), 1, params(10, temperature=0.0)).result().sequences[0].tokens
+    greedy = list(PROMPT)
+    for _ in range(10):
+        greedy.append(int(reference_logprobs(reference, greedy)[-1].argmax()))
+    assert tokens == greedy[len(PROMPT) :]
+
+
+def test_top_k_keeps_only_the_k_most_likely(sampler, reference):
+    response = sampler.sample(prompt(), 300, params(1, seed=1, top_k=3)).result()
+    allowed = set(reference_logprobs(reference, PROMPT)[-1].topk(3).indices.tolist())
+    assert {s.tokens[0] for s in response.sequences} == allowed
+
+
+def test_top_p_keeps_only_the_nucleus(sampler, reference):
+    response = sampler.sample(prompt(), 500, params(1, seed=1, top_p=0.3)).result()
+    ordered, index = reference_logprobs(reference, PROMPT)[-1].exp().sort(descending=True)
+    nucleus = set(index[(ordered.cumsum(0) - ordered) < 0.3].tolist())
+    assert {s.tokens[0] for s in response.sequences} <= nucleus
+
+
+def test_a_stop_id_ends_the_sample_and_is_its_last_token(sampler):
+    free = sampler.sample(prompt(), 1, params(30, seed=5)).result().sequences[0].tokens
+    stop = free[10]
+    stopped = sampler.sample(prompt(), 1, params(30, seed=5, stop=[stop])).result().sequences[0]
+    assert stopped.tokens == free[: free.index(stop) + 1]
+    assert stopped.stop_reason == "stop"
+
+
+def test_the_end_token_stops_by_default_and_an_empty_stop_list_turns_that_off(sampler, models_by_name):
+    end = AutoTokenizer.from_pretrained(models_by_name["student"]).eos_token_id
+    default = types.SamplingParams(max_tokens=400, seed=0)
+    stopped = [s for s in sampler.sample(prompt(), 32, default).result().sequences if s.stop_reason == "stop"]
+    assert stopped
+    assert all(s.tokens[-1] == end and end not in s.tokens[:-1] for s in stopped)
+    free = sampler.sample(prompt(), 32, params(400, seed=0)).result().sequences
+    assert all(len(s.tokens) == 400 and s.stop_reason == "length" for s in free)
+
+
+def test_a_stop_string_ends_the_sample_even_across_tokens(sampler, models_by_name):
+    tokenizer = AutoTokenizer.from_pretrained(models_by_name["student"])
+    free = sampler.sample(prompt(), 1, params(40, seed=11)).result().sequences[0].tokens
+    text = tokenizer.decode(free[9:11])  # a string that two tokens make
+    assert text
+    stopped = sampler.sample(prompt(), 1, params(40, seed=11, stop=[text])).result().sequences[0]
+    assert stopped.stop_reason == "stop"
+    assert stopped.tokens == free[: len(stopped.tokens)]
+    assert text in tokenizer.decode(stopped.tokens)
+    assert text not in tokenizer.decode(stopped.tokens[:-1])
+
+
+def test_rows_of_different_lengths_and_stops_do_not_disturb_each_other(sampler):
+    requests = [(s, 5 + 7 * i, i) for i, s in enumerate(random_sequences(12, seed=4, low=3, high=60))]
+    alone = [sampler.sample(prompt(s), 1, params(n, seed=i)).result().sequences[0] for s, n, i in requests]
+    futures = [sampler.sample(prompt(s), 1, params(n, seed=i)) for s, n, i in requests]
+    for single, future in zip(alone, futures, strict=True):
+        together = future.result().sequences[0]
+        assert together.tokens == single.tokens
+        np.testing.assert_allclose(together.logprobs, single.logprobs, atol=1e-4)
+
+
+def test_compute_logprobs_gives_the_model_logprob_of_every_token_but_the_first(sampler, reference):
+    for sequence in random_sequences(5, seed=2, low=2, high=90):
+        got = sampler.compute_logprobs(prompt(sequence)).result()
+        truth = reference_logprobs(reference, sequence)
+        assert got[0] is None
+        expected = [truth[i, t].item() for i, t in enumerate(sequence[1:])]
+        np.testing.assert_allclose(got[1:], expected, atol=1e-4)
+
+
+def test_prompt_logprobs_last_n_scores_only_the_suffix(sampler):
+    sequence = random_sequences(1, seed=3, low=30, high=31)[0]
+    whole = sampler.compute_logprobs(prompt(sequence)).result()
+    suffix = sampler.compute_logprobs(prompt(sequence), prompt_logprobs_last_n=4).result()
+    assert suffix[:-4] == [None] * (len(sequence) - 4)
+    np.testing.assert_allclose(suffix[-4:], whole[-4:], atol=1e-5)
+
+
+def test_topk_prompt_logprobs_are_the_most_likely_tokens_at_each_position(sampler, reference):
+    response = sampler.sample(
+        prompt(), 1, params(1), include_prompt_logprobs=True, topk_prompt_logprobs=4, prompt_logprobs_last_n=3
+    ).result()
+    rows = response.topk_prompt_logprobs
+    assert len(rows) == len(PROMPT)
+    assert rows[0] is None
+    truth = reference_logprobs(reference, PROMPT)
+    for position in range(len(PROMPT) - 3, len(PROMPT)):
+        values, ids = truth[position - 1].topk(4)
+        assert [i for i, _ in rows[position]] == ids.tolist()
+        np.testing.assert_allclose([v for _, v in rows[position]], values, atol=1e-4)
+
+
+def test_topk_sample_logprobs_contain_the_greedy_choice(sampler):
+    response = sampler.sample(prompt(), 2, params(5, temperature=0.0), topk_sample_logprobs=3).result()
+    for sequence in response.sequences:
+        assert [row[0][0] for row in sequence.topk_logprobs] == sequence.tokens
+        np.testing.assert_allclose([row[0][1] for row in sequence.topk_logprobs], sequence.logprobs, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_target_prompt_logprobs_score_the_named_tokens(sampler, reference, sparse):
+    ids = torch.full((len(PROMPT) - 1, 5), -1, dtype=torch.int64)
+    ids[2, 1], ids[4, 0] = 77, 78
+    target = types.TensorData.from_torch_sparse(ids, pad_value=-1) if sparse else types.TensorData.from_torch(ids)
+    assert (target.sparse_crow_indices is not None) == sparse
+    response = sampler.sample(prompt(), 1, params(1), target_prompt_logprobs=target).result()
+    got = response.target_prompt_logprobs.to_torch()
+    truth = reference_logprobs(reference, PROMPT)
+    assert got[2, 1].item() == pytest.approx(truth[2, 77].item(), abs=1e-4)
+    assert got[4, 0].item() == pytest.approx(truth[4, 78].item(), abs=1e-4)
+    assert int(got.count_nonzero()) == 2
+
+
+def test_alternative_tokens_carry_the_model_logprobs(sampler, reference):
+    drawn = sampler.sample(prompt(), 1, params(1, seed=1), prompt_alt_tokens_k=3).result().prompt_alt_tokens
+    tokens, logprobs = drawn.tokens.to_torch(), drawn.logprobs.to_torch()
+    assert tokens.shape == logprobs.shape == (len(PROMPT) - 1, 3)
+    truth = reference_logprobs(reference, PROMPT)[:-1].gather(1, tokens)
+    np.testing.assert_allclose(logprobs, truth, atol=1e-4)
+
+
+def test_two_base_models_are_served_side_by_side(client):
+    student, teacher = (client.create_sampling_client(base_model=n).result() for n in ("student", "teacher"))
+    sequences = random_sequences(3, seed=9)
+    assert np.abs(score(student, sequences) - score(teacher, sequences)).max() > 0.1
+
+
+def test_cancelling_a_future_stops_the_work(sampler, tinker_service):
+    future = sampler.sample(prompt(), 64, params(2000))
+    wait_for(tinker_service, lambda status: status["rows_running"] >= 64)
+    future.future().cancel()
+    wait_for(tinker_service, lambda status: status["rows_running"] == 0)
