@@ -23,6 +23,8 @@ COMMANDS: dict[str, str] = {
     "problems": "rtl_core.cli.problems:problems",
     "evaluate": "rtl_core.cli.evaluate:evaluate",
     "config": "rtl_core.cli.config:config",
+    "estimate": "rtl_core.cli.estimate:estimate",
+    "deploy": "rtl_core.cli.deploy:deploy",
     "report": "rtl_core.cli.report:report",
     "query": "rtl_core.cli.query:query",
 }

@@ -1,0 +1,154 @@
+"""`rtl-distill problems`: what there is to train on; list, show, fetch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rtl_core.problems.load import LoadedProblems
+
+problems = typer.Typer(
+    help="List and show problems, or fetch a set from the Hugging Face hub.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+ConfigArgument = Annotated[str, typer.Option("--config", help="A TOML file, or a shipped configuration: demo, cvdp.")]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="KIND[=PATH]",
+        help="This set instead of the configuration's: starter, cvdp=PATH, verilog-eval=PATH, rtllm=PATH. May be repeated.",
+    ),
+]
+
+
+@problems.command("list")
+def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
+    """List problems with what their interface was derived from, and what could not be read or used.
+
+    Examples:
+
+        rtl-distill problems list
+
+        rtl-distill problems list --source cvdp=data/cvdp
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from rtl_core.validation.expected import describe_interface
+
+    loaded = _load(config, source)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("problem", no_wrap=True)
+    for name in ("source", "split", "category", "difficulty", "golden", "interface"):
+        table.add_column(name, overflow="fold")
+    for split, found in (("train", loaded.train), ("held out", loaded.heldout)):
+        for problem in found:
+            expected = describe_interface(problem)
+            interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
+            table.add_row(
+                problem.id, problem.source, split, problem.category, problem.difficulty,
+                "yes" if problem.golden else "no", interface if expected["module"] else "nothing known",
+            )  # fmt: skip
+    console = Console()
+    console.print(table)
+    console.print(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    for moved in loaded.moved:
+        console.print(f"moved: {moved}", markup=False, highlight=False)
+    for broken in loaded.broken:
+        console.print(f"broken: {broken}", markup=False, highlight=False)
+    for entry in loaded.left_out:
+        console.print(f"left out: {entry.id}: {entry.reason}", markup=False, highlight=False)
+
+
+@problems.command()
+def show(
+    problem_id: Annotated[str, typer.Argument(help="Id of the problem, as `problems list` shows it.")],
+    config: ConfigArgument = "demo",
+    source: SourceOption = None,
+    golden: Annotated[bool, typer.Option("--golden", help="Print the golden answer too.")] = False,
+    harness: Annotated[bool, typer.Option("--harness", help="Print the harness' files too.")] = False,
+) -> None:
+    """Show one problem: what is asked, what may be answered, the interface that is demanded.
+
+    Example:
+
+        rtl-distill problems show cvdp_copilot_lfsr_0001 --source cvdp=data/cvdp --golden
+    """
+    from rtl_core.errors import ProblemError
+    from rtl_core.validation.expected import describe_interface
+
+    loaded = _load(config, source)
+    every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
+    if problem_id not in every:
+        close = [name for name in every if problem_id in name][:5]
+        raise ProblemError(
+            f"there is no problem {problem_id!r}",
+            f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
+        )
+    problem = every[problem_id]
+    split = "train" if problem in loaded.train else "held out"
+    expected = describe_interface(problem)
+    lines = [
+        f"{problem.id}  ({problem.source}, {problem.category}, {problem.difficulty}, {split})",
+        f"fingerprint {problem.fingerprint}",
+        f"answer      {', '.join(problem.targets)}",
+        f"context     {', '.join(problem.context) or 'none'}",
+        f"harness     {', '.join(problem.harness)}",
+        f"interface   {expected['module'] or 'unknown'}, from {expected['source'] or 'nothing'} "
+        f"(confidence: {expected['confidence']})",
+    ]
+    if problem.interface:
+        lines += [f"  {p.direction or '?':<6} {p.width or '?':>4}  {p.name}" for p in problem.interface.ports]
+        lines += [f"  parameter    {p.name} = {p.default}" for p in problem.interface.parameters]
+    if problem.system:
+        lines += ["", "--- system", problem.system]
+    lines += ["", "--- prompt", problem.prompt]
+    for title, files in (
+        ("golden", problem.golden if golden else None),
+        ("harness", problem.harness if harness else None),
+    ):
+        for path, text in (files or {}).items():
+            lines += [f"--- {title}: {path}", text]
+    if golden and problem.golden is None:
+        lines.append("--- there is no golden answer")
+    typer.echo("\n".join(lines))
+
+
+@problems.command()
+def fetch(
+    repository: Annotated[
+        str, typer.Argument(help="Data set repository on the hub.")
+    ] = "nvidia/cvdp-benchmark-dataset",
+    folder: Annotated[Path, typer.Option("--into", help="Where the files go.")] = Path("data/cvdp"),
+    pattern: Annotated[list[str] | None, typer.Option("--pattern", help="Files to fetch; may be repeated.")] = None,
+    revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
+) -> None:
+    """Fetch a problem set from the Hugging Face hub and record size and SHA-256 of each file in `fetched.json`.
+
+    Example:
+
+        rtl-distill problems fetch --into data/cvdp --pattern "*no_commercial*.jsonl"
+    """
+    from rtl_core.problems.fetch import fetch as fetch_files
+
+    fetched = fetch_files(repository, folder, patterns=pattern or ["*.jsonl"], revision=revision)
+    for file in fetched.files:
+        typer.echo(f"{file.sha256}  {file.bytes:>10}  {folder / file.path}")
+    typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
+
+
+def _load(config: str, source: list[str] | None) -> LoadedProblems:
+    from rtl_core.config import load_config
+    from rtl_core.problems.load import load_problems
+    from rtl_core.problems.sources import section_of
+
+    if source:
+        return load_problems(section_of(source), seed=0)
+    settings = load_config(config)
+    return load_problems(settings.problems, settings.run.seed)
