@@ -56,8 +56,11 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
     subprocess.run(command(killed), env=environment(tmp_path), check=True, timeout=300)
 
     def rollouts(run: str) -> list[dict[str, object]]:
-        columns = "purpose, step, problem_id, sample, text, outcome, reward"
-        sql = f"SELECT {columns} FROM rollouts JOIN verdicts USING (rollout) WHERE rollouts.run = ? ORDER BY ALL"
+        sql = """
+            SELECT r.purpose, r.step, r.problem_id, r.sample, r.text, t.logprobs_T, v.outcome, s.k1_mean
+            FROM rollouts r JOIN tokens t USING (rollout) JOIN verdicts v USING (rollout)
+            LEFT JOIN teacher_scores s USING (rollout) WHERE r.run = ? ORDER BY ALL
+        """
         return reader.query(sql, [run]).to_pylist()
 
     assert rollouts("killed") == rollouts("calm")

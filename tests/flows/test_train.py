@@ -53,7 +53,7 @@ def test_a_run_that_exists_refuses_another_reward_unless_told(
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
     changed = small_run("fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}")
-    with pytest.raises(ConfigError, match=r"reward\.weights: was .*--accept-changes"):
+    with pytest.raises(ConfigError, match=r"(?s)reward\.weights: was .*--accept-changes"):
         asyncio.run(train("demo", changed))
     # More epochs are no other experiment.
     asyncio.run(train("demo", small_run("fixed", "evaluation.teacher=false")))
