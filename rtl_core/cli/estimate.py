@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 CHARS_PER_TOKEN = 3.2
 """Of English mixed with Verilog, where no tokenizer is at hand."""
-PUBLIC_CVDP_PROBLEMS = 302
-"""Problems of the public single-turn set that open tools can grade."""
-CVDP_PROMPT_TOKENS = 1500.0
+PUBLIC_SETS = {"cvdp": (302, 1500.0), "verilog-eval": (156, 350.0), "rtllm": (50, 700.0)}
+"""Kind of a source -> problems of the public set that open tools can grade, and assumed mean tokens of a prompt."""
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
 
@@ -27,7 +26,8 @@ def estimate(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
     ] = None,
     problems: Annotated[
-        int | None, typer.Option(min=1, help="Size of a data set whose file is not here (default 302, the public set).")
+        int | None,
+        typer.Option(min=1, help="Size of a data set that is not on this machine; default: that of the public one."),
     ] = None,
     completion: Annotated[
         float | None, typer.Option("--completion-tokens", min=1, help="Mean tokens of an answer.")
@@ -82,7 +82,7 @@ def estimate(
         assumptions.append(f"a step takes {step_s:,.0f} s: {measured[1]:.2f} s a rollout, measured in the same history")
     expected = estimate_run(settings, work, pace, step_s)
     ceiling = estimate_run(settings, replace(work, completion=float(settings.sampling.max_tokens)), pace, step_s)
-    price_list = load_prices(prices or getattr(getattr(settings, "cost", None), "prices", None))
+    price_list = load_prices(prices or settings.cost.prices)
     assumptions += [
         f"prices of {price_list.as_of:%Y-%m-%d} ({price_list.source})",
         "within a group the prompt is read once and then cached; every rollout is trained on",
@@ -95,16 +95,17 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
     """Problems by split and mean prompt tokens; adds to `notes` how each was found."""
     from statistics import fmean
 
-    from rtl_core.config.models import CvdpSource
+    from rtl_core.config.models import StarterSource
     from rtl_core.problems.load import LOADERS, LoadedProblems
 
     count = _token_counter(config, download, notes)
     lengths: dict[str, list[tuple[int, float]]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
-        if isinstance(source, CvdpSource) and (problems is not None or not source.path.is_file()):
-            total = problems or PUBLIC_CVDP_PROBLEMS
+        if not isinstance(source, StarterSource) and not source.path.exists():
+            public, tokens = PUBLIC_SETS[source.kind]
+            total = problems or public
             held = round(total * source.heldout_fraction)
-            mean = min(CVDP_PROMPT_TOKENS, float(config.prompting.max_prompt_tokens))
+            mean = min(tokens, float(config.prompting.max_prompt_tokens))
             lengths["train"].append((total - held, mean))
             lengths["heldout"].append((held, mean))
             size = "as you said" if problems else "the size of the public set: the file is not here (say --problems N)"
@@ -209,6 +210,7 @@ def _pace(config: RunConfig, notes: list[str]) -> Pace:
 def _show(
     console: Any, config: RunConfig, expected: Estimate, ceiling: Estimate, prices: Prices, notes: list[str]
 ) -> None:
+    from rich import box
     from rich.table import Table
 
     from rtl_core.errors import ConfigError
@@ -218,7 +220,7 @@ def _show(
         title=f"run {config.run.name!r}: {expected.steps} steps, {expected.rollouts:,} rollouts", min_width=78
     )
     for column in ("model", "kind", "tokens", "USD per M", "USD", "at most USD"):
-        table.add_column(column, justify="left" if column in ("model", "kind") else "right", overflow="fold")
+        table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
     for model, tokens in expected.usage.items():
         price = prices.models.get(model, ModelPrice())
         costs, most = dollars(tokens, price), dollars(ceiling.usage[model], price)

@@ -29,7 +29,11 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def load_config(
-    source: str | Path, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    *,
+    check_files: bool = True,
 ) -> RunConfig:
     """Read, merge and check the configuration of a run.
 
@@ -37,6 +41,7 @@ def load_config(
         source: a TOML file, or the name of a shipped configuration (`demo`, `cvdp`).
         overrides: `section.key=value` texts, as given to `--set`.
         environment: variables to read, `os.environ` by default.
+        check_files: whether the files that it names must be on this machine.
 
     Raises:
         ConfigError: the message names the file, the line and the key of everything that is wrong.
@@ -76,7 +81,8 @@ def load_config(
         raise ConfigError(
             _explain(error, path, text, origins), "`rtl-distill config --show` lists every key with its meaning"
         ) from None
-    _check_files(config, path, text)
+    if check_files:
+        _check_files(config, path, text)
     return config
 
 
@@ -163,6 +169,8 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     for index, source in enumerate(config.problems.sources):
         if not isinstance(source, StarterSource) and not source.path.exists():
             missing.append((("problems", "sources", index, "path"), source.path))
+    if config.cost.prices is not None and not config.cost.prices.is_file():
+        missing.append((("cost", "prices"), config.cost.prices))
     for name, folder in config.tinker.local_models.items():
         if config.tinker.is_local and not (folder / "config.json").is_file():
             missing.append((("tinker", "local_models", name), folder))

@@ -214,6 +214,26 @@ class TinkerSection(_Section):
         return self.base_url == "local"
 
 
+class CheckpointsSection(_Section):
+    keep_last: int = Field(default=3, ge=1)
+    """How many of the newest steps keep their weights on the service."""
+    keep_best: int = Field(default=1, ge=0)
+    """How many of the steps with the best held-out pass@1 keep theirs."""
+    keep_every: int = Field(default=0, ge=0)
+    """Keep the weights of every so-manieth step as well; 0 for none."""
+    ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
+    """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
+
+
+class CostSection(_Section):
+    prices: Path | None = None
+    """A price list of your own; left out, the dated one that comes with the package."""
+    budget_usd: float | None = Field(default=None, gt=0)
+    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars."""
+    budget_hours: float | None = Field(default=None, gt=0)
+    """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
+
+
 class RunConfig(_Section):
     """One run, whole."""
 
@@ -227,6 +247,8 @@ class RunConfig(_Section):
     learning: LearningSection = LearningSection()
     curriculum: CurriculumSection = CurriculumSection()
     evaluation: EvaluationSection = EvaluationSection()
+    checkpoints: CheckpointsSection = CheckpointsSection()
+    cost: CostSection = CostSection()
 
     @model_validator(mode="after")
     def _combinations(self) -> RunConfig:
