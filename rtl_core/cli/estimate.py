@@ -217,9 +217,9 @@ def _show(
     from rtl_core.policy.cost import ModelPrice, dollars, total_dollars, unpriced
 
     table = Table(
-        title=f"run {config.run.name!r}: {expected.steps} steps, {expected.rollouts:,} rollouts", min_width=78
+        title=f"run {config.run.name!r}: {expected.steps} steps, {expected.rollouts:,} rollouts", box=box.SIMPLE_HEAD
     )
-    for column in ("model", "kind", "tokens", "USD per M", "USD", "at most USD"):
+    for column in ("model", "kind", "tokens", "USD/M", "USD", "at most"):
         table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
     for model, tokens in expected.usage.items():
         price = prices.models.get(model, ModelPrice())
