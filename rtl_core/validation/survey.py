@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rtl_core.history.records import ValidationRecord
 from rtl_core.problems.problem import Problem
+from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
 from rtl_core.validation.validate import validate_problem
 
@@ -32,6 +33,8 @@ class Survey:
     records: dict[str, ValidationRecord] = field(default_factory=dict)
     known: int = 0
     """How many records were taken from the history."""
+    samples: dict[str, list[str]] = field(default_factory=dict)
+    """Problem fingerprint -> the teacher's stored samples that passed."""
     _pending: list[ValidationRecord] = field(default_factory=list)
     _written_at: float = field(default_factory=time.monotonic)
 
@@ -50,15 +53,24 @@ class Survey:
             InfrastructureError: the executor failed; worth trying again.
         """
         loop = asyncio.get_running_loop()
-        problem, grader = self.session.problems[problem_id], self.session.grader
-        record = await loop.run_in_executor(
-            self.session.pool, lambda: validate_problem(problem, grader, level=self.level)
-        )
+        record = await loop.run_in_executor(self.session.pool, self._validate, self.session.problems[problem_id])
         self.records[problem_id] = record
         self._pending.append(record)
         if time.monotonic() - self._written_at > WRITE_EVERY_S:
             await self.write()
         return record.status
+
+    def _validate(self, problem: Problem) -> ValidationRecord:
+        """Validate with the golden answer, or with one found among the teacher's stored samples."""
+        grader, samples = self.session.grader, self.samples.get(problem.fingerprint, [])
+        if problem.golden is not None or len(samples) < MIN_AGREEING:
+            return validate_problem(problem, grader, level=self.level)
+        found, why = find_golden(problem, samples, grader, self.level.seeds)
+        if found is not None:
+            problem = with_golden(problem, found.files, grader)
+        record = validate_problem(problem, grader, level=self.level, found_golden=found is not None)
+        sought = {"samples": len(samples), "result": why, "files": found.files if found else None}
+        return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
 
     async def write(self) -> None:
         """Commit what was found since the last write."""
@@ -67,6 +79,14 @@ class Survey:
         if pending:
             session = self.session
             await session.recorder.call(session.history.record_validation, session.run, pending)
+
+    def serves(self, record: ValidationRecord, problem: Problem) -> bool:
+        """Whether a stored record is about the same golden answer, which the fingerprint leaves out, or about as many
+        samples to find one among."""
+        if problem.golden is None and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING:
+            return (record.evidence.get("found_golden") or {}).get("samples") == samples
+        golden = record.evidence.get("golden") or {}
+        return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
 
     def mark_unfit(self) -> None:
         """Take every problem out of the session that may not train or evaluate, with the reason."""
@@ -91,7 +111,7 @@ def begin(session: Session, level: Level) -> Survey:
 
     A record of the full level serves the quick one as well. Reach it again with `survey_of(run)`.
     """
-    survey = Survey(session, level)
+    survey = Survey(session, level, samples=_samples(session))
     executor = session.grader.executor
     tools = executor.tools()
     keys = [tools_key(executor.name, tools, level)]
@@ -101,7 +121,7 @@ def begin(session: Session, level: Level) -> Survey:
         stored = session.history.validations(key)
         for problem_id, problem in session.problems.items():
             record = stored.get(problem.fingerprint)
-            if record is not None and problem_id not in survey.records and _serves(record, problem):
+            if record is not None and problem_id not in survey.records and survey.serves(record, problem):
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
     survey.known = len(survey.records)
     _open[session.run] = survey
@@ -118,6 +138,8 @@ def end(survey: Survey) -> None:
     _open.pop(survey.session.run, None)
 
 
-def _serves(record: ValidationRecord, problem: Problem) -> bool:
-    """Whether a stored record is about the same golden answer, which the fingerprint leaves out."""
-    return (record.evidence.get("golden") or {}).get("digest") == golden_digest(problem)
+def _samples(session: Session) -> dict[str, list[str]]:
+    """The teacher's passing samples, where a problem has no golden answer of its own."""
+    if all(problem.golden is not None for problem in session.problems.values()):
+        return {}
+    return teacher_samples(session.history)

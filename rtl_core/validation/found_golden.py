@@ -1,0 +1,120 @@
+"""A golden answer found among verified samples, for problems whose set withholds it (most of public CVDP).
+
+A sample becomes the found golden answer when it passed, passes again under every seed, and behaves the same as at least one
+other sample that was drawn on its own, while most of the samples that pass behave like it. It stays a finding, not a truth:
+samples of one teacher can share a mistake that the harness does not see. What is found is marked `found` wherever it goes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rtl_core.grading.cache import normalised
+from rtl_core.grading.grader import Grader
+from rtl_core.history.store import History
+from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.prompting.answer import Answer
+from rtl_core.prompting.extraction import extract_answer
+from rtl_core.validation.differential import compare
+
+MIN_AGREEING = 2
+MAX_SAMPLES = 8
+"""Distinct passing samples that are looked at; agreement among more costs much and tells little."""
+
+_SAMPLES = """
+SELECT p.fingerprint, r.text
+FROM rollouts r
+JOIN verdicts v ON v.rollout = r.rollout
+JOIN evaluations e ON e.evaluation = r.evaluation
+JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+WHERE e.policy = 'teacher' AND v.outcome = 'passed'
+ORDER BY p.fingerprint, r.rollout
+"""
+
+
+@dataclass(frozen=True)
+class FoundGolden:
+    """A golden answer that was found, and on how much it stands."""
+
+    files: dict[str, str]
+    passing: int
+    """Samples that passed when they were graded again."""
+    agreeing: int
+    """Of those, how many behave like this one, itself included."""
+    detail: str
+
+
+def teacher_samples(history: History) -> dict[str, list[str]]:
+    """Problem fingerprint -> texts of the teacher's stored samples that passed, over all runs of a history."""
+    found: dict[str, list[str]] = {}
+    for row in history.query(_SAMPLES).to_pylist():
+        found.setdefault(row["fingerprint"], []).append(row["text"])
+    return found
+
+
+def find_golden(
+    problem: Problem, samples: Sequence[str], grader: Grader, seeds: Sequence[int]
+) -> tuple[FoundGolden | None, str]:
+    """(the found golden answer or None, why in words).
+
+    Args:
+        problem: a problem without a golden answer.
+        samples: responses that were drawn independently of each other.
+        grader: grades them again, under each of `seeds`.
+    """
+    counts: dict[tuple[tuple[str, str], ...], int] = {}
+    for text in samples:
+        answer = extract_answer(text, problem.targets)
+        if answer.files:
+            key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
+            counts[key] = counts.get(key, 0) + 1
+    candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
+    steady = [dict(key) for key in candidates if _passes(problem, dict(key), grader, seeds)]
+    weights = [counts[tuple(sorted(files.items()))] for files in steady]
+    if sum(weights) < MIN_AGREEING:
+        return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
+    groups: list[list[int]] = []
+    for index, files in enumerate(steady):
+        for members in groups:
+            compared = compare(
+                grader.executor,
+                with_golden(problem, steady[members[0]], grader),
+                steady[members[0]],
+                files,
+                grader.limits,
+            )
+            if compared.result == "same":
+                members.append(index)
+                break
+        else:
+            groups.append([index])
+    best = max(groups, key=lambda members: sum(weights[i] for i in members))
+    agreeing, passing = sum(weights[i] for i in best), sum(weights)
+    if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
+        return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
+    detail = f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
+    return FoundGolden(steady[best[0]], passing, agreeing, detail), detail
+
+
+def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
+    """The problem with a found golden answer, and the interface that this answer has where the problem's is incomplete.
+
+    The interface is read in the grader's bounded process: a model wrote the text.
+    """
+    interface = problem.interface
+    if interface is not None and any(p.width is None or p.direction is None for p in interface.ports):
+        read = grader.analyse(problem, files).interface
+        if read is not None:
+            interface = read.model_copy(update={"source": InterfaceSource.CONTEXT, "exact": False})
+    return problem.model_copy(update={"golden": dict(files), "interface": interface})
+
+
+def _passes(problem: Problem, files: dict[str, str], grader: Grader, seeds: Sequence[int]) -> bool:
+    for seed in seeds:
+        again = copy.copy(grader)
+        again.seed, again.cache = seed, None
+        if not again.grade(problem, Answer(files=files)).passed:
+            return False
+    return True
