@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -58,9 +59,17 @@ class Witness:
         self.builds = []
         self.buffers = {}
 
+    def begin(self, connection):
+        self.buffers[connection] = {"data": bytearray(), "session": None}
+
+    @staticmethod
+    def waiting(connection):
+        """Whether a connection has something to say, its end included."""
+        return bool(select.select([connection], [], [], 0)[0])
+
     def receive(self, connection):
         """Takes what a connection has to say; False when it has ended."""
-        state = self.buffers.setdefault(connection, {"data": bytearray(), "session": None})
+        state = self.buffers[connection]
         try:
             data = connection.recv(1 << 16)
         except BlockingIOError:
@@ -136,113 +145,143 @@ def run_steps(job, report, launch=None):
 
 
 def run_step(job, step, server, launch):
-    limits = job["limits"]
-    started = time.monotonic()
-    cpu_before = cpu_of_children()
-    deadline = started + limits["wall_s"]
-    reading, writing = os.pipe()
-    pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
-    os.close(writing)
-    simulators = {}
-    os.set_blocking(reading, False)
-    output, witness = Output(limits["output_kb"] << 10), Witness()
-    ended = os.pidfd_open(pid)
-    selector = selectors.DefaultSelector()
-    selector.register(reading, selectors.EVENT_READ, "output")
-    selector.register(server, selectors.EVENT_READ, "server")
-    selector.register(ended, selectors.EVENT_READ, "ended")
-    if requests is not None:
-        selector.register(requests, selectors.EVENT_READ, "request")
-    status = overrun = None
-    pipe_open = True
-    while status is None or pipe_open or witness.buffers or accept(server, selector, witness):
-        left = deadline - time.monotonic()
-        if left <= 0 and overrun is None and status is None:
-            overrun = "wall"
-        if output.total > limits["output_mb"] << 20 and overrun is None:
-            overrun = "output"
-        if overrun is not None and status is None:
+    """Runs one step to its end, or to the end of its limits; everything that it started ends with it."""
+    return Running(job, step, server, launch).to_end()
+
+
+class Running:
+    """One step under way: an event loop over its output, its end, its simulators and their reports."""
+
+    def __init__(self, job, step, server, launch):
+        self.job, self.step, self.server, self.launch = job, step, server, launch
+        self.limits = job["limits"]
+        self.started = time.monotonic()
+        self.cpu_before = cpu_of_children()
+        self.reading, writing = os.pipe()
+        os.set_blocking(self.reading, False)
+        self.output, self.witness = Output(self.limits["output_kb"] << 10), Witness()
+        self.status = self.overrun = None
+        self.simulators = {}
+        self.selector = selectors.DefaultSelector()
+        self.pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
+        os.close(writing)
+        self.selector.register(self.reading, selectors.EVENT_READ, self.on_output)
+        self.selector.register(server, selectors.EVENT_READ, self.on_connection)
+        self.selector.register(os.pidfd_open(self.pid), selectors.EVENT_READ, self.on_end)
+        if requests is not None:
+            self.selector.register(requests, selectors.EVENT_READ, self.on_request)
+        self.pipe_open = True
+
+    def to_end(self):
+        while self.status is None or self.pipe_open or self.witness.buffers or self.on_connection(None):
+            left = self.started + self.limits["wall_s"] - time.monotonic()
+            if self.status is None:
+                if left <= 0:
+                    self.overrun = self.overrun or "wall"
+                if self.output.total > self.limits["output_mb"] << 20:
+                    self.overrun = self.overrun or "output"
+                if self.overrun:
+                    kill_all()
+                    self.status = os.waitpid(self.pid, 0)[1]
+                    continue
+            for key, _ in self.selector.select(max(0.0, left) if self.status is None else 0.25):
+                key.data(key.fileobj)
+        kill_all()
+        reap_all()
+        self.witness.close()
+        for key in list(self.selector.get_map().values()):
+            if key.fileobj is not self.server:
+                self.close(key.fileobj)
+        self.selector.close()
+        return self.result()
+
+    def result(self):
+        assert self.status is not None
+        exit_code = os.waitstatus_to_exitcode(self.status)
+        if exit_code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
+            self.overrun = self.overrun or "cpu"
+        return {
+            "name": self.step["name"],
+            "exit_code": None if self.overrun else exit_code,
+            "output": self.output.text(),
+            "wall_s": time.monotonic() - self.started,
+            "cpu_s": cpu_of_children() - self.cpu_before,
+            "overrun": self.overrun,
+            "sessions": self.witness.sessions,
+            "builds": self.witness.builds,
+        }
+
+    def close(self, source):
+        """First out of the selector, then closed: a fork may still hold the descriptor."""
+        self.selector.unregister(source)
+        if isinstance(source, int):
+            os.close(source)
+        else:
+            source.close()
+
+    def on_output(self, reading):
+        try:
+            data = os.read(reading, 1 << 16)
+        except BlockingIOError:
+            return
+        if data:
+            self.output.add(data)
+        else:
+            self.close(reading)
+            self.pipe_open = False
+
+    def on_connection(self, _):
+        """Takes a waiting connection, if there is one; whether there was."""
+        try:
+            connection = self.server.accept()[0]
+        except OSError:
+            return False
+        connection.setblocking(False)
+        self.witness.begin(connection)
+        self.selector.register(connection, selectors.EVENT_READ, self.on_report)
+        return True
+
+    def on_report(self, connection):
+        if not self.witness.receive(connection):
+            self.selector.unregister(connection)
+            self.witness.end(connection)
+
+    def on_request(self, requests):
+        pid = self.launch.simulate(self.job, requests)
+        if pid is None:
+            self.close(requests)
+            return
+        handle = os.pidfd_open(pid)
+        self.simulators[handle] = (pid, requests)
+        self.selector.register(handle, selectors.EVENT_READ, self.on_simulator)
+
+    def on_simulator(self, handle):
+        """A simulator has ended: what it reported is taken in before the runner may go on."""
+        self.close(handle)
+        pid, requests = self.simulators.pop(handle)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code == -signal.SIGXCPU:
+            self.overrun = self.overrun or "cpu"
+        while self.on_connection(None):
+            pass
+        for connection in list(self.witness.buffers):
+            while connection in self.witness.buffers and self.witness.waiting(connection):
+                self.on_report(connection)
+        with contextlib.suppress(OSError):
+            requests.send(str(code).encode())
+
+    def on_end(self, handle):
+        self.close(handle)
+        if self.status is None:
+            self.status = os.waitpid(self.pid, 0)[1]
+            # Nothing that the step left behind outlives it, and its pipe ends with it.
             kill_all()
-            status = os.waitpid(pid, 0)[1]
-            continue
-        for key, _ in selector.select(max(0.0, left) if status is None else 0.25):
-            if key.data == "output":
-                try:
-                    data = os.read(reading, 1 << 16)
-                except BlockingIOError:
-                    continue
-                if data:
-                    output.add(data)
-                else:
-                    selector.unregister(reading)
-                    pipe_open = False
-            elif key.data == "server":
-                accept(server, selector, witness)
-            elif key.data == "session":
-                connection = key.fileobj
-                if not witness.receive(connection):
-                    # First out of the selector: a fork may still hold the descriptor that is closed here.
-                    selector.unregister(connection)
-                    witness.end(connection)
-            elif key.data == "request":
-                simulator = launch.simulate(job, key.fileobj)
-                if simulator is None:
-                    selector.unregister(key.fileobj)
-                    continue
-                handle = os.pidfd_open(simulator)
-                simulators[handle] = (simulator, key.fileobj)
-                selector.register(handle, selectors.EVENT_READ, "simulator")
-            elif key.data == "simulator":
-                selector.unregister(key.fd)
-                simulator, asker = simulators.pop(key.fd)
-                os.close(key.fd)
-                with contextlib.suppress(ChildProcessError, OSError):
-                    code = os.waitstatus_to_exitcode(os.waitpid(simulator, 0)[1])
-                    asker.send(str(code).encode())
-            elif key.data == "ended" and status is None:
-                status = os.waitpid(pid, 0)[1]
-                selector.unregister(ended)
-                # Nothing that the step left behind outlives it, and its pipe ends with it.
-                kill_all()
-    kill_all()
-    reap_all()
-    witness.close()
-    selector.close()
-    for handle in (reading, ended, *simulators):
-        os.close(handle)
-    if requests is not None:
-        requests.close()
-    exit_code = os.waitstatus_to_exitcode(status)
-    if exit_code == -signal.SIGXCPU or (exit_code == 128 + signal.SIGXCPU):
-        overrun = overrun or "cpu"
-    return {
-        "name": step["name"],
-        "exit_code": None if overrun else exit_code,
-        "output": output.text(),
-        "wall_s": time.monotonic() - started,
-        "cpu_s": cpu_of_children() - cpu_before,
-        "overrun": overrun,
-        "sessions": witness.sessions,
-        "builds": witness.builds,
-    }
 
 
 def cpu_of_children():
     """CPU seconds of all children that have ended, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def accept(server, selector, witness):
-    """Takes a waiting connection, if there is one; whether there was."""
-    try:
-        connection = server.accept()[0]
-    except OSError:
-        return False
-    connection.setblocking(False)
-    witness.buffers[connection] = {"data": bytearray(), "session": None}
-    selector.register(connection, selectors.EVENT_READ, "session")
-    return True
 
 
 def kill_all():
