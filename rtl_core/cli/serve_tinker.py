@@ -43,12 +43,9 @@ def serve_tinker(
     """
     import argparse
 
-    from rtl_core.localtinker.__main__ import check_exposure, parse_model, serve
+    from rtl_core.localtinker.__main__ import check_exposure, check_models, parse_model, serve
 
-    for text in model:
-        name, path = parse_model(text)
-        if not (path / "config.json").is_file():
-            raise ConfigError(f"--model {name}: no config.json in {path}", "give the folder of a transformers model")
+    check_models(dict(parse_model(text) for text in model))
     if dtype not in ("float32", "bfloat16"):
         raise ConfigError(f"--dtype {dtype}: must be float32 or bfloat16")
     check_exposure(host, os.environ.get("TINKER_API_KEY"))

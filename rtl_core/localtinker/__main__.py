@@ -69,6 +69,8 @@ def main(argv: list[str] | None = None) -> int:
 def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     """Load the models and serve until the process is told to stop; `announce` gets the base URL once it answers."""
     key = os.environ.get("TINKER_API_KEY") or None
+    models = dict(parse_model(text) for text in args.model)
+    check_models(models)
     check_exposure(args.host, key)
     listener = _listen(args.host, args.port)
 
@@ -78,7 +80,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     from rtl_core.localtinker.service import Service, Settings
 
     settings = Settings(
-        models=dict(parse_model(text) for text in args.model),
+        models=models,
         state=args.state,
         dtype=args.dtype,
         device=args.device,
@@ -121,6 +123,13 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another --port") from error
     listener.listen(1024)
     return listener
+
+
+def check_models(models: dict[str, Path]) -> None:
+    """Raises ConfigError for a path that is no model folder, before anything slow is imported."""
+    for name, path in models.items():
+        if not (path / "config.json").is_file():
+            raise ConfigError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
 
 
 def check_exposure(host: str, key: str | None) -> None:

@@ -116,7 +116,7 @@ def _session_routes(service: Service) -> APIRouter:
 
     @router.post("/session_heartbeat")
     async def heartbeat(request: Request) -> Response:
-        session_id = (await request.json()).get("session_id", "")
+        session_id = rq.parse(rq.Heartbeat, await request.body()).session_id
         if not registry.touch_session(session_id):
             return JSONResponse({"detail": f"session_id: {session_id!r} is finished or unknown"}, status_code=410)
         return JSONResponse({"type": "session_heartbeat"})

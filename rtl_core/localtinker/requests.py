@@ -150,6 +150,10 @@ class Ttl(_Request):
     ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
 
 
+class Heartbeat(_Request):
+    session_id: str
+
+
 class TinkerPath(_Request):
     tinker_path: str
 
