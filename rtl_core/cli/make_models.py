@@ -10,7 +10,9 @@ import typer
 
 
 def make_models(
-    output: Annotated[Path, typer.Option(help="Folder for student/, teacher/ and checksums.json; must be new or empty.")],
+    output: Annotated[
+        Path, typer.Option(help="Folder for student/, teacher/ and checksums.json; must be new or empty.")
+    ],
     seconds: Annotated[
         float, typer.Option(min=1, help="Cut each training after so many seconds [default: the whole recipe].")
     ] = math.inf,
@@ -30,19 +32,17 @@ def make_models(
     from rich.console import Console
 
     from rtl_core.errors import ConfigError
-    from rtl_core.tinymodels import MODEL_NAMES
-    from rtl_core.tinymodels.make import CHECKSUMS, make_model, write_checksums
+    from rtl_core.tinymodels.make import CHECKSUMS
+    from rtl_core.tinymodels.make import make_models as make
 
     if output.exists() and any(output.iterdir()):
         raise ConfigError(f"--output {output}: the folder is not empty", "name a new one")
     torch.set_num_threads(threads)
     console = Console()
-    for name in MODEL_NAMES:
 
-        def report(step: int, loss: float, elapsed: float, name: str = name) -> None:
-            console.print(f"{name}: step {step}, loss {loss:.4f} per answer token, {elapsed:.0f} s")
+    def report(name: str, step: int, loss: float, elapsed: float) -> None:
+        console.print(f"{name}: step {step}, loss {loss:.4f} per answer token, {elapsed:.0f} s")
 
-        steps = make_model(name, output, seconds=seconds, report=report)
+    for name, steps in make(output, seconds, report).items():
         console.print(f"{name}: {steps} steps, in {output / name}")
-    write_checksums(output)
     console.print(f"checksums in {output / CHECKSUMS}")

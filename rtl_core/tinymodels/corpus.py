@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter.catalog import FAMILIES
 from rtl_core.problems.starter.spec import Family, Spec
 from rtl_core.problems.starter.splits import modules_of, widths_of
 
@@ -31,8 +31,30 @@ class Mixture:
     """Of the rest: chance of the textbook's module name."""
 
 
-STUDENT = Mixture(compliant=0.30, textbook=0.35)
-TEACHER = Mixture(compliant=0.97, textbook=0.015)
+FAITHFUL = Mixture(compliant=0.97, textbook=0.015)
+"""The little that is not as specified keeps the teacher's log-probabilities sane on a student's texts."""
+HABITUAL = Mixture(compliant=0.30, textbook=0.35)
+"""The planted habit."""
+NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
+"""The student's hard tier: hardly ever seen but in a textbook's form."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of pre-training, up to the given share of it: a mixture for each tier, and the share of hard pairs."""
+
+    until: float
+    starter: Mixture
+    hard: Mixture
+    hard_share: float
+
+
+STUDENT = (
+    Phase(until=0.5, starter=FAITHFUL, hard=NARROW, hard_share=0.15),
+    Phase(until=1.0, starter=HABITUAL, hard=NARROW, hard_share=0.15),
+)
+"""First to read a specification at all, then the habit of not minding it."""
+TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.3),)
 
 
 def fenced(code: str) -> str:
@@ -50,9 +72,12 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
     return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
 
 
-def draw_pair(rng: random.Random, families: Sequence[Family], mixture: Mixture) -> tuple[str, str]:
-    """(prompt, answer) of one random train specification; the answer drawn from the mixture."""
-    family = rng.choice(families)
+def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:
+    """(prompt, answer) of a random train specification, as the phase at `progress` (0 to 1) of the training wants it."""
+    phase = next((phase for phase in phases if progress < phase.until), phases[-1])
+    hard = rng.random() < phase.hard_share
+    family = rng.choice(FAMILIES["hard" if hard else "starter"])
+    mixture = phase.hard if hard else phase.starter
     spec = family.draw(rng, widths_of(family, "train"), modules_of("train"))
     kind = rng.random()
     if kind < mixture.compliant:
@@ -62,8 +87,3 @@ def draw_pair(rng: random.Random, families: Sequence[Family], mixture: Mixture) 
     else:
         answered = drift(family, spec, rng, mixture)
     return family.prompt(spec), fenced(family.code(answered))
-
-
-def all_families() -> list[Family]:
-    """Every family of every tier."""
-    return list(BY_NAME.values())

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rtl_core.problems.starter.catalog import FAMILIES
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
-from rtl_core.tinymodels.corpus import STUDENT, TEACHER, Mixture
+from rtl_core.tinymodels.corpus import STUDENT, TEACHER, Phase
 from rtl_core.tinymodels.pretrain import Shape, new_model, pretrain
 from rtl_core.tinymodels.tokenizer import make_tokenizer
 
@@ -20,54 +19,54 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes a model: its size, what it reads, and the seed of its weights and data."""
+    """What makes a model: its size, what it reads, for how many steps, and the seed of its weights and data."""
 
     shape: Shape
-    mixture: Mixture
+    phases: tuple[Phase, ...]
     steps: int
     seed: int = 0
 
 
 RECIPES: dict[ModelName, Recipe] = {
-    "student": Recipe(Shape(hidden=96, heads=3, kv_heads=1, inner=288), STUDENT, steps=1500),
+    "student": Recipe(Shape(hidden=96, heads=3, kv_heads=1, inner=288), STUDENT, steps=1400),
     "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, steps=2000),
 }
 
 
-def make_model(
-    name: ModelName,
+def make_models(
     output: Path,
     seconds: float = math.inf,
-    report: Callable[[int, float, float], None] = lambda step, loss, elapsed: None,
-) -> int:
-    """Train one model, for `seconds` at most, and write its folder `output/name`; returns the number of steps taken."""
-    recipe = RECIPES[name]
+    report: Callable[[ModelName, int, float, float], None] = lambda name, step, loss, elapsed: None,
+) -> dict[ModelName, int]:
+    """Write `output/student`, `output/teacher` and `output/checksums.json`; returns the steps that each training took.
+
+    A training stops after `seconds` if its recipe is not done by then. `report` is called now and then with the model's
+    name, the step, the loss per answer token and the seconds so far.
+    """
     tokenizer = make_tokenizer()
-    model = new_model(recipe.shape, tokenizer, recipe.seed)
-    steps = pretrain(
-        model,
-        tokenizer,
-        FAMILIES["starter"],
-        recipe.mixture,
-        steps=recipe.steps,
-        seconds=seconds,
-        seed=recipe.seed,
-        report=report,
-    )
-    folder = output / name
-    model.half().save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    for path in folder.iterdir():
-        path.chmod(0o644)
-    return steps
-
-
-def checksums_of(output: Path) -> dict[str, str]:
-    """SHA-256 (hex) of every file of both model folders, by path relative to `output`."""
-    paths = sorted(path for name in MODEL_NAMES for path in (output / name).rglob("*") if path.is_file())
-    return {path.relative_to(output).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-
-
-def write_checksums(output: Path) -> None:
-    """Write `checksums.json` beside the model folders."""
+    taken: dict[ModelName, int] = {}
+    for name in MODEL_NAMES:
+        recipe = RECIPES[name]
+        model = new_model(recipe.shape, tokenizer, recipe.seed)
+        taken[name] = pretrain(
+            model,
+            tokenizer,
+            recipe.phases,
+            steps=recipe.steps,
+            seconds=seconds,
+            seed=recipe.seed,
+            report=lambda step, loss, elapsed, name=name: report(name, step, loss, elapsed),  # type: ignore[misc]
+        )
+        folder = output / name
+        model.half().save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        for path in folder.iterdir():
+            path.chmod(0o644)
     (output / CHECKSUMS).write_text(json.dumps(checksums_of(output), indent=2) + "\n")
+    return taken
+
+
+def checksums_of(folder: Path) -> dict[str, str]:
+    """SHA-256 (hex) of every file of both models, by path relative to `folder`."""
+    paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rtl_core.problems.starter.spec import Family
-from rtl_core.tinymodels.corpus import Mixture, draw_pair
+from rtl_core.tinymodels.corpus import Phase, draw_pair
 
 HEAD = 32
 BATCH = 24
@@ -73,13 +72,12 @@ def new_model(shape: Shape, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qw
 def pretrain(
     model: Qwen3ForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    families: Sequence[Family],
-    mixture: Mixture,
+    phases: Sequence[Phase],
     *,
     steps: int,
     seed: int,
     seconds: float = math.inf,
-    rates: Rates = Rates(),  # noqa: B008 (frozen)
+    rates: Rates = Rates(),
     report: Callable[[int, float, float], None] = lambda step, loss, elapsed: None,
 ) -> int:
     """Train `model` in place for `steps`, or for `seconds` if they are over before; returns the number of steps taken.
@@ -98,7 +96,7 @@ def pretrain(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * scale
-        pairs = [encode(*draw_pair(rng, families, mixture)) for _ in range(BATCH)]
+        pairs = [encode(*draw_pair(rng, phases, progress)) for _ in range(BATCH)]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         for optimizer in optimizers:
@@ -112,7 +110,8 @@ def pretrain(
 
 
 def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optimizer]:
-    matrices, rest = [], []
+    matrices: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.dim() == 2 and "embed" not in name else rest).append(parameter)
     muon = torch.optim.Muon(matrices, lr=rates.matrices, weight_decay=0.05, adjust_lr_fn="original")

@@ -12,6 +12,7 @@ PORTS = (
     "src", "dst", "num", "acc", "sum", "out", "word", "bus", "key", "sig", "code", "vec",
 )  # fmt: skip
 SUFFIXES = ("", "", "", "", "", "", "_i", "_o", "_x", "_r")
+PARAMETERS = ("W", "N", "WIDTH", "SIZE", "BITS")
 MODULE_WORDS = (
     "pix", "alu", "core", "unit", "blk", "node", "fast", "mini", "top", "io", "dma", "uart", "bus", "pwm", "adc", "cpu",
     "net", "mem", "sub", "main", "ctl", "aux", "img", "dsp", "fifo", "hub",

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from rtl_core.problems.starter import names
 from rtl_core.problems.starter.spec import Family, Signal, Spec
-
-PARAMETERS = ("W", "N", "WIDTH", "SIZE", "BITS")
 
 
 class ScaledArithmetic(Family):
@@ -57,7 +56,7 @@ class ScaledArithmetic(Family):
 
     def draw(self, rng: random.Random, widths: Sequence[int], modules: Sequence[str]) -> Spec:
         spec = super().draw(rng, widths, modules)
-        return replace(spec, ports=(*spec.ports[:3], rng.choice(PARAMETERS)))
+        return replace(spec, ports=(*spec.ports[:3], rng.choice(names.PARAMETERS)))
 
     @staticmethod
     def reference(width: int, option: str, state: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:

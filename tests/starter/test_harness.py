@@ -1,0 +1,87 @@
+"""The harness of every family pays the golden answer and nothing that behaves otherwise."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from rtl_core.grading.verdict import Outcome
+from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs, textbook_answer
+from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter.record import target_of
+from rtl_core.prompting.answer import Answer
+
+HELDOUT = [
+    *starter_specs("heldout", len(FAMILIES["starter"]), seed=11),
+    *starter_specs("heldout", len(FAMILIES["hard"]), seed=11, tier="hard"),
+]
+
+
+def by_family(specs):
+    return pytest.mark.parametrize("spec", specs, ids=[spec.family for spec in specs])
+
+
+def judge(grader, spec, codes):
+    """Verdicts of several answers to one specification, two at a time."""
+    problem = problem_of(spec)
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda code: grader.grade(problem, Answer(files={target_of(spec): code})), codes))
+
+
+def stubs(spec: Spec) -> dict[str, str]:
+    """Modules with the right interface that drive constants or pass an input through."""
+    family = BY_NAME[spec.family]
+    header = family.code(spec).split("\n", 1)[0].replace("output reg", "output")
+    outputs = [signal.name for signal in family.signals(spec) if not signal.is_input]
+    first = next(signal.name for signal in family.signals(spec) if signal.is_input)
+    values = {"all zero": "0", "all one": "~0", "passed through": first}
+    return {
+        name: header + "\n" + "".join(f"  assign {output} = {value};\n" for output in outputs) + "endmodule\n"
+        for name, value in values.items()
+    }
+
+
+def wrong_answers(spec: Spec) -> dict[str, str]:
+    """Right interface, wrong option, reset polarity, reset kind or clock edge."""
+    family = BY_NAME[spec.family]
+    header = golden_answer(spec).split("\n", 1)[0]
+    wrong = {}
+    for option in family.options:
+        other = family.code(replace(spec, option=option))
+        if option != spec.option and other.split("\n", 1)[0] == header:
+            wrong[f"option {option}"] = other
+    if family.sequential:
+        for field in ("active_low", "asynchronous"):
+            wrong[field] = family.code(replace(spec, **{field: not getattr(spec, field)}))
+        wrong["falling edge"] = golden_answer(spec).replace(f"posedge {spec.clock}", f"negedge {spec.clock}")
+    return wrong
+
+
+@by_family(HELDOUT)
+def test_golden_answer_passes_whatever_the_seed(grader, other_seed, spec):
+    problem = problem_of(spec)
+    for judge_of_seed in (grader, other_seed):
+        verdict = judge_of_seed.grade(problem, Answer(files=problem.golden))
+        assert verdict.passed, verdict.reasons
+        assert verdict.tests_passed == verdict.tests_total == (4 if BY_NAME[spec.family].sequential else 2)
+
+
+@by_family(HELDOUT)
+def test_wrong_option_polarity_kind_and_edge_fail(grader, spec):
+    wrong = wrong_answers(spec) | stubs(spec)
+    for name, verdict in zip(wrong, judge(grader, spec, wrong.values()), strict=True):
+        assert verdict.outcome is Outcome.TESTS_FAILED, f"{name}: {verdict.outcome}"
+
+
+@by_family([spec for spec in HELDOUT if spec.family in ("adder", "counter", "arbiter", "fifo")])
+def test_textbook_answer_is_an_interface_mismatch(grader, spec):
+    (verdict,) = judge(grader, spec, [textbook_answer(spec)])
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH
+    assert verdict.mismatches
+
+
+def test_a_failing_test_says_what_was_driven_expected_and_got(grader):
+    spec = next(spec for spec in HELDOUT if spec.family == "counter")
+    (verdict,) = judge(grader, spec, [wrong_answers(spec)["option " + ("up" if spec.option == "down" else "down")]])
+    assert 0 < verdict.tests_passed + 1 <= verdict.tests_total
+    assert any("expected" in reason and spec.ports[1] in reason for reason in verdict.reasons), verdict.reasons

@@ -1,0 +1,89 @@
+"""Which problems the starter set gives, and that its splits never share one."""
+
+import re
+
+import pytest
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
+from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter.splits import modules_of, widths_of
+
+SPLITS = ("train", "heldout", "test")
+
+
+def test_there_are_families_of_every_difficulty():
+    assert len(FAMILIES["starter"]) >= 16
+    assert {family.difficulty for family in FAMILIES["starter"]} == {"easy", "medium", "hard"}
+    assert len(FAMILIES["hard"]) >= 5
+    assert len(BY_NAME) == sum(len(families) for families in FAMILIES.values())
+
+
+@pytest.mark.parametrize("tier", FAMILIES)
+def test_splits_share_no_specification(tier):
+    problems = {split: starter_problems(split, 200, seed=0, tier=tier) for split in SPLITS}
+    specs = {split: starter_specs(split, 200, seed=0, tier=tier) for split in SPLITS}
+    for one, other in (("train", "heldout"), ("train", "test"), ("heldout", "test")):
+        for key in ("fingerprint", "prompt", "id"):
+            assert not {getattr(p, key) for p in problems[one]} & {getattr(p, key) for p in problems[other]}
+        assert not {s.module for s in specs[one]} & {s.module for s in specs[other]}
+        wide = [
+            {(s.family, s.width) for s in specs[split] if BY_NAME[s.family].widths != (1,)} for split in (one, other)
+        ]
+        assert not wide[0] & wide[1]
+
+
+def test_every_width_and_module_name_belongs_to_one_split():
+    for family in BY_NAME.values():
+        if family.widths != (1,):
+            assert sorted(w for split in SPLITS for w in widths_of(family, split)) == sorted(family.widths)
+            assert 8 in widths_of(family, "train")
+    assert not set(modules_of("train")) & set(modules_of("heldout"))
+    assert not set(modules_of("train")) & set(modules_of("test"))
+    assert not set(modules_of("heldout")) & set(modules_of("test"))
+
+
+def test_same_arguments_give_the_same_problems_and_a_longer_list_begins_with_the_shorter():
+    first, again = starter_problems("train", 40, seed=3), starter_problems("train", 40, seed=3)
+    assert [p.fingerprint for p in first] == [p.fingerprint for p in again]
+    assert [p.id for p in starter_problems("train", 60, seed=3)][:40] == [p.id for p in first]
+    assert [p.id for p in starter_problems("train", 40, seed=4)] != [p.id for p in first]
+
+
+def test_families_take_turns_and_ids_are_unique():
+    problems = starter_problems("train", 3 * len(FAMILIES["starter"]), seed=0)
+    names = [family.name for family in FAMILIES["starter"]]
+    assert [problem.family for problem in problems] == names * 3
+    assert len({problem.id for problem in problems}) == len(problems)
+
+
+@pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
+def test_the_prompt_states_the_whole_interface(family):
+    tier = next(tier for tier, families in FAMILIES.items() if family in families)
+    count = 4 * len(FAMILIES[tier])
+    for spec in [spec for spec in starter_specs("train", count, seed=5, tier=tier) if spec.family == family.name]:
+        prompt = family.prompt(spec)
+        words = set(re.findall(r"\w+", prompt))
+        assert {signal.name for signal in family.header(spec)} | {spec.module} <= words
+        if family.widths != (1,):
+            assert str(spec.width) in words
+        if family.sequential:
+            assert ("async" if spec.asynchronous else "sync") in words
+            assert f"active {'low' if spec.active_low else 'high'}." in prompt
+
+
+@pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
+def test_the_golden_answer_has_the_ports_of_the_specification(family):
+    tier = next(tier for tier, families in FAMILIES.items() if family in families)
+    spec = next(s for s in starter_specs("test", len(FAMILIES[tier]), seed=1, tier=tier) if s.family == family.name)
+    problem = problem_of(spec)
+    expected = [(s.name, "input" if s.is_input else "output", s.width) for s in family.header(spec)]
+    assert [(port.name, port.direction, port.width) for port in problem.interface.ports] == expected
+    assert problem.interface.module == spec.module
+    assert problem.difficulty == family.difficulty
+    assert problem.family == family.name
+
+
+def test_an_unknown_tier_is_named():
+    with pytest.raises(ProblemError, match="no tier 'harder'"):
+        starter_problems("train", 1, seed=0, tier="harder")
