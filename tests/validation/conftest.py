@@ -1,0 +1,104 @@
+"""One executor and one grader for the room, the published examples, and problems with planted harnesses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.cvdp import problem_from_record, read_cvdp
+from rtl_core.problems.problem import Problem
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMPOSE = """\
+services:
+  direct:
+    image: __OSS_SIM_IMAGE__
+    env_file: ./src/.env
+    command: {command}
+"""
+INVERTER = "module inv(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n"
+BENCH = """\
+module bench;
+  reg [3:0] a; wire [3:0] y; integer i, bad;
+  inv dut(.a(a), .y(y));
+  initial begin
+    bad = 0;
+    for (i = 0; i < 16; i = i + 1) begin a = i; #1 if (y !== ~a) bad = bad + 1; end
+    if (bad == 0) $display("all good");
+    $finish;
+  end
+endmodule
+"""
+HONEST = """\
+import subprocess, sys
+subprocess.run(["iverilog", "-g2012", "-s", "bench", "-o", "sim", "/src/bench.sv", "/code/rtl/inv.sv"], check=True)
+done = subprocess.run(["vvp", "-n", "sim"], stdout=subprocess.PIPE, text=True)
+sys.exit(0 if "all good" in done.stdout else 1)
+"""
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    folder = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.fail(
+            f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`, `verilog-eval`, `RTLLM`"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def examples(data: Path) -> dict[str, Problem]:
+    """Problem id -> problem, for the published examples that open tools can grade."""
+    found = [read_cvdp(path) for path in (data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")]
+    return {problem.id: problem for problems in found for problem in problems.problems}
+
+
+@pytest.fixture(scope="session")
+def grader() -> Iterator[Grader]:
+    with make_executor("bubblewrap") as executor:
+        made = Grader(executor)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def planted() -> Callable[..., Problem]:
+    """A problem (a four-bit inverter) whose harness is the given Python program, or honest."""
+
+    def make(
+        run: str = HONEST,
+        *,
+        identity: str = "planted",
+        golden: str | None = INVERTER,
+        context: dict[str, str] | None = None,
+        files: dict[str, str] | None = None,
+        command: str = "python3 /src/run.py",
+    ) -> Problem:
+        record: dict[str, Any] = {
+            "id": identity,
+            "categories": ["cid003", "easy"],
+            "input": {
+                "prompt": "Write an inverter:\n```verilog\nmodule inv(input [3:0] a, output [3:0] y);\n```\n",
+                "context": context or {},
+            },
+            "output": {"response": "", "context": {"rtl/inv.sv": golden or ""}},
+            "harness": {
+                "files": {
+                    "docker-compose.yml": COMPOSE.format(command=command),
+                    "src/.env": "TOPLEVEL = inv\nVERILOG_SOURCES = /code/rtl/inv.sv\n",
+                    "src/run.py": run,
+                    "src/bench.sv": BENCH,
+                    **(files or {}),
+                }
+            },
+        }
+        return problem_from_record(record, source="cvdp")
+
+    return make

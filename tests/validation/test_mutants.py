@@ -1,0 +1,144 @@
+"""Mutants are small, wrong, and only where behaviour is."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import pytest
+
+from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.problem import InterfaceSource
+from rtl_core.problems.starter import starter_problems
+from rtl_core.problems.tree import SourceTree
+from rtl_core.validation.mutants import mutants
+from rtl_core.validation.mutations import KINDS
+
+DESIGN = """\
+`define TWICE(x) (x + x)
+module m #(parameter W = 8) (input clk, input rst_n, input [7:0] a, input [7:0] b, output reg [7:0] y, output z);
+  // a + b < c, posedge clk
+  wire [7:0] c = a + b;  /* if (a) b else c */
+  wire [3:0] n;
+  integer k;
+  sub u(.p(a[0]), .q(b[1]));
+  assign n = {a[3], b[2], a[1:0]};
+  assign z = !(a == 8'h10) && `TWICE(b) > 3;
+  always @(posedge clk or negedge rst_n)
+    if (!rst_n) y <= 8'd0;
+    else begin
+      case (a[1:0])
+        2'd0: y <= b - a;
+        2'd1: y <= b << 1;
+        default: y <= y;
+      endcase
+      for (k = 0; k < 8; k = k + 1) if (b[k]) y <= k;
+    end
+  initial $display("a + b, %0d", a + b);
+endmodule
+"""
+
+
+def made(source: str, limit: int = 1000, seed: int = 0) -> list[tuple[str, str]]:
+    return [(m.kind, m.files["rtl/m.sv"]) for m in mutants({"rtl/m.sv": source}, "m", limit, seed)]
+
+
+def wrap(body: str, ports: str = "input [3:0] a, input [3:0] b, input clk, output reg [3:0] y") -> str:
+    return f"module m({ports});\n  {body}\nendmodule\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("operator", "always @(*) y = a + b;", "a - b"),
+        ("operator", "always @(*) y = a & b;", "a | b"),
+        ("operator", "always @(*) y = &a;", "|a"),
+        ("constant", "always @(*) y = 4'd0;", "4'd1"),
+        ("constant", "always @(*) y = 4'hc;", "4'hd"),
+        ("constant", "always @(*) y = '0;", "'1"),
+        ("bit order", "always @(*) y = {a[1:0], b[1:0]};", "{b[1:0], a[1:0]}"),
+        (
+            "bit order",
+            "integer i; always @(*) for (i = 0; i < 4; i = i + 1) y[i] = a[i];",
+            "i = (4) - 1; i >= 0; i = i - 1",
+        ),
+        ("bit order", "always @(*) y = a[2];", "input [0:3] a"),
+        ("polarity", "always @(posedge clk) y <= a;", "negedge clk"),
+        ("polarity", "always @(*) y = ~a;", "y =  a"),
+        ("polarity", "always @(*) if (a > 1) y = b; else y = 0;", "if (!(a > 1))"),
+        ("off by one", "always @(*) y = a < b;", "a <= b"),
+        ("off by one", "always @(*) y = a == 4'd9;", "4'd10"),
+        ("off by one", "always @(*) y = a[3:1];", "a[3:2]"),
+        ("dropped branch", "always @(*) if (a[0]) y = b; else y = a;", "if (a[0]) y = b; \n"),
+        ("dropped branch", "always @(*) begin y = 0; if (a[0]) y = b; end", "if (a[0]) ; end"),
+        ("dropped branch", "always @(*) case (a) 1: y = b; default: y = 0; endcase", "case (a)  default"),
+        ("swap", "always @(*) y = a - b;", "b - a"),
+        ("swap", "always @(*) y = a[0] ? a : b;", "a[0] ? b : a"),
+        ("swap", "sub u(.p(a), .q(b));", ".p(b), .q(a)"),
+    ],
+)
+def test_each_kind_of_mutation_is_made(kind: str, before: str, after: str) -> None:
+    assert any(k == kind and after in text for k, text in made(wrap(before))), made(wrap(before))
+
+
+def test_all_kinds_come_from_one_design_and_no_mutant_twice() -> None:
+    found = made(DESIGN)
+    assert {kind for kind, _ in found} == set(KINDS)
+    assert len({text for _, text in found}) == len(found)
+    assert DESIGN not in {text for _, text in found}
+
+
+def test_comments_strings_macros_and_printing_are_never_touched() -> None:
+    kept = ["// a + b < c, posedge clk", "/* if (a) b else c */", '$display("a + b, %0d", a + b);']
+    kept += ["`define TWICE(x) (x + x)", "`TWICE(b)"]
+    for kind, text in made(DESIGN):
+        dropped = [piece for piece in kept if piece not in text]
+        assert not dropped or kind in ("dropped branch", "swap"), (dropped, text)
+        assert kept[0] in text
+        assert kept[2] in text
+
+
+def test_every_mutant_keeps_the_interface() -> None:
+    for problem in starter_problems("train", 18, 3):
+        assert problem.golden is not None
+        assert problem.interface is not None
+        expected = problem.interface
+        for mutant in mutants(problem.golden, expected.module, 100, 0):
+            found = parse_interface(mutant.files, expected.module, InterfaceSource.GOLDEN)
+            assert found == expected, mutant.description
+
+
+def test_mutants_are_small_and_parse() -> None:
+    golden = DESIGN.splitlines()
+    for _, text in made(DESIGN):
+        assert SourceTree(text).errors == SourceTree(DESIGN).errors
+        changed = [line for line in difflib.ndiff(golden, text.splitlines()) if line.startswith("+ ")]
+        assert len(changed) <= 3, changed
+
+
+def test_the_same_seed_gives_the_same_mutants_and_a_longer_list_begins_with_the_shorter() -> None:
+    assert made(DESIGN, seed=5) == made(DESIGN, seed=5)
+    assert made(DESIGN, seed=5) != made(DESIGN, seed=6)
+    assert made(DESIGN, 4, seed=5) == made(DESIGN, 20, seed=5)[:4]
+
+
+def test_few_mutants_are_spread_over_the_kinds() -> None:
+    for seed in range(5):
+        assert len({kind for kind, _ in made(DESIGN, len(KINDS), seed)}) == len(KINDS)
+
+
+def test_descriptions_name_file_and_line() -> None:
+    for mutant in mutants({"rtl/m.sv": DESIGN}, "m", 100, 0):
+        path, line, said = mutant.description.split(":", 2)
+        assert path == "rtl/m.sv"
+        shown = re.search(r"`([^`]{1,40})`", said)
+        assert shown is None or "becomes" not in said or int(line) <= len(DESIGN.splitlines())
+
+
+def test_a_very_long_expression_is_no_trouble() -> None:
+    source = wrap(f"always @(*) y = {' + '.join(['a'] * 400)};")
+    assert len(made(source, 10)) == 10
+
+
+def test_a_file_without_hdl_gives_none() -> None:
+    assert mutants({"docs/readme.md": "a + b"}, "m", 5, 0) == []

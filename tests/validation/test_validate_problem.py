@@ -1,0 +1,205 @@
+"""What is fit is found fit, and each way of being unfit is found and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import starter_problems
+from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
+from rtl_core.validation.stubs import STUBS
+from rtl_core.validation.validate import validate_problem
+
+Make = Callable[..., Problem]
+SHORT = Level("full", 4, (1, 2, 1), STUBS)
+LFSR = "cvdp_copilot_lfsr_0001"
+ARBITER = "cvdp_agentic_fixed_arbiter_0001"
+
+
+def test_an_honest_harness_is_fit_with_its_mutation_score(grader: Grader, planted: Make) -> None:
+    found = validate_problem(planted(), grader, level=full_level(10, 2))
+    assert found.status == "fit", found.evidence
+    mutants = found.evidence["mutants"]
+    assert mutants["score"] == 1.0
+    assert mutants["killed"] >= 2
+    assert found.evidence["stubs"] == dict.fromkeys(STUBS, "tests_failed")
+    assert found.evidence["empty"] == "no_answer"
+    assert [v["seed"] for v in found.evidence["golden"]["verdicts"]] == [1, 2, 1]
+    assert found.tools["iverilog"]
+    json.dumps(found.evidence, allow_nan=False)
+
+
+def test_the_published_lfsr_is_weak_because_a_constant_0_passes(grader: Grader, examples: dict[str, Problem]) -> None:
+    found = validate_problem(examples[LFSR], grader, level=SHORT)
+    assert found.status == "weak"
+    assert "all outputs 0" in found.evidence["reason"]
+    assert "differs from the golden answer" in found.evidence["reason"]
+    assert found.evidence["stubs"]["zeros"].startswith("passed")
+
+
+def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader: Grader, examples: dict[str, Problem]) -> None:
+    found = validate_problem(examples[ARBITER], grader, level=Level("full", 6, (1,), ("zeros",)))
+    assert found.status == "fit", found.evidence
+    for survivor in found.evidence["mutants"]["survivors"]:
+        assert survivor["told"], "a survivor counts only with an input that tells it from the golden answer"
+
+
+def test_a_harness_that_flips_by_seed_is_flaky(grader: Grader, planted: Make) -> None:
+    by_seed = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
+    found = validate_problem(planted(by_seed), grader, level=SHORT)
+    assert found.status == "flaky"
+    assert "seed 2 passes, seed 1 fails" in found.evidence["reason"]
+
+
+def test_a_harness_that_flips_by_itself_is_flaky(grader: Grader, planted: Make) -> None:
+    by_chance = "import os, sys\nsys.exit(os.urandom(1)[0] % 2)\n"
+    found = validate_problem(planted(by_chance), grader, level=Level("full", 0, (1,) * 24, ()))
+    assert found.status == "flaky"
+    assert "of" in found.evidence["reason"]
+
+
+def test_a_harness_that_always_passes_is_weak(grader: Grader, planted: Make) -> None:
+    found = validate_problem(planted("pass\n"), grader, level=SHORT)
+    assert found.status == "weak"
+    assert "a stub is paid" in found.evidence["reason"]
+    quick = validate_problem(planted("pass\n"), grader, level=quick_level(2, 1))
+    assert quick.status == "weak"
+
+
+def test_a_harness_that_pays_most_mutants_is_weak(grader: Grader, planted: Make) -> None:
+    only_zero = "all good"
+    run = f'import sys\nsys.exit(0 if "a" in open("/code/rtl/inv.sv").read() else 1)  # {only_zero}\n'
+    found = validate_problem(planted(run), grader, level=Level("full", 4, (1,), ()))
+    assert found.status == "weak"
+    assert "mutants are paid" in found.evidence["reason"]
+    assert found.evidence["mutants"]["score"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("run", "files", "named"),
+    [
+        ('import subprocess\nsubprocess.run(["yosys", "-V"], check=True)\n', {}, "the program yosys"),
+        ("import cocotbext.nowhere_to_be_found\n", {}, "the Python module cocotbext.nowhere_to_be_found"),
+    ],
+)
+def test_a_harness_that_needs_a_missing_tool_is_unsupported(
+    grader: Grader, planted: Make, run: str, files: dict[str, str], named: str
+) -> None:
+    if "yosys" in named and "yosys" in grader.executor.tools():
+        run, named = run.replace("yosys", "ghdl"), "the program ghdl"
+    found = validate_problem(planted(run, files=files), grader, level=SHORT)
+    assert found.status == "unsupported"
+    assert named in found.evidence["reason"]
+
+
+def test_a_tool_that_is_missed_only_at_run_time_is_unsupported(grader: Grader, planted: Make) -> None:
+    found = validate_problem(planted(command="sh -c 'no-such-simulator /code/rtl/inv.sv'"), grader, level=SHORT)
+    assert found.status == "unsupported"
+    assert "no-such-simulator" in found.evidence["reason"]
+
+
+def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader: Grader, planted: Make) -> None:
+    wrong = "module inv(input [3:0] a, output [3:0] y);\n  assign y = a;\nendmodule\n"
+    found = validate_problem(planted(golden=wrong), grader, level=SHORT)
+    assert found.status == "broken"
+    assert "the golden answer fails: tests failed" in found.evidence["reason"]
+    unbalanced = validate_problem(planted(golden=wrong.replace("assign", "assing")), grader, level=SHORT)
+    assert unbalanced.status == "broken"
+    assert len(unbalanced.evidence["golden"]["verdicts"]) == 1, "no seed mends what does not compile"
+
+
+def test_a_harness_that_outruns_its_limits_is_broken(planted: Make) -> None:
+    with make_executor("bubblewrap") as executor:
+        hasty = Grader(executor, limits=Limits(wall_s=1.0))
+        found = validate_problem(planted("import time\ntime.sleep(60)\n"), hasty, level=Level("full", 1, (1,), ()))
+        hasty.close()
+    assert found.status == "broken"
+    assert "timeout" in found.evidence["reason"]
+
+
+def test_without_a_golden_answer_what_can_be_checked_is(grader: Grader, planted: Make) -> None:
+    honest = validate_problem(planted(golden=None), grader, level=SHORT)
+    assert honest.status == "fit_without_golden", honest.evidence
+    assert honest.evidence["golden"]["source"] is None
+    assert set(honest.evidence["stubs"]) == set(STUBS)
+    assert honest.evidence["interface"]["source"] == "specification"
+    assert honest.evidence["interface"]["confidence"] == "medium"
+    generous = validate_problem(planted("pass\n", golden=None), grader, level=SHORT)
+    assert generous.status == "weak"
+
+
+def test_an_unmodified_context_that_is_paid_is_weak(grader: Grader, planted: Make) -> None:
+    # The harness looks at nothing that is to be changed: the given file has every port, and that is enough.
+    given = {"rtl/inv.sv": "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd3;\nendmodule\n"}
+    run = 'import sys\nsys.exit(0 if "endmodule" in open("/code/rtl/inv.sv").read() else 1)\n'
+    found = validate_problem(planted(run, context=given), grader, level=SHORT)
+    assert found.status == "weak"
+    assert "unmodified context" in found.evidence["reason"]
+
+
+def test_mutants_that_behave_alike_do_not_damn_a_problem(grader: Grader) -> None:
+    minmax = next(p for p in starter_problems("train", 18, 0) if p.family == "minmax")
+    found = validate_problem(minmax, grader, level=Level("full", 20, (1,), ()))
+    assert found.status == "fit"
+    assert found.evidence["mutants"]["equivalent"] >= 1
+    assert found.evidence["mutants"]["score"] == 1.0
+
+
+def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader: Grader, planted: Make) -> None:
+    zero = "module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd0;\nendmodule\n"
+    bench = {"src/bench.sv": planted().harness["src/bench.sv"].replace("~a", "4'd0")}
+    found = validate_problem(planted(golden=zero, files=bench), grader, level=SHORT)
+    assert found.status == "fit", found.evidence
+    assert "same" in found.evidence["stubs"]["zeros"]
+
+
+def test_one_problem_of_every_starter_family_is_fit(grader: Grader) -> None:
+    for problem in starter_problems("heldout", 18, 0):
+        found = validate_problem(problem, grader, level=quick_level(2, 1))
+        assert found.status == "fit", (problem.family, found.evidence)
+        assert found.evidence["mutants"]["killed"] == 2, (problem.family, found.evidence)
+
+
+def test_an_executor_that_fails_is_no_verdict_on_the_problem(planted: Make) -> None:
+    executor = make_executor("bubblewrap")
+    dead = Grader(executor)
+    executor.close()
+    with pytest.raises(InfrastructureError, match="planted cannot be validated"):
+        validate_problem(planted(), dead, level=SHORT)
+    dead.close()
+
+
+def test_a_record_is_known_by_problem_tools_level_and_golden_answer(grader: Grader, planted: Make) -> None:
+    tools = grader.executor.tools()
+    keys = {
+        tools_key("bubblewrap", tools, quick_level(2, 1)),
+        tools_key("bubblewrap", tools, quick_level(3, 1)),
+        tools_key("bubblewrap", tools, full_level()),
+        tools_key("docker", tools, full_level()),
+        tools_key("bubblewrap", {**tools, "iverilog": "99.0"}, full_level()),
+    }
+    assert len(keys) == 5
+    assert tools_key("bubblewrap", dict(reversed(tools.items())), full_level()) in keys
+    other = planted(golden="module inv(input [3:0] a, output [3:0] y);\n  assign y = 4'd15 - a;\nendmodule\n")
+    assert planted().fingerprint == other.fingerprint
+    assert golden_digest(planted()) != golden_digest(other)
+
+
+@pytest.mark.slow
+def test_every_starter_problem_is_fit_with_a_mutation_score_of_at_least_90_percent(grader: Grader) -> None:
+    import os
+    from concurrent.futures import ThreadPoolExecutor
+
+    problems = starter_problems("train", 160, 0) + starter_problems("heldout", 64, 0)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        records = list(pool.map(lambda p: validate_problem(p, grader, level=full_level()), problems))
+    for problem, record in zip(problems, records, strict=True):
+        assert record.status == "fit", (problem.id, record.evidence)
+        assert record.evidence["mutants"]["score"] >= 0.9, (problem.id, record.evidence["mutants"])
