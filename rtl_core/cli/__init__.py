@@ -29,6 +29,11 @@ COMMANDS: dict[str, str] = {
     "deploy": "rtl_core.cli.deploy:deploy",
     "report": "rtl_core.cli.report:report",
     "query": "rtl_core.cli.query:query",
+    "show": "rtl_core.cli.show:show",
+    "compare": "rtl_core.cli.compare:compare",
+    "watch": "rtl_core.cli.watch:watch",
+    "snapshot": "rtl_core.cli.snapshot:snapshot",
+    "export": "rtl_core.cli.export:export",
 }
 
 app = typer.Typer(

@@ -1,10 +1,10 @@
-"""What the commands that look at the history share: which file, which run, how a table is printed."""
+"""What the commands that look at the history share: which file, which run."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,19 +44,3 @@ def pick_run(history: History, name: str | None) -> str:
             f"there is no run {name!r} in {history.path}", f"runs there: {', '.join(names[:8]) or 'none'}"
         )
     return name
-
-
-def visible(text: str) -> str:
-    """Text that cannot steer a terminal: control characters (but for newline and tab) become U+FFFD."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-
-
-def cell(value: Any) -> str:
-    """A database value for people."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    if hasattr(value, "strftime"):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return visible(str(value))

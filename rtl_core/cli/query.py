@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rtl_core.cli.database import DbOption, cell, open_history, pick_run
+from rtl_core.cli.database import DbOption, open_history, pick_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,6 +134,8 @@ def _table(answer: pa.Table, limit: int) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from rtl_core.reporting.text import cell
 
     shown = answer if limit == 0 else answer.slice(0, limit)
     table = Table(box=box.SIMPLE_HEAD)

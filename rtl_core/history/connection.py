@@ -45,9 +45,10 @@ def process_lock(path: Path) -> threading.RLock:
 
 @contextlib.contextmanager
 def connect(
-    path: Path, *, read_only: bool, patience_s: float | None = None, _old_is_fine: bool = False
+    path: Path, *, read_only: bool, patience_s: float | None = None, old_is_fine: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A checked connection. Writers create a missing file and migrate an old one; readers do neither.
+    """A checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
+    schema unless `old_is_fine`.
 
     Raises HistoryError for a file that is missing (readers), broken, foreign or newer, and HistoryBusyError when it
     stayed locked for `patience_s`.
@@ -59,13 +60,13 @@ def connect(
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
             create_file(path)
         if not read_only and _identity(path) not in _trusted:  # look before we open a file in a way that may change it
-            with connect(path, read_only=True, patience_s=patience_s, _old_is_fine=True):
+            with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
                 _trusted.add(_identity(path))
         con = _engine(path).cursor()
         try:
             _attach(con, path, read_only=read_only, patience_s=patience_s)
             try:
-                _check(con, path, read_only=read_only, old_is_fine=_old_is_fine)
+                _check(con, path, read_only=read_only, old_is_fine=old_is_fine)
                 yield con
             finally:
                 _detach(con)
@@ -173,7 +174,7 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_i
         if read_only:
             raise HistoryError(
                 f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
-                "bring it forward with `rtl-distill snapshot --migrate`, or start or resume a run on it",
+                "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` brings the copy forward",
             )
         schema.migrate(con, version)
 

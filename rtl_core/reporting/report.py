@@ -29,6 +29,7 @@ from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
 from rtl_core.reporting.sections import sections
+from rtl_core.reporting.text import visible
 from rtl_core.reporting.theme import OUTCOMES, PALETTE
 
 _PAGE = files("rtl_core.reporting") / "page"
@@ -120,8 +121,7 @@ def _finite(value: Any) -> Any:
 
 def clean(text: object) -> str:
     """Text for HTML: markup and control characters made visible and harmless."""
-    shown = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in str(text))
-    return escape(shown, quote=True)
+    return escape(visible(str(text)), quote=True)
 
 
 def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:

@@ -1,0 +1,157 @@
+"""The history for other programs: Parquet tables, rollouts as JSON Lines, metrics as the community's tools read them.
+
+Each table, and each step's rollouts, is read in a transaction of its own, so that a run that writes meanwhile never waits
+long. What a running run adds between two of them may be in a later file and not in an earlier one; a snapshot has it whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from rtl_core.history import connection
+from rtl_core.history.records import StoredRollout
+from rtl_core.history.store import History
+
+# Tables that do not name their run, and how to find the rows that belong to one.
+_BY_OTHERS = {
+    "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
+    "prompts": "prompt IN (SELECT prompt FROM rollouts WHERE run = $run)",
+    "tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
+    "teacher_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
+    "verdict_cache": "false",
+    "schema_version": "true",
+}
+
+
+def export_parquet(history: History, run: str | None, folder: Path) -> list[Path]:
+    """Every table as `<table>.parquet`, of one run or (None) of all; returns the files."""
+    names = history.query(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name"
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in names.column("table_name").to_pylist():
+        condition = "true" if run is None else _BY_OTHERS.get(name, "run = $run")
+        literal = "NULL" if run is None else "'" + run.replace("'", "''") + "'"
+        path = folder / f"{name}.parquet"
+        fresh = path.with_name(f".{path.name}.part")
+        target = str(fresh).replace("'", "''")
+        with connection.connect(history.path, read_only=True) as con:
+            con.execute(
+                f"COPY (SELECT * FROM {name} WHERE {condition.replace('$run', literal)}) TO '{target}'"
+                " (FORMAT parquet, COMPRESSION zstd)"
+            ).fetchall()
+        os.replace(fresh, path)
+        written.append(path)
+    return written
+
+
+def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
+    """All rollouts of a run as JSON Lines, training by step, then evaluations; returns how many.
+
+    `tokens` adds the token ids and both models' log-probabilities.
+    """
+    places: list[int | str] = [s.step for s in history.steps(run)]
+    places += [e.key for e in history.evaluations(run)]
+    prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
+    count = 0
+
+    def write(file: TextIO) -> None:
+        nonlocal count
+        for place in places:
+            for stored in history.rollouts_of(run, place):
+                file.write(json.dumps(_line(stored, prompts, tokens)) + "\n")
+                count += 1
+
+    _replace(path, write)
+    return count
+
+
+def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
+    r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
+    names = (
+        "run",
+        "purpose",
+        "evaluation",
+        "epoch",
+        "step",
+        "problem_id",
+        "sample",
+        "policy_step",
+        "stop_reason",
+        "text",
+    )
+    line: dict[str, Any] = {"rollout": r.key, **{name: getattr(r, name) for name in names}}
+    line["prompt"] = prompts.get(r.problem_id)
+    line["n_tokens"] = len(r.tokens_T)
+    line["verdict"] = verdict.model_dump(mode="json") if verdict else None
+    line["reward"] = reward.total if reward else None
+    line["reward_terms"] = {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
+    line["advantage"] = stored.advantage
+    line["teacher_kl"] = {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
+    if tokens:
+        line |= {"prompt_tokens": list(r.prompt_P), "tokens": list(r.tokens_T), "logprobs": list(r.logprobs_T)}
+        line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
+    return line
+
+
+METRICS_SQL = """
+SELECT s.step, s.epoch, s.trained_at, r.reward, v.format, v.interface, v.syntax, v.tests, t.tokens, k.k1, k.k2, k.k3
+FROM steps s
+LEFT JOIN (SELECT step, avg(total) AS reward FROM rewards WHERE run = $run AND purpose = 'train' GROUP BY step) r USING (step)
+LEFT JOIN (SELECT step, avg(CAST(format_ok AS INTEGER)) AS format, avg(CAST(interface_ok AS INTEGER)) AS interface,
+                  avg(CAST(syntax_ok AS INTEGER)) AS syntax, avg(CAST(outcome = 'passed' AS INTEGER)) AS tests
+           FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY step) v USING (step)
+LEFT JOIN (SELECT step, avg(n_tokens) AS tokens FROM rollouts WHERE run = $run AND purpose = 'train' GROUP BY step) t USING (step)
+LEFT JOIN (SELECT * FROM teacher_kl_by_step WHERE run = $run) k USING (step)
+WHERE s.run = $run AND s.status = 'trained' ORDER BY s.step
+"""
+_NAMES = {
+    "reward": "env/all/reward/total", "format": "env/all/format_valid", "interface": "env/all/interface_valid",
+    "syntax": "env/all/syntax_valid", "tests": "env/all/tests_passed", "tokens": "env/all/ac_tokens_per_turn",
+    "k1": "teacher_kl", "k2": "teacher_kl/k2", "k3": "teacher_kl/k3",
+}  # fmt: skip
+
+
+def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
+    """One mapping per trained step, in order, under the names that the public cookbook's tools read.
+
+    Rates and means are found anew from the rollouts; all other recorded metrics and times are added as they were recorded.
+    An evaluation of weights that had seen n steps stands at step n, before what training does there, as `test/env/all/...`.
+    """
+    place = {"run": run}
+    lines: dict[int, dict[str, Any]] = defaultdict(dict)
+    for row in history.query("SELECT step, name, value FROM step_metrics WHERE run = $run", place).to_pylist():
+        lines[row["step"]][row["name"]] = row["value"]
+    for row in history.query("SELECT step, stage, seconds FROM step_times WHERE run = $run", place).to_pylist():
+        lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
+    for row in history.query(METRICS_SQL, place).to_pylist():
+        found = {name: float(row[column]) for column, name in _NAMES.items() if row[column] is not None}
+        lines[row["step"]] |= {"progress/epoch": row["epoch"], **found}
+    for e in history.evaluations(run):
+        if e.policy == "student" and e.status == "done" and e.pass_at_1 is not None:
+            lines[e.step] |= {f"test/env/all/pass@{k}": v for k, v in e.pass_at_k.items()}
+            lines[e.step]["test/env/all/tests_passed"] = e.pass_at_1
+    for step in sorted(lines):
+        yield {"step": step, **lines[step]}
+
+
+def export_metrics(history: History, run: str, path: Path) -> int:
+    """Write `metrics` as JSON Lines; returns how many lines."""
+    lines = [json.dumps(line) for line in metrics(history, run)]
+    _replace(path, lambda file: file.writelines(line + "\n" for line in lines))
+    return len(lines)
+
+
+def _replace(path: Path, write: Callable[[TextIO], None]) -> None:
+    """Write a file all at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.part")
+    with fresh.open("w", encoding="utf-8") as file:
+        write(file)
+    os.replace(fresh, path)

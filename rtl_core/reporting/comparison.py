@@ -1,0 +1,94 @@
+"""Runs side by side on a terminal; the page has the same tables and the curves (figures/compare.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from rtl_core.history.store import History
+from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.evaluations import run_result
+from rtl_core.reporting.figures import compare
+from rtl_core.reporting.text import visible
+
+_CURVES = (
+    ("reward", "reward_by_step", "reward", ".2f"),
+    ("pass rate", "pass_by_step", "pass_rate", ".2f"),
+    ("teacher KL", "teacher_kl_by_step", "k1", ".4f"),
+)
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
+    """Tables: results, curves in brief, problems that tell the runs apart, settings that differ."""
+    sources = [Source(history, run) for run in runs]
+    for table in (compare.table(sources), compare.differences(sources)):
+        if table is not None:
+            yield rich_table(table)
+    yield curves(history, runs)
+    for other in runs[1:]:
+        yield apart(history, runs[0], other)
+
+
+def rich_table(table: Table) -> RichTable:
+    """A report's table for the terminal."""
+    made = RichTable(
+        title=table.title, title_justify="left", caption=table.caption, caption_justify="left", box=box.SIMPLE_HEAD
+    )
+    for name, align in table.columns:
+        made.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(Text(visible(cell)) for cell in row))
+    return made
+
+
+def sparkline(values: list[float], width: int = 24) -> str:
+    """Values as a row of bars from their smallest to their largest."""
+    if not values:
+        return ""
+    if len(values) > width:
+        values = [float(np.mean(part)) for part in np.array_split(np.array(values), width)]
+    low, high = min(values), max(values)
+    span = high - low or 1.0
+    return "".join(_BARS[min(7, int(8 * (v - low) / span))] for v in values)
+
+
+def curves(history: History, runs: list[str]) -> RichTable:
+    """First and last tenth of each curve, and its shape."""
+    made = RichTable(title="Training", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("run", "what", "first tenth", "last tenth", "shape"):
+        made.add_column(name, justify="right" if "tenth" in name else "left")
+    for run in runs:
+        for label, view, column, form in _CURVES:
+            rows = history.query(f"SELECT {column} AS value FROM {view} WHERE run = $run ORDER BY step", {"run": run})
+            values = rows.column("value").to_pylist()
+            if values:
+                few = max(1, len(values) // 10)
+                made.add_row(
+                    run, label, f"{np.mean(values[:few]):{form}}", f"{np.mean(values[-few:]):{form}}", sparkline(values)
+                )
+    return made
+
+
+def apart(history: History, first: str, other: str, most: int = 8) -> RenderableType:
+    """Held-out problems on which the ends of two runs differ most."""
+    made = RichTable(box=box.SIMPLE_HEAD)
+    made.add_column("problem", overflow="fold")
+    for run in (first, other):
+        made.add_column(run, justify="right")
+    ends = [run_result(history, run).after for run in (first, other)]
+    if ends[0] is not None and ends[1] is not None:
+        a, b = ends[0].rates, ends[1].rates
+        shared = sorted(a.keys() & b.keys(), key=lambda p: (-abs(a[p] - b[p]), p))
+        for problem in shared[:most]:
+            if a[problem] != b[problem]:
+                made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
+    if not made.row_count:
+        made.add_row(Text("none", style="dim"))
+    # Apart from the table, whose width a title of its own would be folded to.
+    return Group(Text(f"Held-out problems that tell {first} and {other} apart", style="italic"), made)

@@ -1,0 +1,123 @@
+"""A run as it goes on, for a terminal: read from the history alone, so it works from anywhere and disturbs nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.reporting.comparison import sparkline
+from rtl_core.reporting.console import step_line
+from rtl_core.reporting.figures.progress import duration
+
+QUIET_S = 300.0
+"""A running run without a sign of life for so long is shown as silent."""
+
+_STAGES_SQL = """
+SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scored
+FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
+WHERE r.run = $run AND r.purpose = 'train' AND r.step = $step
+"""
+_STYLES = {"finished": "green", "running": "cyan", "failed": "red", "cancelled": "red"}
+
+
+def ended(run: RunRecord) -> bool:
+    """Whether nothing more will come unless somebody starts the run again."""
+    return run.status in ("finished", "failed", "cancelled")
+
+
+def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableType:
+    """Progress, curves, evaluations, the step under way, the last steps."""
+    steps = history.steps(run.name)
+    trained = [s for s in steps if s.status == "trained"]
+    head = Table.grid(padding=(0, 2))
+    head.add_row(
+        Text(run.status, style=f"bold {_STYLES.get(run.status, '')}"),
+        _sign_of_life(run),
+        Text(f"{run.student} ← {run.teacher or '–'}"),
+    )
+    parts: list[RenderableType] = [head]
+    if run.message:
+        parts.append(Text(run.message, style="yellow"))
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=max(1, len(steps)), completed=len(trained), width=40),
+        f"{len(trained)} of {len(steps)} steps",
+        _remaining(history, run.name, len(steps) - len(trained)),
+    )
+    parts += [bar, _curves(history, run.name)]
+    if evaluations := _evaluations(history, run.name):
+        parts.append(evaluations)
+    following = next((s for s in steps if s.status == "planned"), None)
+    if following is not None and not ended(run):
+        row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
+        parts.append(
+            Text(
+                f"step {following.step + 1}: {len(following.problem_ids)} problems, {row['sampled']} answers sampled, {row['graded']} graded, {row['scored']} scored"
+            )
+        )
+    metrics = history.query(
+        "SELECT step, name, value FROM step_metrics WHERE run = $run AND step >= $from ORDER BY step",
+        {"run": run.name, "from": trained[-lines].step if len(trained) >= lines else 0},
+    ).to_pylist()
+    by_step: dict[int, dict[str, float]] = {}
+    for m in metrics:
+        by_step.setdefault(m["step"], {})[m["name"]] = m["value"]
+    parts += [Text(step_line(step, len(steps), values), style="dim") for step, values in list(by_step.items())[-lines:]]
+    return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
+
+
+def _sign_of_life(run: RunRecord) -> Text:
+    if run.heartbeat_at is None or ended(run):
+        return Text("")
+    age = (datetime.now(UTC) - run.heartbeat_at).total_seconds()
+    words = f"last sign of life {duration(max(0.0, age))} ago"
+    return Text(words, style="bold red" if run.status == "running" and age > QUIET_S else "dim")
+
+
+def _remaining(history: History, run: str, left: int) -> Text:
+    rows = history.query(
+        "SELECT avg(seconds) AS s FROM (SELECT seconds FROM step_times WHERE run = $run AND stage = 'total' ORDER BY step DESC LIMIT 10)",
+        {"run": run},
+    )
+    mean = rows.column("s").to_pylist()[0]
+    return Text(f"about {duration(mean * left)} to go" if mean and left else "", style="dim")
+
+
+def _curves(history: History, run: str) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for label, view, column in (
+        ("reward", "reward_by_step", "reward"),
+        ("pass rate", "pass_by_step", "pass_rate"),
+        ("teacher KL", "teacher_kl_by_step", "k1"),
+    ):
+        values = (
+            history.query(f"SELECT {column} AS v FROM {view} WHERE run = $run ORDER BY step", {"run": run})
+            .column("v")
+            .to_pylist()
+        )
+        if values:
+            table.add_row(label, Text(sparkline(values, 48), style="cyan"), f"{values[-1]:.3f}")
+    return table
+
+
+def _evaluations(history: History, run: str) -> Table | None:
+    found = history.evaluations(run)
+    if not found:
+        return None
+    table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
+    for e in found:
+        rate = (
+            f"{e.pass_at_1:.1%} [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
+            if e.pass_at_1 is not None
+            else e.status
+        )
+        table.add_row(e.policy, str(e.step), rate)
+    return table

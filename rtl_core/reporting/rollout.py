@@ -1,0 +1,129 @@
+"""One rollout on a terminal: problem, answer, verdict, reward by term, KL by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.history.records import RewardRecord, StoredRollout
+from rtl_core.problems.problem import Interface, Port
+from rtl_core.reporting.text import visible
+
+_SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
+"""Up to so many nats |k1|: style of the token."""
+
+
+def rollout_view(
+    stored: StoredRollout, problem: dict[str, Any] | None, pieces: Sequence[str] | None, theme: str = "ansi_dark"
+) -> RenderableType:
+    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand."""
+    r = stored.rollout
+    where = f"epoch {r.epoch + 1}, step {r.step}" if r.purpose == "train" else f"evaluation {r.evaluation}"
+    parts: list[RenderableType] = [
+        Text(r.key, style="bold"),
+        Text(f"{where}, sample {r.sample}, {len(r.tokens_T)} tokens, ended by {r.stop_reason}", style="dim"),
+    ]
+    if problem is not None:
+        parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
+    parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme=theme, word_wrap=True)]
+    parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
+    if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
+        parts.append(interface_view(Interface.model_validate(problem["interface"]), stored.verdict))
+    if stored.reward:
+        parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.advantage)]
+    if stored.teacher:
+        parts += [Rule("KL to the teacher, by token", align="left"), kl_view(stored, pieces)]
+    return Group(*(Padding(p, (0, 0, 0, 0)) for p in parts))
+
+
+def verdict_view(verdict: Verdict | None) -> RenderableType:
+    """Outcome, stages and reasons."""
+    if verdict is None:
+        return Text("not graded yet", style="dim")
+    style = "green" if verdict.outcome is Outcome.PASSED else "red"
+    head = Text.assemble(
+        (verdict.outcome.value.replace("_", " "), f"bold {style}"),
+        f"  {verdict.tests_passed} of {verdict.tests_total} tests, {verdict.wall_s:.2f} s by {verdict.executor}",
+        ", from the cache" if verdict.cached else "",
+    )
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    colours = {"passed": "green", "failed": "red", "skipped": "dim"}
+    for stage in verdict.stages:
+        reasons = Text("\n".join(visible(reason) for reason in stage.reasons))
+        table.add_row(stage.stage.value, Text(stage.status, style=colours[stage.status]), reasons)
+    seen = {reason for stage in verdict.stages for reason in stage.reasons}
+    rest = [Text(f"- {visible(reason)}") for reason in verdict.reasons if reason not in seen]
+    return Group(head, table, *rest)
+
+
+def interface_view(demanded: Interface, verdict: Verdict) -> RenderableType:
+    """The interface that was asked for beside the one that was written."""
+    table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
+    wrong = {m.name: m for m in verdict.mismatches}
+    for port in demanded.ports:
+        miss = wrong.pop(port.name, None)
+        expected = port_in_words(port)
+        got = expected if miss is None else visible(miss.got or "nothing")
+        table.add_row(port.name, expected, got, style="" if miss is None else "red")
+    for miss in wrong.values():
+        table.add_row(
+            *(Text(visible(v)) for v in (miss.name, miss.expected or "nothing", miss.got or "nothing")), style="red"
+        )
+    return table
+
+
+def port_in_words(port: Port) -> str:
+    """`input [3:0]`."""
+    width = f" [{port.width - 1}:0]" if port.width and port.width > 1 else ""
+    return f"{port.direction or 'port'}{width}"
+
+
+def reward_view(reward: RewardRecord, advantage: float | None) -> RenderableType:
+    """Terms, total and advantage."""
+    table = Table("term", "weight", "value", "adds", box=box.SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for term, (weight, value) in reward.terms.items():
+        table.add_row(term, f"{weight:g}", f"{value:.3g}", f"{weight * value:.3f}")
+    table.add_row("total", "", "", f"{reward.total:.3f}", style="bold")
+    if advantage is not None:
+        table.add_row("advantage in its group", "", "", f"{advantage:+.3f}")
+    return table
+
+
+def kl_view(stored: StoredRollout, pieces: Sequence[str] | None, most: int = 8) -> RenderableType:
+    """The answer shaded by |k1|, and the tokens on which student and teacher part most."""
+    assert stored.teacher is not None
+    s_T = np.asarray(stored.rollout.logprobs_T, np.float64)
+    q_T = np.asarray(stored.teacher.logprobs_T, np.float64)
+    k_T = s_T - q_T
+    texts = list(pieces) if pieces is not None else [f"#{t} " for t in stored.rollout.tokens_T]
+    shaded = Text()
+    for text, k in zip(texts, k_T, strict=True):
+        shaded.append(visible(text), style=next(style for limit, style in _SHADES if abs(k) < limit))
+    legend = Text.assemble("k1 = log p(student) − log p(teacher) in nats; |k1| ", *_legend(), style="dim")
+    t = stored.teacher
+    means = Text(f"mean k1 {t.k1_mean:.4f}, k2 {t.k2_mean:.4f}, k3 {t.k3_mean:.4f} over {t.n_tokens} tokens")
+    table = Table("token", "text", "p student", "p teacher", "k1", box=box.SIMPLE_HEAD)
+    for i in sorted(np.argsort(-np.abs(k_T))[:most].tolist()):
+        shown = Text(repr(visible(texts[i])))
+        table.add_row(str(i), shown, f"{np.exp(s_T[i]):.3f}", f"{np.exp(q_T[i]):.3f}", f"{k_T[i]:+.3f}")
+    return Group(means, legend, shaded, table)
+
+
+def _legend() -> list[tuple[str, str]]:
+    words, low = [], 0.0
+    for limit, style in _SHADES:
+        words.append((f" < {limit:g} " if limit < float("inf") else f" ≥ {low:g} ", style))
+        low = limit
+    return words

@@ -1,0 +1,146 @@
+"""show, compare, watch, report, snapshot and export as a user types them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rtl_core import cli
+from rtl_core.errors import HistoryError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _commands() -> None:
+    cli._register()
+
+
+def run(history: History, *arguments: str) -> str:
+    """What a command prints; errors for users are raised."""
+    done = CliRunner(env={"COLUMNS": "140", "RTL_DISTILL_DB": str(history.path)}).invoke(cli.app, list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.output
+
+
+def key_of(history: History, condition: str) -> str:
+    sql = f"SELECT rollout FROM verdicts JOIN rollouts USING (rollout) WHERE verdicts.run = 'demo' AND {condition} ORDER BY rollout LIMIT 1"
+    return history.query(sql).column(0).to_pylist()[0]
+
+
+def test_show_prints_a_rollout_whole(demo):
+    key = key_of(demo, "outcome = 'interface_mismatch' AND verdicts.purpose = 'train'")
+    stored, out = demo.rollout(key), run(demo, "show", key)
+    assert "Write module" in out
+    assert "assign result" in out
+    assert "interface mismatch" in out
+    assert stored.verdict.mismatches[0].name in out
+    assert f"{stored.reward.total:.3f}" in out
+    assert f"{stored.advantage:+.3f}" in out
+    assert f"mean k1 {stored.teacher.k1_mean:.4f}" in out
+    worst = max(zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True), key=lambda p: abs(p[0] - p[1]))
+    assert f"{worst[0] - worst[1]:+.3f}" in out
+    assert "tokens are shown by number" in out
+
+
+def test_show_spells_tokens_with_the_tokenizer(demo):
+    from rtl_core.tinymodels import model_path
+
+    key = key_of(demo, "verdicts.purpose = 'train'")
+    out = run(demo, "show", key, "--tokenizer", str(model_path("student")))
+    assert "shown by number" not in out
+    assert "#" + str(demo.rollout(key).rollout.tokens_T[0]) not in out
+
+
+def test_show_lets_no_escape_sequence_through(demo):
+    out = run(demo, "show", key_of(demo, "contains(text, 'pwned')"))
+    assert "pwned" in out
+    assert "\x1b[31m" not in out
+
+
+def test_show_finds_a_rollout_by_its_end_and_names_candidates(demo):
+    only = key_of(demo, "verdicts.purpose = 'evaluation' AND verdicts.step = 12")
+    assert only in run(demo, "show", only.removeprefix("demo/"))
+    with pytest.raises(HistoryError, match=r"could be .*demo/step/00000/train_adder_000/0"):
+        run(demo, "show", "train_adder_000/0")
+    with pytest.raises(HistoryError, match="no rollout 'nothing'"):
+        run(demo, "show", "nothing")
+
+
+def test_compare_tells_two_runs_apart(demo):
+    out = run(demo, "compare", "other", "demo")
+    assert "What was set differently" not in out  # the made-up runs have one configuration
+    assert out.index("other") < out.index("demo")
+    for words in ("In figures", "shared", "16", "teacher KL", "Held-out problems that tell other and demo apart"):
+        assert words in out
+    with pytest.raises(HistoryError, match="two runs"):
+        run(demo, "compare", "demo")
+    with pytest.raises(HistoryError, match="no run 'x'"):
+        run(demo, "compare", "demo", "x")
+
+
+def test_compare_shows_settings_that_differ(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    for name, rate in (("a", 0.001), ("b", 0.002)):
+        history.start_run(RunRecord(name=name, config={"learning": {"learning_rate": rate, "loss": "ppo"}}))
+    out = run(history, "compare", "a", "b")
+    assert "learning.learning_rate" in out
+    assert "0.002" in out
+    assert "learning.loss" not in out
+
+
+def test_watch_shows_where_a_run_stands(demo):
+    out = run(demo, "watch", "demo", "--once")
+    assert "12 of 12 steps" in out
+    assert f"{100 * demo.evaluation('demo-student-12').pass_at_1:.1f}%" in out
+    assert "step  12/12" in out
+    fresh = run(demo, "watch", "fresh", "--once")
+    assert "0 of 0 steps" in fresh
+    assert "last sign of life" in fresh
+
+
+def test_watch_ends_with_the_run(demo, tmp_path):
+    assert "finished" in run(demo, "watch", "demo")
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    history.set_run_status("r", "failed", "the disk is full")
+    done = CliRunner(env={"RTL_DISTILL_DB": str(history.path)}).invoke(cli.app, ["watch", "r"])
+    assert done.exit_code == 1
+    assert "the disk is full" in done.output
+
+
+def test_report_snapshot_and_export_write_where_they_are_told(demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(demo, "report", "demo").strip() == "report-demo.html"
+    assert run(demo, "report", "demo", "other", "-o", "x/both.html").strip() == "x/both.html"
+    assert (tmp_path / "x" / "both.html").stat().st_size > 4_000_000
+    assert "metrics.jsonl: 13 lines" in run(demo, "export", "demo", "-f", "metrics", "--to", "out")
+    assert run(demo, "snapshot", "copy.duckdb").strip() == "copy.duckdb"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.duckdb", "out", "report-demo.html", "x"]
+
+
+def test_figures_come_as_png_files_too(demo, tmp_path):
+    from rtl_core.reporting.png import write_pngs
+
+    paths = write_pngs(demo, ["demo"], tmp_path)
+    assert len(paths) == 16
+    assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths)
+
+
+def test_every_command_of_this_room_has_help_with_examples(demo):
+    for name in ("query", "show", "compare", "report", "watch", "snapshot", "export"):
+        out = run(demo, name, "--help")
+        assert "Examples" in out
+        assert "--db" in out
+
+
+def test_commands_do_not_import_what_is_heavy_for_their_help():
+    import subprocess
+
+    code = "import sys; from rtl_core import cli; cli._register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.stdout.strip() == "[]"
