@@ -12,8 +12,8 @@ from rtl_core.pipeline import batch, evaluation, visiting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
+from rtl_core.policy.faults import is_transient
 from tasks.groups import grade_group, sample_group
-from tasks.retrying import TRANSIENT
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -67,7 +67,9 @@ async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
         await for_each(group, held.problem_ids)
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(record))
-    except TRANSIENT as error:
+    except Exception as error:
+        if not is_transient(error):
+            raise
         await evaluation.record_failure(session, plan)
         tell.line(f"the evaluation failed and the run goes on without it: {error}")
     finally:

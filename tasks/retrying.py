@@ -5,36 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tinker
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from prefect.tasks import exponential_backoff
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.policy.faults import is_transient
 
-TRANSIENT: tuple[type[BaseException], ...] = (
-    InfrastructureError,
-    ConnectionError,
-    tinker.APIConnectionError,
-    tinker.APITimeoutError,
-    tinker.RateLimitError,
-    tinker.InternalServerError,
-)
-"""Errors that time can mend. Everything else (a bad configuration, a refused model, a bug) fails at once."""
+# Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
+# stops as interrupted, and is started again (see flows/resume.py).
+PAUSES_S = (2, 5, 10, 30, 60, 120, 300, 300)
 
 
-async def is_transient(_task: Any, _task_run: Any, state: Any) -> bool:
-    """Prefect's retry condition: whether the error of a failed state is one of `TRANSIENT`."""
+async def worth_another_try(_task: Any, _task_run: Any, state: Any) -> bool:
+    """Prefect's retry condition: whether time can mend the error of a failed state."""
     try:
         await state.aresult()
-    except TRANSIENT:
-        return True
-    except BaseException:
-        return False
+    except BaseException as error:
+        return is_transient(error)
     return False
 
 
-def step_task(name: str, run_name: str, retries: int = 4) -> Callable[[Any], Any]:
+def step_task(name: str, run_name: str) -> Callable[[Any], Any]:
     """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses, never cached.
 
     Verdicts and rollouts have their own store, so Prefect keeps no results; a Prefect timeout could not stop a simulator or
@@ -43,10 +33,10 @@ def step_task(name: str, run_name: str, retries: int = 4) -> Callable[[Any], Any
     return task(
         name=name,
         task_run_name=run_name,
-        retries=retries,
-        retry_delay_seconds=exponential_backoff(backoff_factor=2),
+        retries=len(PAUSES_S),
+        retry_delay_seconds=list(PAUSES_S),
         retry_jitter_factor=0.5,
-        retry_condition_fn=is_transient,
+        retry_condition_fn=worth_another_try,
         cache_policy=NO_CACHE,
         persist_result=False,
     )

@@ -7,19 +7,22 @@ one again after a crash does only what is missing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import RewardRecord, StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.clock import StageClock
 from rtl_core.pipeline.session import Session
+from rtl_core.policy.clients import Policy
 from rtl_core.policy.rollout import Purpose, Rollout
 from rtl_core.policy.sampling import rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
@@ -42,6 +45,8 @@ class Batch:
     """Weights to sample from; None is the untrained student."""
     rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    failed_grades: Counter[str] = field(default_factory=Counter)
+    """Problem id -> how often grading itself failed."""
     clock: StageClock = field(default_factory=StageClock)
     store_before_s: float = 0.0
     """Seconds that the recorder had spent in the database when the batch began."""
@@ -93,21 +98,23 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     if not missing:
         return 0
     with batch.clock.measure("sample"):
-        client = policy.teacher if batch.sampler == "teacher" else await policy.sampler(batch.sampler_path)
         seeds = None
         if config.sampling.seeded:
             # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
             place = "evaluation" if batch.purpose == "evaluation" else f"step/{batch.step}"
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
-        answers = await sample_group(
-            client,
-            policy.tokenizer,
-            prompt.tokens_P,
-            group_size=len(missing),
-            max_tokens=config.sampling.max_tokens,
-            temperature=config.sampling.temperature,
-            seeds=seeds,
-        )
+        with fresh_clients_after_errors(policy):
+            teaching = batch.sampler == "teacher"
+            client = await (policy.teacher() if teaching else policy.sampler(batch.sampler_path))
+            answers = await sample_group(
+                client,
+                policy.tokenizer,
+                prompt.tokens_P,
+                group_size=len(missing),
+                max_tokens=config.sampling.max_tokens,
+                temperature=config.sampling.temperature,
+                seeds=seeds,
+            )
     rollouts = [
         Rollout(
             run=session.run,
@@ -131,11 +138,22 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     return len(rollouts)
 
 
+@contextmanager
+def fresh_clients_after_errors(policy: Policy) -> Iterator[None]:
+    """Let a repetition of the block begin with new sampling clients."""
+    try:
+        yield
+    except Exception:
+        policy.forget_samplers()
+        raise
+
+
 async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     """Grade what is ungraded of one group. Returns how many answers passed.
 
     Raises:
         InfrastructureError: grading itself failed for some; the others' verdicts are recorded, so a repeat is short.
+        RunHealthError: it failed once more after `grading.retries` repeats.
     """
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
@@ -153,9 +171,14 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     session.recorder.put("record_verdicts", rows)
     session.recorder.put("record_cached_verdicts", list(session.cache.drain().items()))
     if failed:
-        raise InfrastructureError(
-            f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
-        )
+        batch.failed_grades[problem_id] += 1
+        why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
+        if batch.failed_grades[problem_id] > session.config.grading.retries:
+            raise RunHealthError(
+                f"{why} (tried {batch.failed_grades[problem_id]} times)",
+                "mend what it names; the same command goes on and grades these answers again",
+            )
+        raise InfrastructureError(why)
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
 
 
@@ -180,11 +203,10 @@ async def grade_answers(session: Session, problem: Any, texts: Sequence[str]) ->
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
     """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
-    teacher = session.require_policy().teacher
-    if teacher is None:
-        raise RuntimeError("there is no teacher to score with")
+    policy = session.require_policy()
     waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
-    with batch.clock.measure("score"):
+    with batch.clock.measure("score"), fresh_clients_after_errors(policy):
+        teacher = await policy.teacher()
         scores = await asyncio.gather(
             *(teacher_logprobs(teacher, list(s.rollout.prompt_P), list(s.rollout.tokens_T)) for s in waiting)
         )

@@ -17,35 +17,12 @@ from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
+from rtl_core.policy.clients import Policy
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
 from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import LoadedProblems, load_problems
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import Prompt, build_prompt
-
-
-@dataclass
-class Policy:
-    """The Tinker side of a session: clients and the tokenizer that they share."""
-
-    service: Any
-    tokenizer: Any
-    teacher: Any | None
-    """Sampling client of the teacher, or None."""
-    _samplers: dict[str | None, Any] = field(default_factory=dict)
-    trainer: Any | None = None
-    student_name: str = ""
-
-    async def sampler(self, path: str | None) -> Any:
-        """Sampling client of frozen weights; None stands for the untrained student. A new path always gives a new client."""
-        if path not in self._samplers:
-            # One snapshot at a time is sampled from; the untrained student is cheap to keep.
-            self._samplers = {key: client for key, client in self._samplers.items() if key is None}
-            client = self.service.create_sampling_client(
-                **({"base_model": self.student_name} if path is None else {"model_path": path})
-            )
-            self._samplers[path] = await client
-        return self._samplers[path]
 
 
 @dataclass
@@ -128,7 +105,7 @@ async def open_session(
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
         )
         if with_policy:
-            endpoint = stack.enter_context(tinker_endpoint(config))
+            endpoint = stack.enter_context(tinker_endpoint(config, progress.get().line))
             session.policy = await _open_policy(session, endpoint)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
@@ -185,12 +162,10 @@ async def _open_policy(session: Session, endpoint: Any) -> Policy:
         session.prompts[problem.id] = prompt
         for note in prompt.notes:
             tell.line(f"prompt of {problem.id}: {note}")
-    teacher = None
     if config.tinker.teacher is not None:
         samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
         check_same_tokens(tokenizer, load_tokenizer(config.tinker.teacher, config), samples)
-        teacher = await service.create_sampling_client(base_model=config.tinker.teacher)
-    return Policy(service, tokenizer, teacher, student_name=config.tinker.student)
+    return Policy(service, tokenizer, config.tinker.student, config.tinker.teacher)
 
 
 async def open_trainer(session: Session) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import RunHealthError
+from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.verdict import Stage
 from rtl_core.history.records import StepRecord, StoredRollout
 from rtl_core.learning.advantage import group_advantages, token_advantages
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session, open_trainer
+from rtl_core.policy.faults import lost_client
 from rtl_core.policy.trainer import Checkpoint, TrainExample, save_checkpoint, train_step
 
 
@@ -69,12 +72,26 @@ def permute(rows: list[tuple[StoredRollout, np.ndarray]], rng: random.Random) ->
     ]
 
 
+@contextmanager
+def client_may_be_lost() -> Iterator[None]:
+    """Turn the loss of a training client (the service was restarted) into an error that a repetition of the step mends."""
+    try:
+        yield
+    except Exception as error:
+        if not lost_client(error):
+            raise
+        raise InfrastructureError(
+            f"the service lost the training client ({type(error).__name__}); the step is repeated from the last saved state"
+        ) from error
+
+
 async def train(session: Session, batch: Batch) -> Checkpoint:
     """Train on a batch, save the weights, record the step. Returns where the new weights are.
 
     Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
 
     Raises:
+        InfrastructureError: the service was restarted in between.
         RunHealthError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
     """
     config = session.config
@@ -86,7 +103,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             await open_trainer(session)
         trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
         examples, scalars = build_examples(batch, config)
-        metrics = await train_step(trainer, examples, config) if examples else {}
+        with client_may_be_lost():
+            metrics = await train_step(trainer, examples, config) if examples else {}
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
         if drift > config.learning.max_sampler_trainer_kl:
             raise RunHealthError(
@@ -94,7 +112,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 f"(limit {config.learning.max_sampler_trainer_kl}): the weights that sampled are not the ones that train",
                 "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
             )
-        checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}")
+        with client_may_be_lost():
+            checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}")
     session.recorder.put("record_advantages", list(scalars.items()))
     batch.clock.add("store", session.recorder.busy_s - batch.store_before_s)
     times = batch.clock.seconds()

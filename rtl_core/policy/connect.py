@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,19 +33,23 @@ class Endpoint:
 
 
 @contextmanager
-def tinker_endpoint(config: RunConfig) -> Iterator[Endpoint]:
+def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
     """The service of a run; the embedded one lives as long as this context.
+
+    Args:
+        on_restart: is told in words when the embedded service had ended and was started again.
 
     Raises:
         PolicyError: no key for a service that needs one.
     """
     if config.tinker.is_local:
-        from rtl_core.localtinker.process import LocalTinker
+        from rtl_core.localtinker.kept import KeptTinker
 
         state = config.run.directory / config.run.name / "tinker"
-        with LocalTinker(
+        with KeptTinker(
             local_models(config),
             state,
+            on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
         ) as service:
