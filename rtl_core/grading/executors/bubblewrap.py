@@ -11,6 +11,7 @@ Covered: network, files, processes, CPU time, memory, disk and output. Not cover
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -60,6 +62,7 @@ class BubblewrapExecutor:
         self.cpu_s = 0.0
         self._lock = threading.Lock()
         self._free: list[_Cell] = []
+        self._busy: set[_Cell] = set()
         self._slots = 0
         self._closed = False
         # bwrap's --die-with-parent looks at the thread that started it: one that lives as long as the executor.
@@ -75,10 +78,11 @@ class BubblewrapExecutor:
             cell = self._take() if attempt == 0 else self._start_cell()
             started = time.monotonic()
             try:
-                answer = cell.ask(self._message(job, cell.slot), _patience(job))
+                with self._at_work(cell):
+                    answer = cell.ask(self._message(job, cell.slot), _patience(job))
             except ExecutorDiedError:
                 cell.close()
-                if attempt + 1 == _TRIES:
+                if attempt + 1 == _TRIES or self._closed:
                     raise
                 continue
             except BaseException:
@@ -96,12 +100,28 @@ class BubblewrapExecutor:
         raise AssertionError("unreachable")
 
     def close(self) -> None:
+        """Ends every cell, those at work too: whoever waits for one gets an ExecutorDiedError."""
         with self._lock:
             self._closed = True
             cells, self._free = self._free, []
+            busy = list(self._busy)
+        for cell in busy:
+            cell.kill()
         for cell in cells:
             cell.close()
         self._starter.shutdown(wait=False)
+
+    @contextlib.contextmanager
+    def _at_work(self, cell: _Cell) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise ExecutorDiedError("the executor was closed")
+            self._busy.add(cell)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.discard(cell)
 
     def __enter__(self) -> BubblewrapExecutor:
         return self
@@ -241,6 +261,10 @@ class _Cell:
         except OSError as error:
             raise ExecutorDiedError("the sandbox ended before it took the job") from error
         return self._receive(time.monotonic() + patience_s)
+
+    def kill(self) -> None:
+        """Ends the sandbox while another thread waits for its answer; that one closes it."""
+        self._process.kill()
 
     def close(self) -> None:
         """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
