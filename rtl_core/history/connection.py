@@ -168,7 +168,7 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_is_fine: bool) -> None:
-    version = schema.version_of(con, path)
+    version, views = schema.state_of(con, path)
     schema.check_not_newer(version, path)
     if version < schema.current_version() and not old_is_fine:
         if read_only:
@@ -177,6 +177,8 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_i
                 "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` brings the copy forward",
             )
         schema.migrate(con, version)
+    elif not read_only and views != schema.views_hash():
+        schema.refresh_views(con)
 
 
 def is_damage(error: duckdb.Error) -> bool:

@@ -6,9 +6,11 @@ and macros are created again from `schema.sql`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 
 import duckdb
@@ -19,7 +21,8 @@ _ROOM = files("rtl_core.history")
 _VIEWS_MARK = "\n-- Views\n"
 
 
-def migrations() -> dict[int, str]:
+@cache
+def migrations() -> Mapping[int, str]:
     """Version -> SQL that leads to it from the version before."""
     folder = _ROOM / "migrations"
     found: dict[int, str] = {}
@@ -29,6 +32,7 @@ def migrations() -> dict[int, str]:
     return found
 
 
+@cache
 def schema_sql() -> tuple[str, str]:
     """The current schema: (tables, views)."""
     text = (_ROOM / "schema.sql").read_text(encoding="utf-8")
@@ -59,11 +63,17 @@ def create(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("COMMIT")
 
 
-def version_of(con: duckdb.DuckDBPyConnection, path: object) -> int:
-    """The schema version of an open database; HistoryError when it is none of ours."""
+@cache
+def views_hash() -> str:
+    """What tells one text of the views from another."""
+    return hashlib.sha256(schema_sql()[1].encode()).hexdigest()[:16]
+
+
+def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
+    """Schema version and hash of the views of an open database; HistoryError when it is none of ours."""
     try:
-        ((version,),) = con.execute("SELECT max(version) FROM schema_version").fetchall()
-    except duckdb.CatalogException as error:
+        ((version, views),) = con.execute("SELECT max(version), arg_max(views, version) FROM schema_version").fetchall()
+    except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise HistoryError(
             f"{path} is a DuckDB file, but not a history of rtl-distill (it has no table schema_version)",
             "name another file with --db; this one was left untouched",
@@ -72,7 +82,7 @@ def version_of(con: duckdb.DuckDBPyConnection, path: object) -> int:
         raise HistoryError(
             f"{path} has an empty schema_version table", "restore it from a snapshot; it was left untouched"
         )
-    return int(version)
+    return int(version), str(views)
 
 
 def check_not_newer(version: int, path: object) -> None:
@@ -98,12 +108,29 @@ def migrate(con: duckdb.DuckDBPyConnection, version: int, steps: Mapping[int, st
         for number in range(version + 1, wanted + 1):
             con.execute(steps[number])
             _stamp(con, number)
-        con.execute(schema_sql()[1])
+        _create_views(con)
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")
         raise
     return wanted
+
+
+def refresh_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Replace the views by the current ones, in one transaction."""
+    con.execute("BEGIN")
+    try:
+        _drop_views(con)
+        _create_views(con)
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+
+
+def _create_views(con: duckdb.DuckDBPyConnection) -> None:
+    con.execute(schema_sql()[1])
+    con.execute("UPDATE schema_version SET views = ?", [views_hash()])
 
 
 def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
@@ -114,6 +141,6 @@ def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
 
 def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:
     con.execute(
-        "INSERT INTO schema_version VALUES (?, ?, ?)",
-        [version, datetime.now(UTC).replace(tzinfo=None), package_version()],
+        "INSERT INTO schema_version VALUES (?, ?, ?, ?)",
+        [version, datetime.now(UTC).replace(tzinfo=None), package_version(), views_hash()],
     )

@@ -9,12 +9,13 @@
 --     so that daily questions need no join; columnar compression makes the repetition almost free.
 --   * Token arrays stand in tables of their own and are read only by those who want them.
 --
--- Everything after the line "-- Views" is created again after each migration.
+-- Everything after the line "-- Views" is created again after each migration, and whenever it has changed.
 
 CREATE TABLE schema_version (
     version     INTEGER PRIMARY KEY,        -- one row per version that this file has been through
     applied_at  TIMESTAMP NOT NULL,
-    written_by  VARCHAR NOT NULL            -- package version that created or migrated the file
+    written_by  VARCHAR NOT NULL,           -- package version that created or migrated the file
+    views       VARCHAR NOT NULL            -- hash of the views' text; a writer that knows others creates them again
 );
 
 -- ---------------------------------------------------------------------------------------------------- runs and problems

@@ -130,7 +130,7 @@ def write_foreign(path: Path) -> None:
 def write_newer(path: Path) -> None:
     History(path).start_run(RunRecord(name="r"))
     with connection.connect(path, read_only=False) as con:
-        con.execute("INSERT INTO schema_version VALUES (999, '2030-01-01', '9.9')")
+        con.execute("INSERT INTO schema_version VALUES (999, '2030-01-01', '9.9', '')")
 
 
 def write_garbage(path: Path) -> None:

@@ -1,0 +1,139 @@
+"""An older history comes forward with nothing lost, or stays as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+import synthetic
+
+from rtl_core.errors import HistoryError
+from rtl_core.history import schema
+from rtl_core.history.records import RunRecord
+from rtl_core.history.snapshot import take_snapshot
+from rtl_core.history.store import History
+
+V1 = (Path(__file__).parent / "schema_v1.sql").read_text(encoding="utf-8")
+COLUMNS = (
+    "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() WHERE NOT internal AND table_name IN"
+    " (SELECT table_name FROM duckdb_tables()) ORDER BY ALL"
+)
+KEYS = "SELECT table_name, constraint_type, constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY' ORDER BY ALL"
+VALUES = {
+    "VARCHAR": "'v{i}'", "INTEGER": "{i}", "BIGINT": "{i}", "DOUBLE": "{i}.5", "BOOLEAN": "{i} = 1", "JSON": "'{{\"v\": {i}}}'",
+    "TIMESTAMP": "TIMESTAMP '2026-01-0{i} 00:00:00'", "INTEGER[]": "[{i}, 2]", "FLOAT[]": "[{i}.5, NULL]", "VARCHAR[]": "['v{i}']",
+}  # fmt: skip
+
+
+def write_v1(path: Path) -> dict[str, list[tuple]]:
+    """A file as version 1 wrote it, with two rows in every table; returns the rows."""
+    with duckdb.connect(str(path)) as con:
+        con.execute(V1)
+        con.execute("INSERT INTO schema_version VALUES (1, '2026-01-01', '0.1.0', '')")
+        tables = [t for (t,) in con.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()]
+        for table in tables:
+            if table != "schema_version":
+                columns = con.execute(
+                    f"SELECT data_type FROM duckdb_columns() WHERE table_name = '{table}' ORDER BY column_index"
+                ).fetchall()
+                for i in (1, 2):
+                    con.execute(
+                        f"INSERT INTO {table} VALUES ({', '.join(VALUES[kind].format(i=i) for (kind,) in columns)})"
+                    )
+        return {table: rows_of(con, table) for table in tables}
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, table: str, columns: str = "*") -> list[tuple]:
+    return con.execute(f"SELECT {columns} FROM {table} ORDER BY ALL").fetchall()
+
+
+def test_version_1_and_the_shipped_migrations_make_the_current_schema(tmp_path):
+    """Whoever edits schema.sql and forgets the migration meets this test."""
+    write_v1(tmp_path / "old.duckdb")
+    History(tmp_path / "old.duckdb").heartbeat("r")
+    History(tmp_path / "new.duckdb").heartbeat("r")
+    with duckdb.connect(str(tmp_path / "old.duckdb")) as old, duckdb.connect(str(tmp_path / "new.duckdb")) as new:
+        assert old.execute(COLUMNS).fetchall() == new.execute(COLUMNS).fetchall()
+        assert old.execute(KEYS).fetchall() == new.execute(KEYS).fetchall()
+        views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY 1"
+        assert old.execute(views).fetchall() == new.execute(views).fetchall()
+        assert (
+            schema.state_of(old, "old")
+            == schema.state_of(new, "new")
+            == (schema.current_version(), schema.views_hash())
+        )
+
+
+def test_nothing_of_version_1_is_lost(tmp_path):
+    before = write_v1(tmp_path / "h.duckdb")
+    History(tmp_path / "h.duckdb").start_run(RunRecord(name="after"))
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        for table, rows in before.items():
+            now = rows_of(con, table, "version, applied_at, written_by" if table == "schema_version" else "*")
+            rows = [row[:3] for row in rows] if table == "schema_version" else rows
+            assert all(any(row == found[: len(row)] for found in now) for row in rows), table
+
+
+STEPS = {
+    2: "ALTER TABLE runs ADD COLUMN note VARCHAR DEFAULT 'none'; CREATE TABLE extra (x INTEGER PRIMARY KEY);",
+    3: "UPDATE runs SET note = upper(run); INSERT INTO extra VALUES (7);",
+}
+
+
+@pytest.fixture
+def newer(monkeypatch) -> None:
+    """A later release: two migrations more than today's."""
+    monkeypatch.setattr(schema, "migrations", lambda: STEPS)
+
+
+def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
+    stored = history.rollouts_of("demo", 1)
+    monkeypatch.setattr(schema, "migrations", lambda: STEPS)
+    later = History(tmp_path / "h.duckdb")
+    assert later.query("SELECT note, x FROM runs, extra").to_pylist() == [{"note": "DEMO", "x": 7}]
+    assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [1, 2, 3]
+    assert later.rollouts_of("demo", 1) == stored
+    assert later.query("SELECT count(*) AS n FROM pass_by_step").to_pylist() == [{"n": 2}]
+    later.heartbeat("demo")
+
+
+@pytest.mark.usefixtures("newer")
+def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
+    path = tmp_path / "h.duckdb"
+    write_v1(path)
+    before = path.read_bytes()
+    with pytest.raises(HistoryError, match="has schema 1; this rtl-distill reads 3"):
+        History(path, read_only=True).runs()
+    copy = take_snapshot(path, tmp_path / "copy.duckdb")
+    assert path.read_bytes() == before
+    assert len(History(copy, read_only=True).query("SELECT note FROM runs")) == 2
+
+
+def test_views_of_an_older_release_are_replaced(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("CREATE OR REPLACE VIEW pass_by_step AS SELECT 1 AS old; CREATE VIEW gone AS SELECT 2 AS old")
+        con.execute("UPDATE schema_version SET views = 'other'")
+    History(tmp_path / "h.duckdb").heartbeat("r")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        assert "pass_rate" in [c[0] for c in con.execute("DESCRIBE pass_by_step").fetchall()]
+        assert con.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'gone'").fetchall() == [(0,)]
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "h.duckdb"
+    before = write_v1(path)
+    monkeypatch.setattr(schema, "migrations", lambda: {**STEPS, 4: "SELECT * FROM nowhere"})
+    with pytest.raises(duckdb.Error, match="nowhere"):
+        History(path).runs()
+    with duckdb.connect(str(path)) as con:
+        assert {t: rows_of(con, t) for t in before} == before
+        assert con.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'extra'").fetchall() == [(0,)]
+
+
+def test_migration_files_are_numbered_without_gaps():
+    numbers = sorted(schema.migrations())
+    assert numbers == list(range(2, 2 + len(numbers)))
