@@ -1,0 +1,86 @@
+"""Problems that ask for nearly the same never stand on both sides of the border."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rtl_core.config.models import CvdpSource, ProblemsSection, RtllmSource, StarterSource, VerilogEvalSource
+from rtl_core.problems.load import heldout_by_hash, load_problems
+from rtl_core.problems.near_duplicates import pairs, separate
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import starter_problems
+
+TEXT = """\
+Design a synchronous first-in first-out buffer with a depth of sixteen words of eight bits. It has a write port with an
+enable, a read port with an enable, and flags for full and empty. A write when full and a read when empty change nothing.
+The read data are registered and appear one cycle after the read enable. The reset is synchronous and active high."""
+
+
+def make(identity: str, prompt: str, golden: str | None = None, source: str = "cvdp") -> Problem:
+    return Problem(
+        id=identity, source=source, category="cid003", difficulty="easy", prompt=prompt, targets=("rtl/m.v",), harness={},
+        golden={"rtl/m.v": golden} if golden else None,
+    )  # fmt: skip
+
+
+def test_a_reworded_twin_moves_to_the_held_out_side_and_nothing_else_moves() -> None:
+    twin = make("twin", TEXT.replace("sixteen", "32").replace("Design", "Write"))
+    other = make("other", "Design a priority arbiter with eight requests and a one-hot grant, lowest bit first.")
+    left, out, moved = separate([other, twin], [make("held", TEXT)])
+    assert [p.id for p in left] == ["other"]
+    assert [p.id for p in out] == ["held", "twin"]
+    assert [(m.moved, m.like, m.by) for m in moved] == [("twin", "held", "text")]
+    assert 0.8 <= moved[0].overlap < 1
+    assert "twin is held out too" in str(moved[0])
+
+
+def test_a_chain_of_twins_moves_whole() -> None:
+    second = TEXT.replace("sixteen", "32")
+    third = second.replace("active high", "active low").replace("registered", "stored")
+    _, out, moved = separate([make("third", third), make("second", second)], [make("first", TEXT)])
+    assert {p.id for p in out} == {"first", "second", "third"}
+    assert len(moved) == 2
+
+
+def test_different_words_around_one_golden_answer_are_found() -> None:
+    golden = "module m(input clk);\n" + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20)) + "endmodule\n"
+    found = pairs([make("a", "Write it.", golden)], [make("b", "Complete the adders below.", "// other\n" + golden)])
+    assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
+
+
+def test_starter_problems_sound_alike_but_keep_their_own_split() -> None:
+    train, heldout = starter_problems("train", 60, 0), starter_problems("heldout", 60, 0)
+    assert separate(train, heldout) == (train, heldout, [])
+
+
+def test_loading_moves_near_duplicates_and_keeps_the_split_by_fingerprint(data: Path) -> None:
+    section = ProblemsSection(
+        sources=(
+            StarterSource(kind="starter", train=18, heldout=18),
+            CvdpSource(kind="cvdp", path=data / "cvdp"),
+            VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
+            RtllmSource(kind="rtllm", path=data / "RTLLM"),
+        )
+    )
+    loaded = load_problems(section, 0)
+    assert {p.source for p in loaded.train} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"} | {
+        p.source for p in loaded.train if p.source == "cvdp"
+    }
+    moved = {m.moved for m in loaded.moved}
+    assert moved, "the published agentic set holds twins"
+    for problem in [*loaded.train, *loaded.heldout]:
+        if problem.source != "starter" and problem.id not in moved:
+            assert heldout_by_hash(problem, 0.2) == (problem in loaded.heldout)
+    assert not pairs(loaded.train, loaded.heldout)
+    assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {
+        p.id for p in (*loaded.train, *loaded.heldout)
+    }
+
+
+def test_an_id_in_two_files_of_a_folder_is_taken_once_with_its_golden_answer(data: Path) -> None:
+    loaded = load_problems(ProblemsSection(sources=(CvdpSource(kind="cvdp", path=data / "cvdp"),)), 0)
+    ids = [p.id for p in (*loaded.train, *loaded.heldout)]
+    assert len(ids) == len(set(ids))
+    for problem in (*loaded.train, *loaded.heldout):
+        if problem.id == "cvdp_agentic_fixed_arbiter_0001":
+            assert problem.golden is not None

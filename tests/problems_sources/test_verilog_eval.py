@@ -1,0 +1,120 @@
+"""VerilogEval's own benches judge, and no design can talk to them."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import ProblemError
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.problems.verilog_eval import TARGET, read_verilog_eval
+from rtl_core.prompting.answer import Answer
+
+POPCOUNT = "verilog_eval_Prob009_popcount3"
+HEAD = "module TopModule(input [2:0] in, output [1:0] out);\n"
+
+
+@pytest.fixture(scope="module")
+def problems(data: Path) -> dict[str, Problem]:
+    found = read_verilog_eval(data / "verilog-eval")
+    assert not found.broken
+    return {problem.id: problem for problem in found.problems}
+
+
+def test_every_problem_has_prompt_reference_and_interface(problems: dict[str, Problem]) -> None:
+    assert len(problems) == 78
+    for problem in problems.values():
+        assert problem.prompt.strip()
+        assert problem.golden is not None
+        assert "RefModule" not in problem.golden[TARGET]
+        assert problem.interface is not None
+        assert problem.interface.module == "TopModule"
+        assert problem.interface.source is InterfaceSource.GOLDEN
+    assert {p.difficulty for p in problems.values()} == {"easy", "medium", "hard"}
+
+
+def test_the_dataset_folder_itself_may_be_given(data: Path, problems: dict[str, Problem]) -> None:
+    found = read_verilog_eval(data / "verilog-eval" / "dataset_spec-to-rtl")
+    assert [p.fingerprint for p in found.problems] == [p.fingerprint for p in problems.values()]
+
+
+def test_at_least_97_percent_of_the_references_pass_and_the_others_are_known(
+    grader: Grader, problems: dict[str, Problem]
+) -> None:
+    """Two of these 78 cannot pass on Icarus 11: a bench whose ports are not the module's, and a cast to an enum. The
+    other half of the published set, which is not here, has one more: 153 of 156 (98 %).
+    """
+    with ThreadPoolExecutor(2) as pool:
+        verdicts = list(pool.map(lambda p: grader.grade(p, Answer(files=p.golden or {})), problems.values()))
+    failed = {p.id: v.reasons for p, v in zip(problems.values(), verdicts, strict=True) if not v.passed}
+    assert set(failed) <= {"verilog_eval_Prob099_m2014_q6c", "verilog_eval_Prob151_review2015_fsm"}, failed
+    assert 1 - len(failed) / len(problems) >= 0.97
+
+
+def test_a_wrong_design_fails_and_says_how_often(grader: Grader, problems: dict[str, Problem]) -> None:
+    found = grader.grade(problems[POPCOUNT], Answer(files={TARGET: f"{HEAD}  assign out = in[0];\nendmodule\n"}))
+    assert found.outcome.value == "tests_failed"
+    assert any("Mismatches:" in reason for reason in found.reasons), found.reasons
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("prints the verdict", 'initial $display("Mismatches: 0 in 209 samples");'),
+        ("prints it at the end", 'final $display("Mismatches: 0 in 209 samples");'),
+        ("ends the simulation", "initial $finish;"),
+        ("ends it through a macro", "`define F(x) $fin``x\ninitial `F(ish);"),
+        ("ends it with a fatal error", "initial $fatal(0);"),
+        ("uses the reference", "RefModule r(.in(in), .out(out));"),
+        ("looks into the bench", "assign out = good1.out;"),
+        ("looks into it from the top", "assign out = tb.out_ref;"),
+        ("silences the bench", "initial force tb.tb_match = 1;"),
+        ("calls the bench's task", "initial wavedrom_stop;"),
+        ("includes the reference", '`include "/src/ref.sv"\nRefModule r(.in(in), .out(out));'),
+        ("reads the bench", 'integer f; initial f = $fopen("/src/test.sv", "r");'),
+        ("runs a program", 'initial $system("true");'),
+        ("asks the command line", 'initial if ($test$plusargs("x")) $display("x");'),
+        ("claims more time", "initial begin #1; $stop; end"),
+    ],
+)
+def test_no_design_forges_its_verdict(grader: Grader, problems: dict[str, Problem], name: str, body: str) -> None:
+    given = "" if "out(out)" in body or "assign out" in body else "  assign out = 0;\n"
+    found = grader.grade(problems[POPCOUNT], Answer(files={TARGET: f"{HEAD}{given}  {body}\nendmodule\n"}))
+    assert not found.passed, (name, found)
+    # The same tricks beside a right design show that what stops them is the trick, or that it is without effect.
+    assert found.outcome.value in ("tests_failed", "compile_failed", "rejected"), (name, found.outcome, found.reasons)
+
+
+def test_an_honest_design_may_print_and_use_functions(grader: Grader, problems: dict[str, Problem]) -> None:
+    body = (
+        '  // $fopen is only named here\n  assign out = $countones(in);\n  initial $display("Mismatches: 7 $finish");\n'
+    )
+    if "11." in grader.executor.tools()["iverilog"]:
+        body = body.replace("$countones(in)", "in[0] + in[1] + in[2]")
+    found = grader.grade(problems[POPCOUNT], Answer(files={TARGET: f"{HEAD}{body}endmodule\n"}))
+    assert found.passed, found
+
+
+def test_a_problem_with_a_missing_file_is_named_and_the_others_are_read(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "dataset_spec-to-rtl"
+    folder.mkdir()
+    for path in (data / "verilog-eval" / "dataset_spec-to-rtl").glob("Prob00[1-5]*"):
+        shutil.copy(path, folder)
+    (folder / "Prob003_step_one_ref.sv").unlink()
+    (folder / "Prob005_notgate_test.sv").write_text("module tb; endmodule\n")
+    found = read_verilog_eval(tmp_path)
+    assert [p.id for p in found.problems] == ["verilog_eval_Prob001_zero"]
+    assert [(b.id, b.field) for b in found.broken] == [
+        ("Prob003_step_one", "Prob003_step_one_ref.sv"),
+        ("Prob005_notgate", "Prob005_notgate_test.sv"),
+    ]
+    assert all(b.source == "verilog-eval" for b in found.broken)
+
+
+def test_a_folder_without_problems_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ProblemError, match="clone of verilog-eval"):
+        read_verilog_eval(tmp_path)
