@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
 
@@ -24,7 +24,7 @@ class ConsoleProgress:
         )  # fmt: skip
         self._label = ""
         self._quarter = ("", 0)
-        self._task = None
+        self._task: TaskID | None = None
         self._start = time.monotonic()
 
     def __enter__(self) -> ConsoleProgress:
@@ -61,7 +61,7 @@ class ConsoleProgress:
     def _drop_bar(self) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
-            self._task = None
+            self._task: TaskID | None = None
 
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._start), 60)

@@ -11,7 +11,6 @@ import duckdb
 
 from rtl_core.history.records import (
     EvaluationRecord,
-    RewardRecord,
     RunRecord,
     StepState,
     StoredProblem,
@@ -20,6 +19,7 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.rows import PLACE_COLUMNS, Place, aware, to_step_state, to_verdict
+from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 
 _CHUNK = 500
@@ -171,9 +171,7 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
             StoredRollout(
                 rollout=_rollout(head, arrays[key], prompts[head["prompt"]]["tokens_P"]),
                 verdict=to_verdict(verdicts[key], stages[key], misses[key]) if key in verdicts else None,
-                reward=RewardRecord(
-                    total=reward["total"], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]}
-                )
+                reward=Reward(total=reward["total"], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
                 if reward
                 else None,
                 teacher=TeacherRecord(

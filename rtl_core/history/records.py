@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.grading.verdict import Verdict
+from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
@@ -102,15 +103,6 @@ class StepRecord(BaseModel):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
-class RewardRecord(BaseModel):
-    """A reward and what it is made of: `total` = Σ weight × value over the terms."""
-
-    model_config = ConfigDict(frozen=True)
-    total: float
-    terms: dict[str, tuple[float, float]]
-    """Term -> (weight, value before weighting)."""
-
-
 @dataclass(frozen=True, slots=True)
 class TeacherRecord:
     """The teacher's log-probabilities of one rollout's T completion tokens, and the per-token means of k1, k2, k3."""
@@ -153,7 +145,7 @@ class StoredRollout:
 
     rollout: Rollout
     verdict: Verdict | None = None
-    reward: RewardRecord | None = None
+    reward: Reward | None = None
     teacher: TeacherRecord | None = None
     advantage: float | None = None
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rtl_core.grading.verdict import InterfaceMismatch, Stage, StageResult, Verdict
-from rtl_core.history.records import RewardRecord, StepState, TeacherRecord
+from rtl_core.history.records import StepState, TeacherRecord
+from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 
@@ -217,7 +218,7 @@ def storable(text: str) -> str:
 
 
 def verdict_tables(
-    rows: Sequence[tuple[str, Verdict, RewardRecord | None]], places: Mapping[str, Place], now: datetime
+    rows: Sequence[tuple[str, Verdict, Reward | None]], places: Mapping[str, Place], now: datetime
 ) -> dict[str, pa.Table]:
     """Verdicts and rewards as their five tables."""
     verdicts, stages, mismatches, rewards, terms = [], [], [], [], []

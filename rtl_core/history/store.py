@@ -24,7 +24,6 @@ from rtl_core.grading.verdict import Verdict
 from rtl_core.history import connection, reading, rows
 from rtl_core.history.records import (
     EvaluationRecord,
-    RewardRecord,
     RunRecord,
     RunStatus,
     StepPlan,
@@ -36,6 +35,7 @@ from rtl_core.history.records import (
     ValidationRecord,
     utc_now,
 )
+from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 
@@ -223,7 +223,7 @@ class History:
             _insert(con, tables)
             return len(fresh)
 
-    def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, RewardRecord | None]]) -> None:
+    def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
         """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
         `infrastructure_error` has no reward (None). HistoryError for a key whose rollout is not stored."""
         latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}

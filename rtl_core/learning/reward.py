@@ -7,16 +7,17 @@ can be tried later on stored rollouts. The KL to the teacher never enters here: 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.verdict import Outcome, Stage, Verdict
 
 
-@dataclass(frozen=True)
-class Reward:
-    """A reward and how it came about: term name -> (weight, value)."""
+class Reward(BaseModel):
+    """A reward and how it came about: `total` is Σ weight × value over `terms`, term name -> (weight, value)."""
 
+    model_config = ConfigDict(frozen=True)
     total: float
     terms: dict[str, tuple[float, float]]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.verdict import Outcome, Verdict
-from rtl_core.history.records import RewardRecord, StoredRollout, TeacherRecord
+from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.clock import StageClock
@@ -165,9 +165,8 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             failed.append(verdict)
             continue
         earned = reward(verdict, session.config.reward.weights)
-        record = RewardRecord(total=earned.total, terms=earned.terms)
-        rows.append((stored.rollout.key, verdict, record))
-        batch.update(stored, verdict=verdict, reward=record)
+        rows.append((stored.rollout.key, verdict, earned))
+        batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)
     session.recorder.put("record_cached_verdicts", list(session.cache.drain().items()))
     if failed:

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.grading.verdict import Outcome, Verdict
-from rtl_core.history.records import RewardRecord, StoredRollout
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.reward import Reward
 from rtl_core.problems.problem import Interface, Port
 from rtl_core.reporting.text import visible
 
@@ -88,7 +89,7 @@ def port_in_words(port: Port) -> str:
     return f"{port.direction or 'port'}{width}"
 
 
-def reward_view(reward: RewardRecord, advantage: float | None) -> RenderableType:
+def reward_view(reward: Reward, advantage: float | None) -> RenderableType:
     """Terms, total and advantage."""
     table = Table("term", "weight", "value", "adds", box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:

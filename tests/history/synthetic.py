@@ -20,7 +20,6 @@ from rtl_core.grading.verdict import (
 )
 from rtl_core.history.records import (
     EvaluationRecord,
-    RewardRecord,
     RunRecord,
     StepPlan,
     StepRecord,
@@ -30,6 +29,7 @@ from rtl_core.history.records import (
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import mean_pass_at_k
+from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Interface, InterfaceSource, Port, Problem
 
@@ -198,7 +198,7 @@ def rollout(name, purpose, evaluation, epoch, step, p: Problem, sample, shape, r
     )
 
 
-def judge(p: Problem, skill: float, rng) -> tuple[Verdict, RewardRecord]:
+def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
     """A verdict drawn by skill, with the reward that the default weights give it."""
     chance = skill * (1.0 if p.difficulty == "easy" else 0.92 if p.difficulty == "medium" else 0.8)
     draw = rng.random()
@@ -256,7 +256,7 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, RewardRecord]:
         wall_s=0.18,
         cached=bool(rng.random() < 0.1),
     )
-    return verdict, RewardRecord(total=reward, terms={t: (WEIGHTS[t], values[t]) for t in WEIGHTS})
+    return verdict, Reward(total=reward, terms={t: (WEIGHTS[t], values[t]) for t in WEIGHTS})
 
 
 def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
