@@ -61,7 +61,7 @@ class ConsoleProgress:
     def _drop_bar(self) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
-            self._task: TaskID | None = None
+            self._task = None
 
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
