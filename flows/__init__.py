@@ -4,7 +4,7 @@ import os
 
 # Before Prefect is imported: a slow machine needs longer than the default to bring the temporary server up, nothing is sent
 # home, and this project's log lines belong to the run's log.
-os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "60")
+os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "300")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "rtl_distill")

@@ -10,10 +10,10 @@ from prefect import flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import load_config
-from rtl_core.pipeline import batch, evaluation, planning, reporting
+from rtl_core.pipeline import batch, control, evaluation, planning, reporting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import open_session, session_of
+from rtl_core.pipeline.session import Session, open_session, session_of
 from tasks.groups import grade_group, sample_group, score_group
 from tasks.training import order_problems, train_step
 
@@ -28,21 +28,30 @@ async def train(config: str = "demo", overrides: list[str] | None = None, accept
         accept_changes: go on although problems, reward or model differ from those the run began with.
 
     Returns:
-        The path of the report.
+        The path of the report; or, when the run was paused or its budget is used up, why it stopped.
     """
     settings = load_config(config, overrides or [])
     async with open_session(settings, accept_changes=accept_changes) as session:
         async with reporting.run_status(session):
-            run = session.run
-            await validate_problems(run)
-            steps = await order_problems(run)
-            await evaluate_now(run, "student", 0)
-            if settings.evaluation.teacher:
-                await evaluate_now(run, "teacher", 0)
-            for epoch in range(settings.run.epochs):
-                await train_epoch(run, epoch)
-            await evaluate_now(run, "student", steps)
+            session.stopped = await everything_left(session)
         return reporting.finish(session)
+
+
+async def everything_left(session: Session) -> str | None:
+    """What the history does not hold yet, in order. Returns why it ends early, if it does."""
+    run, settings = session.run, session.config
+    await validate_problems(run)
+    steps = await order_problems(run)
+    if reason := control.stop_reason(session):
+        return reason
+    await evaluate_now(run, "student", 0)
+    if settings.evaluation.teacher:
+        await evaluate_now(run, "teacher", 0)
+    for epoch in range(settings.run.epochs):
+        if reason := await train_epoch(run, epoch):
+            return reason
+    await evaluate_now(run, "student", steps)
+    return None
 
 
 async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: int) -> None:
@@ -51,15 +60,18 @@ async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: in
 
 
 @flow(name="epoch", flow_run_name="{run} epoch {epoch}")
-async def train_epoch(run: str, epoch: int) -> None:
-    """The steps of one epoch that the history does not hold yet."""
+async def train_epoch(run: str, epoch: int) -> str | None:
+    """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did."""
     session = session_of(run)
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
     for state in planning.todo(session, epoch):
+        if reason := control.stop_reason(session):
+            return reason
         await one_step(run, state)
         every = session.config.evaluation.every
         if every and (state.step + 1) % every == 0 and state is not session.steps[-1]:
             await evaluate_now(run, "student", state.step + 1)
+    return None
 
 
 async def one_step(run: str, state: planning.StepState) -> None:

@@ -54,7 +54,8 @@ class KeptTinker:
         """End the service for good."""
         self._stopping.set()
         self._watcher.join()
-        self._service.stop()
+        # Nothing is lost by force: what is saved survives any end, and a cancelled run has seconds to be gone.
+        self._service.stop(timeout_s=3.0)
 
     def __enter__(self) -> Self:
         return self

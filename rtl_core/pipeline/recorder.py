@@ -63,8 +63,21 @@ class Recorder:
     async def _write(self) -> None:
         async with self._lock:
             batch, self._rows = self._rows, defaultdict(list)
-            if batch:
-                await asyncio.to_thread(self._commit, batch)
+            if not batch:
+                return
+            # A cancelled run waits for its rows all the same: they are paid for, and half a truth would be recorded twice.
+            commit = asyncio.ensure_future(asyncio.to_thread(self._commit, batch))
+            try:
+                await asyncio.shield(commit)
+            except asyncio.CancelledError:
+                await commit
+                raise
+            except BaseException:
+                # Kept for the next attempt, before what has come since.
+                for method, rows in self._rows.items():
+                    batch[method].extend(rows)
+                self._rows = batch
+                raise
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run one writing method of the history at once, in turn with the flushes."""

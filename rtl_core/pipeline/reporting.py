@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from rtl_core.history.records import RunStatus
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
+from rtl_core.policy.faults import is_transient
 from rtl_core.reporting.console import before_after_table
 from rtl_core.reporting.report import write_report
 
 
 @asynccontextmanager
 async def run_status(session: Session) -> AsyncIterator[None]:
-    """Keep the run's row true: running, and then finished, cancelled, or failed with the reason."""
+    """Keep the run's row true: running, and then finished, paused, cancelled, or failed with the reason.
+
+    A run that stopped for something that time mends (no network for an hour) stays `running`, with the reason: it is to be
+    started again.
+    """
+
+    async def note(status: RunStatus, message: str | None = None) -> None:
+        await session.recorder.call(session.history.set_run_status, session.run, status, message)
+
     try:
         yield
-    except asyncio.CancelledError:
-        await session.recorder.call(
-            session.history.set_run_status, session.run, "cancelled", "cancelled; the same command goes on"
-        )
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"[:2000]
+        await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
         raise
-    except BaseException as error:
-        reason = f"{type(error).__name__}: {error}"
-        await session.recorder.call(session.history.set_run_status, session.run, "failed", reason[:2000])
+    except BaseException:
+        # A signal: Ctrl-C, or whoever runs us wants us gone.
+        await note("cancelled", "cancelled; the same command goes on")
         raise
-    await session.recorder.call(session.history.set_run_status, session.run, "finished")
+    await (note("finished") if session.stopped is None else note("paused", session.stopped))
 
 
 def report_path(session: Session) -> Path:
@@ -52,12 +60,17 @@ def step_in_words(step: int, total: int, metrics: dict[str, float]) -> str:
     ]
     if "teacher_kl" in metrics:
         parts.append(f"teacher KL {metrics['teacher_kl']:.3f}")
+    if "cost/usd" in metrics:
+        parts.append(f"${metrics['cost/usd']:.3f}")
     parts.append(f"{metrics['time/total']:.1f} s")
     return "  ".join(parts)
 
 
 def finish(session: Session) -> str:
-    """Write the report and show the result. Returns the report's path."""
+    """Write the report and show the result. Returns the report's path, or why the run was left before its end."""
+    if session.stopped is not None:
+        progress.get().line(f"stopped: {session.stopped}")
+        return f"stopped: {session.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
     tell = progress.get()
     tell.show(before_after_table(session.history, session.run))

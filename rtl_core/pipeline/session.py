@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rtl_core.config import RunConfig
-from rtl_core.errors import ProblemError
+from rtl_core.config import RunConfig, to_toml
+from rtl_core.errors import ConfigError, HistoryError, ProblemError
 from rtl_core.grading import Grader, Limits, MemoryCache, make_executor
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
+from rtl_core.pipeline.lock import lock_path, run_folder, run_lock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
+from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
 from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import LoadedProblems, load_problems
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import Prompt, build_prompt
+
+HEARTBEAT_S = 30.0
 
 
 @dataclass
@@ -47,6 +54,11 @@ class Session:
     """The weights that the last recorded step left; None before the first."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
+    prices: Prices = field(default_factory=load_prices)
+    opened_at: float = field(default_factory=time.monotonic)
+    """When this process opened the run, on the monotonic clock (seconds)."""
+    stopped: str | None = None
+    """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
 
     @property
     def run(self) -> str:
@@ -72,46 +84,66 @@ def session_of(run: str) -> Session:
 
 @asynccontextmanager
 async def open_session(
-    config: RunConfig, *, with_policy: bool = True, accept_changes: bool = False, as_visitor: bool = False
+    config: RunConfig,
+    *,
+    with_policy: bool = True,
+    accept_changes: bool = False,
+    as_visitor: bool = False,
+    holder: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Session]:
-    """Open a run: new, or the one of that name in the history.
+    """Open a run: new, or the one of that name in the history. Another process at work on it is waited for.
 
     A visitor (an evaluation of a run that was trained before) leaves the run's own row and its problems as they are.
 
+    Args:
+        holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
+
     Raises:
-        ConfigError: the run exists with another configuration and `accept_changes` is False.
+        ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
+            and no prices.
         RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
     """
-    with ExitStack() as stack:
+    tell = progress.get().line
+    async with AsyncExitStack() as stack:
+        if not as_visitor or config.tinker.is_local:
+            await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
         loaded = load_problems(config.problems, config.run.seed)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
         cores = config.grading.workers or os.cpu_count() or 1
+        pool = ThreadPoolExecutor(cores, thread_name_prefix="grade")
+        # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
+        stack.callback(pool.shutdown, cancel_futures=True)
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)
         cache = MemoryCache(history.cached_verdicts())
         grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=cache)
-        pool = stack.enter_context(ThreadPoolExecutor(cores, thread_name_prefix="grade"))
+        stack.callback(grader.close)
         session = Session(
             config=config,
             history=history,
-            recorder=Recorder(history),
+            # Where tokens are paid for, none waits long for its place on disk.
+            recorder=Recorder(history, interval_s=1.0 if config.tinker.is_local else 0.1),
             grader=grader,
             cache=cache,
             pool=pool,
             loaded=loaded,
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
+            prices=prices_of(config),
         )
         if with_policy:
-            endpoint = stack.enter_context(tinker_endpoint(config, progress.get().line))
+            endpoint = stack.enter_context(tinker_endpoint(config, tell))
             session.policy = await _open_policy(session, endpoint)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
             rows += [(problem, "heldout", None) for problem in loaded.heldout]
             await session.recorder.call(history.record_problems, config.run.name, rows)
+            (run_folder(config) / "config.toml").write_text(to_toml(config), encoding="utf-8")
+            beating = asyncio.create_task(_heartbeat(session))
+            stack.callback(beating.cancel)
         _open[session.run] = session
         try:
             yield session
@@ -119,6 +151,32 @@ async def open_session(
             del _open[session.run]
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
+
+
+async def _heartbeat(session: Session) -> None:
+    """Note every so often that the run is alive; its absence tells others that it is not (see flows/resume.py)."""
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
+            await session.recorder.call(session.history.heartbeat, session.run)
+
+
+def prices_of(config: RunConfig) -> Prices:
+    """The price list of a run.
+
+    Raises:
+        ConfigError: a budget in dollars is set, and something that the run uses has no price.
+    """
+    prices = load_prices(config.cost.prices)
+    usage = {config.tinker.student: Tokens(1, 1, 1, 1)}
+    if config.tinker.teacher is not None:
+        usage[config.tinker.teacher] = Tokens(1, 1, 1)
+    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
+        raise ConfigError(
+            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
+            "copy rtl_core/policy/prices.toml, add them, and name the copy with cost.prices",
+        )
+    return prices
 
 
 def limits_of(config: RunConfig) -> Limits:

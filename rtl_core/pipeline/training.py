@@ -17,6 +17,7 @@ from rtl_core.history.records import StepRecord, StoredRollout
 from rtl_core.learning.advantage import group_advantages, token_advantages
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session, open_trainer
+from rtl_core.pipeline.spending import batch_usage, cost_metrics
 from rtl_core.policy.faults import lost_client
 from rtl_core.policy.trainer import Checkpoint, TrainExample, save_checkpoint, train_step
 
@@ -113,7 +114,9 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
             )
         with client_may_be_lost():
-            checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}")
+            days = config.checkpoints.ttl_days
+            ttl_s = None if days is None else int(days * 86400)
+            checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}", ttl_s)
     session.recorder.put("record_advantages", list(scalars.items()))
     batch.clock.add("store", session.recorder.busy_s - batch.store_before_s)
     times = batch.clock.seconds()
@@ -128,6 +131,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             **batch_metrics(batch),
             **metrics,
             "train/examples": float(len(examples)),
+            **cost_metrics(batch_usage(batch, config), config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
         },
     )

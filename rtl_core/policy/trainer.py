@@ -97,7 +97,11 @@ async def train_step(client: Any, examples: Sequence[TrainExample], config: RunC
     }
 
 
-async def save_checkpoint(client: Any, name: str) -> Checkpoint:
-    """Save state and sampler weights under `name`; a half-made checkpoint of the same name is replaced."""
-    state, sampler = client.save_state(name, overwrite=True), client.save_weights_for_sampler(name)
+async def save_checkpoint(client: Any, name: str, ttl_s: int | None = None) -> Checkpoint:
+    """Save state and sampler weights under `name`; a half-made checkpoint of the same name is replaced.
+
+    The service deletes both `ttl_s` seconds later; None means never.
+    """
+    state = client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
+    sampler = client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
     return Checkpoint(state_path=(await state).path, sampler_path=(await sampler).path)
