@@ -21,7 +21,7 @@ from tasks.validation import validate_problem
 
 @flow(name="validate-problems", flow_run_name="validate {run}")
 async def validate_problems(
-    run: str, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 4
+    run: str, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 3
 ) -> dict[str, int]:
     """Validate every problem of an open session that the history does not know yet; the unfit ones take no part in the run.
 
@@ -85,7 +85,7 @@ async def validate(
     overrides: list[str] | None = None,
     level: Literal["quick", "full"] = "full",
     mutants: int = 20,
-    seeds: int = 4,
+    seeds: int = 3,
 ) -> dict[str, int]:
     """Validate the problems of a configuration without training on them.
 

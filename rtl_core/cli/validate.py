@@ -33,7 +33,7 @@ def validate(
         LevelOption, typer.Option(help="full: every check; quick: what a training run checks.")
     ] = LevelOption.FULL,
     mutants: Annotated[int, typer.Option(help="Mutants of each golden answer (full level).", min=0)] = 20,
-    seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 4,
+    seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 3,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")] = False,
 ) -> None:

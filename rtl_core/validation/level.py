@@ -40,7 +40,7 @@ def quick_level(mutants: int, seed: int) -> Level:
     return Level("quick", mutants, (seed, seed + 1), stubs=("zeros",), starter_stubs=())
 
 
-def full_level(mutants: int = 20, seeds: int = 4, seed: int = 1) -> Level:
+def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:
     """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice."""
     return Level("full", mutants, (*range(seed, seed + seeds), seed))
 
