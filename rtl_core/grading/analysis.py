@@ -12,22 +12,24 @@ import contextlib
 import json
 import resource
 import select
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.screen import Finding, screen
-from rtl_core.problems.interface import module_names, parse_interface
+from rtl_core.problems.interface import HDL_SUFFIXES, module_names, parse_interface
 from rtl_core.problems.problem import Interface, InterfaceSource
 
-MEMORY_MB = 2048
-TIMEOUT_S = 10.0
+MEMORY_MB = 1024
+CPU_S = 4.0
+TIMEOUT_S = 60.0
 START_S = 60.0
 
 
@@ -47,22 +49,27 @@ class Analyst:
     """Asks a bounded child process. Thread-safe: as many children as calls were ever made at one time."""
 
     def __init__(self, memory_mb: int = MEMORY_MB, timeout_s: float = TIMEOUT_S) -> None:
+        """`timeout_s` is wall time, for a machine that stalls; what bounds an analysis is CPU_S of CPU time."""
         self._memory_mb = memory_mb
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._free: list[_Child] = []
         self._closed = False
 
-    def analyse(self, answer: Mapping[str, str], context: Mapping[str, str], top: str | None) -> Analysis:
-        """Screens `answer` and reads the interface of `top` from it, with `context` beside it."""
+    def analyse(
+        self, answer: Mapping[str, str], context: Mapping[str, str], top: str | None, design: Sequence[str]
+    ) -> Analysis:
+        """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files."""
         with self._lock:
             child = self._free.pop() if self._free else None
         child = child or _Child(self._memory_mb)
-        request = {"answer": dict(answer), "context": dict(context), "top": top}
+        hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
+        hdl.update({path: "" for path in context if path not in hdl})
+        request = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
         reply = child.ask(request, self._timeout_s)
         if reply is None:
             child.close()
-            bounds = f"{self._timeout_s:g} s and {self._memory_mb} MiB"
+            bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
             return Analysis(failed=f"the text cannot be parsed within {bounds}")
         with self._lock:
             if not self._closed:
@@ -127,13 +134,18 @@ class _Child:
         self._process.wait()
 
 
-def analyse_here(answer: Mapping[str, str], context: Mapping[str, str], top: str | None) -> Analysis:
+def analyse_here(
+    answer: Mapping[str, str], context: Mapping[str, str], top: str | None, design: Sequence[str]
+) -> Analysis:
     """The analysis itself, unbounded: for trusted text, and for the child process."""
     sources = {**context, **answer}
+    findings = screen({path: text for path, text in answer.items() if path in design}, context)
+    if findings:
+        return Analysis(findings=tuple(findings))
     interface = None
     if top is not None and any(top in module_names(text) for text in answer.values()):
         interface = parse_interface(sources, top, InterfaceSource.CONTEXT)
-    return Analysis(interface=interface, findings=tuple(screen(answer, context)))
+    return Analysis(interface=interface)
 
 
 def _serve() -> None:
@@ -144,9 +156,12 @@ def _serve() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        found = analyse_here(request["answer"], request["context"], request["top"])
+        # SIGPROF ends the process when the CPU time is over, whatever it is doing.
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        found = analyse_here(request["answer"], request["context"], request["top"], request["design"])
         out.write(found.model_dump_json() + "\n")
         out.flush()
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":

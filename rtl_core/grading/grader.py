@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, Analyst
@@ -22,6 +23,7 @@ from rtl_core.grading.interface_check import compare, is_fatal
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import missing_requirements
+from rtl_core.grading.screen import neutralise
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
 from rtl_core.problems.interface import top_levels
 from rtl_core.problems.problem import InterfaceSource, Problem
@@ -88,9 +90,11 @@ class Grader:
         self._analyst.close()
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        context = {path: text for path, text in problem.context.items() if path not in files and path.endswith(_HDL)}
         top = problem.interface.module if problem.interface else None
-        return self._analyst.analyse(files, context, top)
+        python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
+        # A testbench that no harness compiles may do what testbenches do.
+        design = [path for path in files if path.startswith("rtl/") or path.rsplit("/", 1)[-1] in python]
+        return self._analyst.analyse(files, problem.context, top, design)
 
 
 @dataclass
@@ -102,11 +106,13 @@ class _Grading:
     answer: Answer
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
+    watch: str = ""
+    """The answer's inputs and outputs, as the witness in the simulator takes them."""
 
-    @property
+    @cached_property
     def files(self) -> dict[str, str]:
-        """The answer's files that the problem asks for; no other is ever written."""
-        return {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
+        return {path: neutralise(text) for path, text in self.answer.files.items() if path in self.problem.targets}
 
     def run(self) -> Verdict:
         files = self.files
@@ -145,6 +151,9 @@ class _Grading:
         if expected is None:
             self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
             return None
+        if found.interface is not None:
+            ports = found.interface.ports
+            self.watch = ";".join(",".join(p.name for p in ports if p.direction == d) for d in ("input", "output"))
         self.mismatches = compare(expected, found.interface, files)
         reasons = tuple(str(mismatch) for mismatch in self.mismatches)
         self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
@@ -175,11 +184,18 @@ class _Grading:
         good = sum(test["status"] == "passed" for test in tests)
         bad_services = [result for result in results if result.exit_code != 0]
         simulated = any(result.sessions for result in results)
-        cheat = _cheat(results, self.problem.harness)
+        cheat = cheating(results, self.problem.harness)
         if cheat:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
             self._add(Stage.TESTS, "failed", (cheat,), spent)
             return self._verdict(Outcome.REJECTED, (cheat,))
+        if not bad_services and never_changed(results):
+            reason = (
+                "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
+            )
+            self._add(Stage.SYNTAX, "passed", (), 0.0)
+            self._add(Stage.TESTS, "failed", (reason,), spent)
+            return self._verdict(Outcome.TESTS_FAILED, (reason,), 0, total)
         if not bad_services:
             return self._passed(good, total, simulated, len(results), spent)
         overrun = next((result for result in bad_services if result.overrun), None)
@@ -244,7 +260,7 @@ class _Grading:
         job = Job(
             files={**problem.context, **self.files},
             harness={path: text for path, text in problem.harness.items() if _is_placed(path)},
-            steps=tuple(replace(step, name=step.name) for step in steps),
+            steps=tuple(replace(step, env={**step.env, "RTL_WATCH": self.watch}) for step in steps),
             mounts=mounts,
             limits=self.grader.limits,
             seed=self.grader.seed,
@@ -294,7 +310,21 @@ def _failing_tests(result: StepResult) -> bool:
     return any(test["status"] == "failed" for session in result.sessions for test in session.tests)
 
 
-def _cheat(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str | None:
+def never_changed(results: tuple[StepResult, ...]) -> bool:
+    """Whether all watched outputs kept one value through all simulations although the inputs were moved enough.
+
+    An honest design does something under any harness worth the name; a constant passes some weak ones.
+    """
+    seen: dict[str, set[str]] = {}
+    changes = 0
+    for session in (session for result in results for session in result.sessions):
+        changes += session.changes
+        for name, values in session.seen.items():
+            seen.setdefault(name, set()).update(values)
+    return bool(seen) and changes >= 16 and all(len(values) < 2 for values in seen.values())
+
+
+def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str | None:
     """What shows that the results are not the simulators' own, or None."""
     for result in results:
         for session in result.sessions:

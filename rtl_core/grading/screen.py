@@ -1,15 +1,195 @@
-"""The static screen: what no honest design holds.
+"""The static screen: what no honest design holds, found with pyslang's own preprocessor and parser.
 
-The first line of defence only names what it finds; the sandbox and the attestation of results stand behind it.
+Rejected in design code: system tasks that read or write files, end the simulation or ask for its surroundings; `final`;
+DPI; `bind` and configurations; `force`; names that lead out of the module; includes of what was not given; macros that
+tell one tool from another; encrypted regions. What the problem's own context does is allowed to the answer too.
+
+Neutralised rather than rejected (`neutralise`): `SYNTHESIS` guards and translate_off comments, so that every tool sees
+the same text. The simulator sees what CVDP's would; a synthesiser sees it too.
+
+This is the first line of defence. Behind it stand the sandbox and the attestation of results, so what slips through
+still cannot write a verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel, ConfigDict
+from pyslang import SourceManager
+from pyslang import parsing as slang_parsing
+from pyslang import syntax as slang_syntax
+
+from rtl_core.problems.interface import HDL_SUFFIXES, syntax_tree
 
 MAX_FILE_CHARS = 1_000_000
+MAX_FINDINGS = 20
+
+TOOL_MACROS = frozenset(
+    [
+        "YOSYS",
+        "VERILATOR",
+        "verilator",
+        "verilator3",
+        "__ICARUS__",
+        "ICARUS",
+        "IVERILOG",
+        "COCOTB_SIM",
+        "COCOTB",
+        "SYSTEMVERILOG",
+    ]
+)
+NEUTRALISED_MACROS = frozenset({"SYNTHESIS"})
+
+_ALLOWED_TASKS = frozenset(
+    [
+        "display",
+        "displayb",
+        "displayo",
+        "displayh",
+        "write",
+        "writeb",
+        "writeo",
+        "writeh",
+        "strobe",
+        "strobeb",
+        "strobeo",
+        "strobeh",
+        "monitor",
+        "monitorb",
+        "monitoro",
+        "monitorh",
+        "monitoron",
+        "monitoroff",
+        "error",
+        "warning",
+        "info",
+        "fatal",
+        "time",
+        "stime",
+        "realtime",
+        "timeformat",
+        "printtimescale",
+        "random",
+        "urandom",
+        "urandom_range",
+        "dist_uniform",
+        "dist_normal",
+        "dist_exponential",
+        "dist_poisson",
+        "dist_chi_square",
+        "dist_t",
+        "dist_erlang",
+        "signed",
+        "unsigned",
+        "clog2",
+        "bits",
+        "countones",
+        "countbits",
+        "onehot",
+        "onehot0",
+        "isunknown",
+        "typename",
+        "cast",
+        "size",
+        "left",
+        "right",
+        "low",
+        "high",
+        "increment",
+        "dimensions",
+        "unpacked_dimensions",
+        "isunbounded",
+        "past",
+        "rose",
+        "fell",
+        "stable",
+        "changed",
+        "sampled",
+        "past_gclk",
+        "ln",
+        "log10",
+        "exp",
+        "sqrt",
+        "pow",
+        "floor",
+        "ceil",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "hypot",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "rtoi",
+        "itor",
+        "realtobits",
+        "bitstoreal",
+        "shortrealtobits",
+        "bitstoshortreal",
+        "abs",
+        "min",
+        "max",
+        "sformat",
+        "sformatf",
+        "swrite",
+        "swriteb",
+        "swriteo",
+        "swriteh",
+        "sscanf",
+        "readmemh",
+        "readmemb",
+        "dumpfile",
+        "dumpvars",
+        "dumpon",
+        "dumpoff",
+        "dumpall",
+        "dumplimit",
+        "dumpflush",
+        "asserton",
+        "assertoff",
+        "root",
+        "unit",
+    ]
+)
+_NODES = {
+    "FinalBlock": "a `final` block",
+    "DPIImport": "a DPI import",
+    "DPIExport": "a DPI export",
+    "BindDirective": "a `bind`",
+    "ConfigDeclaration": "a configuration",
+    "ProceduralForceStatement": "a `force`",
+    "ProceduralReleaseStatement": "a `release`",
+    "RootScope": "a name from `$root`",
+    "LibraryDeclaration": "a library declaration",
+}
+_DIRECTIVES = {
+    "PragmaDirective": "`pragma",
+    "BeginKeywordsDirective": "`begin_keywords",
+    "ProtectDirective": "`protect",
+    "ProtectedDirective": "`protected",
+    "EndProtectDirective": "`endprotect",
+    "EndProtectedDirective": "`endprotected",
+}
+_CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
+_DANGEROUS = re.compile(
+    r"\$(?:fopen|fclose|f(?:write|display|strobe|monitor)[bho]?|fread|fscanf|fgets|fgetc|ungetc|fseek|ftell|rewind"
+    r"|fflush|writemem[bh]|system|c)\b|\b(?:import|export)\s+\"DPI"
+)
+_SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|\\[!-~]+", re.S)
+_WAVES = re.compile(r"[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
+_DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
+_SYNTHESIS_GUARD = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)SYNTHESIS\b")
+_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]+translate_o(?:ff|n))", re.I)
+_SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
 class Finding(BaseModel):
@@ -25,11 +205,240 @@ class Finding(BaseModel):
         return f"{self.path}:{self.line}: {self.what}"
 
 
-def screen(answer: Mapping[str, str], context: Mapping[str, str]) -> Iterator[Finding]:
-    """Findings in the answer's files, in order. Linear in their length."""
+def screen(answer: Mapping[str, str], context: Mapping[str, str]) -> list[Finding]:
+    """Findings in the answer's HDL files, in order; empty for an honest answer.
+
+    What the same words find in `context` (the problem's own files) is no finding in the answer.
+    """
+    hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
+    found: list[Finding] = []
     for path, text in answer.items():
-        if len(text) > MAX_FILE_CHARS:
-            yield Finding(what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}", path=path, line=1)
-        at = text.find("\0")
-        if at >= 0:
-            yield Finding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
+        found += _plain(path, text)
+    if found:
+        return found
+    given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
+    for path, text in hdl.items():
+        beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
+        found += _File(path, text, beside, given).findings()
+    if found:
+        habits = _habits(context, given)
+        found = [finding for finding in found if finding.what not in habits]
+    return found[:MAX_FINDINGS]
+
+
+def neutralise(text: str) -> str:
+    """The text with `SYNTHESIS` guards and translate_off comments made the same for every tool; lines are kept."""
+    if "SYNTHESIS" in text:
+        text = _SYNTHESIS_GUARD.sub(r"\1RTL_NO_TOOL", text)
+    if re.search("translate_o|synthesis", text, re.I):
+        text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
+        text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
+    return text
+
+
+def _plain(path: str, text: str) -> Iterator[Finding]:
+    if len(text) > MAX_FILE_CHARS:
+        yield Finding(what=f"the file has {len(text)} characters, more than {MAX_FILE_CHARS}", path=path, line=1)
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        yield Finding(what="a character that is none", path=path, line=text.count("\n", 0, error.start) + 1)
+    at = text.find("\0")
+    if at >= 0:
+        yield Finding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
+
+
+def _habits(context: Mapping[str, str], given: Iterable[str]) -> set[str]:
+    """What the problem's own files do, and an answer may therefore do too."""
+    habits: set[str] = set()
+    for path, text in context.items():
+        if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS:
+            habits.update(finding.what for finding in _File(path, text, {}, given).findings())
+    return habits
+
+
+class _File:
+    """One walk over the tokens and nodes of one file."""
+
+    def __init__(self, path: str, text: str, beside: Mapping[str, str], given: Iterable[str]) -> None:
+        self.path, self.text, self.given = path, text, set(given)
+        name = path if path.endswith((".v", ".sv")) else path + ".sv"
+        self.tree, self.manager, _ = syntax_tree({**beside, name: text})
+        self.found: list[Finding] = []
+        self.scopes: list[tuple[object, set[str]]] = []
+        self.outside: set[str] = set()
+        self.dotted: list[tuple[object, str, int]] = []
+
+    def findings(self) -> list[Finding]:
+        self.tree.root.visit(self._visit)
+        self._leading_out()
+        self._hidden()
+        return self.found
+
+    def _add(self, what: str, line: int) -> None:
+        if len(self.found) < MAX_FINDINGS:
+            self.found.append(Finding(what=what, path=self.path, line=line))
+
+    def _line(self, location: object) -> int:
+        return _line(self.manager, location)
+
+    def _visit(self, item: object) -> None:
+        if isinstance(item, slang_parsing.Token):
+            if item.kind == slang_parsing.TokenKind.SystemIdentifier:
+                self._task(item)
+            for trivia in item.trivia:
+                if trivia.kind == slang_parsing.TriviaKind.Directive:
+                    self._directive(trivia.syntax())
+            return
+        kind = item.kind.name  # type: ignore[attr-defined]
+        if kind in _NODES:
+            self._add(_NODES[kind], self._line(item.sourceRange.start))  # type: ignore[attr-defined]
+        elif kind == "InvocationExpression":
+            self._call(item)
+        elif kind == "ScopedName":
+            self._dots(item)
+        elif kind == "AttributeSpec" and item.name.valueText in ("blackbox", "whitebox"):  # type: ignore[attr-defined]
+            self._add(f"the attribute `{item.name.valueText}`", self._line(item.name.location))  # type: ignore[attr-defined]
+
+    def _task(self, token: slang_parsing.Token) -> None:
+        name = token.valueText.lstrip("$")
+        if name not in _ALLOWED_TASKS:
+            self._add(f"the system task ${name[:60]}", self._line(token.location))
+
+    def _call(self, node: object) -> None:
+        """Tasks that may name a file: only a given one, or a plain name for waves."""
+        name = str(node.left).strip()  # type: ignore[attr-defined]
+        if name not in ("$readmemh", "$readmemb", "$dumpfile"):
+            return
+        line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
+        literals = re.findall(r"\"((?:[^\"\\]|\\.)*)\"", str(node.arguments))  # type: ignore[attr-defined]
+        if name == "$dumpfile":
+            if not literals or not _WAVES.fullmatch(literals[0]):
+                self._add("a $dumpfile that is no plain wave file", line)
+            return
+        # A name that is no literal comes from a string elsewhere in the file.
+        literals = literals or [text for text in re.findall(r"\"([^\"\n]*)\"", self.text) if _DATA_PATH.search(text)]
+        for literal in literals:
+            if literal and (literal.rsplit("/", 1)[-1] not in self.given or ".." in literal):
+                self._add(f"{name} of a file that was not given ({literal[:60]})", line)
+
+    def _directive(self, node: object) -> None:
+        kind = node.kind.name  # type: ignore[attr-defined]
+        line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
+        if kind in _DIRECTIVES:
+            self._add(_DIRECTIVES[kind], line)
+        elif kind == "IncludeDirective":
+            name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
+            if name.rsplit("/", 1)[-1] not in self.given or name.startswith("/") or ".." in name:
+                self._add(f"an include of what was not given ({name[:60]})", line)
+        elif kind in _CONDITIONS:
+            for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
+                if name in TOOL_MACROS or name in NEUTRALISED_MACROS:
+                    self._add(f"the tool macro {name}", line)
+        elif kind in ("DefineDirective", "UndefDirective"):
+            name = node.name.valueText  # type: ignore[attr-defined]
+            if name in TOOL_MACROS or name in NEUTRALISED_MACROS:
+                self._add(f"the tool macro {name}", line)
+        elif kind == "MacroUsage":
+            name = node.directive.valueText.lstrip("`").strip("\\ ")  # type: ignore[attr-defined]
+            if name in TOOL_MACROS or name.startswith(("systemc_", "verilator")):
+                self._add(f"the tool macro {name}", line)
+
+    def _dots(self, node: object) -> None:
+        """Remembers the first name of a dotted path; whether it leads out is known once all names are."""
+        if getattr(getattr(node, "parent", None), "kind", None) == slang_syntax.SyntaxKind.ScopedName:
+            return
+        first = node
+        dotted = False
+        while first.kind == slang_syntax.SyntaxKind.ScopedName:  # type: ignore[attr-defined]
+            dotted = dotted or first.separator.kind == slang_parsing.TokenKind.Dot  # type: ignore[attr-defined]
+            first = first.left  # type: ignore[attr-defined]
+        identifier = getattr(first, "identifier", None)
+        if dotted and identifier is not None:
+            self.dotted.append((node, identifier.valueText, self._line(identifier.location)))
+
+    def _leading_out(self) -> None:
+        """Dotted names whose first part nothing in the enclosing module, package or file declares."""
+        declared: dict[object, set[str]] = {}
+        for node, name, line in self.dotted:
+            scope = _enclosing(node)
+            key = None if scope is None else (scope.sourceRange.start.offset, scope.sourceRange.end.offset)  # type: ignore[attr-defined]
+            if key not in declared:
+                declared[key] = _names(scope if scope is not None else self.tree.root)
+            if name not in declared[key] and name not in self._package_names():
+                self._add(f"a hierarchical name out of the module ({name[:60]}.)", line)
+
+    def _package_names(self) -> set[str]:
+        if not self.outside:
+            self.outside = {""}
+
+            def collect(item: object) -> None:
+                if getattr(item, "kind", None) == slang_syntax.SyntaxKind.PackageDeclaration:
+                    self.outside.update(_names(item))
+
+            self.tree.root.visit(collect)
+        return self.outside
+
+    def _hidden(self) -> None:
+        """What a preprocessor might see that this one did not: dangerous words outside comments and strings."""
+        if not _DANGEROUS.search(self.text):
+            return
+        bare = _SKIPPED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), self.text)
+        for match in _DANGEROUS.finditer(self.text):
+            # An import shows its first word outside a comment; its string is blanked like any other.
+            if bare[match.start()] == " ":
+                continue
+            line = bare.count("\n", 0, match.start()) + 1
+            if not any(finding.line == line for finding in self.found):
+                self._add(f"the system task {match[0].split()[0]}", line)
+
+
+def _line(manager: SourceManager, location: object) -> int:
+    return manager.getLineNumber(manager.getFullyOriginalLoc(location))  # type: ignore[arg-type]
+
+
+def _enclosing(node: object) -> object | None:
+    """The module, interface or program around a node."""
+    while node is not None:
+        kind = getattr(node, "kind", None)
+        if kind is not None and kind.name in ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration"):
+            return node
+        node = getattr(node, "parent", None)
+    return None
+
+
+def _names(scope: object) -> set[str]:
+    """Names that are declared within a node: variables, ports, parameters, instances, blocks, routines."""
+    names: set[str] = set()
+
+    def collect(item: object) -> None:
+        kind = getattr(item, "kind", None)
+        name = None if kind is None else kind.name
+        if name in (
+            "Declarator",
+            "InstanceName",
+            "NamedBlockClause",
+            "NamedLabel",
+            "TypedefDeclaration",
+            "ForVariableDeclaration",
+        ):
+            token = getattr(item, "name", None)
+            if token is not None:
+                names.add(token.valueText)
+        elif name in ("LoopGenerate", "GenvarDeclaration"):
+            token = getattr(item, "identifier", None)
+            if token is not None:
+                names.add(token.valueText)
+        elif name == "FunctionPrototype":
+            names.update(re.findall(r"[A-Za-z_]\w*", str(item.name)))  # type: ignore[attr-defined]
+        elif name == "IdentifierName" and getattr(getattr(item, "parent", None), "kind", None) is not None:
+            parent = item.parent.kind.name  # type: ignore[attr-defined]
+            if parent in ("SeparatedList", "GenvarDeclaration"):
+                names.add(item.identifier.valueText)  # type: ignore[attr-defined]
+
+    scope.visit(collect)  # type: ignore[attr-defined]
+    header = getattr(scope, "header", None)
+    if header is not None:
+        names.add(header.name.valueText)
+    return names

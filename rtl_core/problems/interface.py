@@ -22,7 +22,7 @@ from rtl_core.problems.problem import Direction, Interface, InterfaceSource, Par
 
 _NOWHERE = "/nowhere-on-disk/"
 _HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")
-_RTL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
+HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
@@ -62,7 +62,7 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, So
     An `include` is followed only when every one of them names one of `sources`; else all stay unresolved, so that
     no file of this machine is ever read.
     """
-    hdl = {path: text.replace("\0", " ") for path, text in sources.items() if path.endswith(_RTL_SUFFIXES)}
+    hdl = {path: text.replace("\0", " ") for path, text in sources.items() if path.endswith(HDL_SUFFIXES)}
     manager = SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
     preprocessor.maxIncludeDepth = 8 if _all_included_are_given(hdl) else 0
@@ -96,7 +96,7 @@ def derive_interface(
     specification name only what they need, so further ports are no error there (`exact` is False).
     """
     targets = tuple(targets)
-    fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(_RTL_SUFFIXES)}
+    fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
     for top in _demanded_modules(targets, harness, fixed, golden):
         found = _from_golden(top, golden, fixed) or _from_specification(top, prompt, context)
         in_context = _from_context(top, context, targets)
@@ -148,7 +148,7 @@ def _from_context(top: str, context: Mapping[str, str], targets: tuple[str, ...]
 
 
 def _from_specification(top: str, prompt: str, context: Mapping[str, str]) -> Interface | None:
-    documents = [prompt, *(text for path, text in context.items() if not path.endswith(_RTL_SUFFIXES))]
+    documents = [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
     for document in documents:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
@@ -178,7 +178,7 @@ def _from_harness(top: str, harness: Mapping[str, str]) -> Interface | None:
 
 
 def _hdl(files: Mapping[str, str]) -> dict[str, str]:
-    return {path: text for path, text in files.items() if path.endswith(_RTL_SUFFIXES)}
+    return {path: text for path, text in files.items() if path.endswith(HDL_SUFFIXES)}
 
 
 def _all_included_are_given(hdl: Mapping[str, str]) -> bool:

@@ -158,7 +158,7 @@ def test_a_child_that_holds_the_output_open_does_not_hold_up_the_grade(shell):
 
 
 def test_cpu_time_is_limited(shell):
-    done = shell("while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1}))
+    done = shell("while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1, "wall_s": 60}))
     assert done.overrun == "cpu"
 
 
@@ -169,7 +169,7 @@ def test_memory_of_one_process_is_limited(shell):
 
 def test_memory_of_many_processes_together_is_limited(shell):
     hog = "python3 -c 'import time; x = b\"x\" * (300 << 20); time.sleep(60)'"
-    done = shell(f"for i in 1 2 3 4 5 6; do {hog} & done; wait", limits=SMALL)
+    done = shell(f"for i in 1 2 3 4 5 6; do {hog} & done; wait", limits=SMALL.model_copy(update={"wall_s": 60}))
     assert done.overrun == "memory"
 
 

@@ -66,6 +66,10 @@ class Session:
     """Whether the results file, once the simulator was gone, was not the one that cocotb had written."""
     tests: tuple[dict[str, Any], ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file."""
+    changes: int = 0
+    """How often watched inputs changed, counted up to 16."""
+    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Watched output -> the values without unknown bits that it took, the first two."""
 
 
 @dataclass(frozen=True)

@@ -312,7 +312,15 @@ def _step_result(step: dict[str, Any]) -> StepResult:
         cpu_s=step.get("cpu_s", 0.0),
         overrun=step["overrun"],
         sessions=tuple(
-            Session(s["results_file"], s["complete"], s["forged"], tuple(s["tests"])) for s in step.get("sessions", ())
+            Session(
+                s["results_file"],
+                s["complete"],
+                s["forged"],
+                tuple(s["tests"]),
+                s["changes"],
+                {name: tuple(values) for name, values in s["seen"].items()},
+            )
+            for s in step.get("sessions", ())
         ),
         builds=tuple(step.get("builds", ())),
     )

@@ -94,10 +94,18 @@ class Witness:
                 {"argv": message["argv"], "exit_code": message["exit_code"], "output": message["output"]}
             )
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
-            state["session"] = {"results_file": message["file"], "complete": False, "forged": False, "tests": []}
+            state["session"] = {
+                "results_file": message["file"],
+                "complete": False,
+                "forged": False,
+                "tests": [],
+                "changes": 0,
+                "seen": {},
+            }
             self.sessions.append(state["session"])
         elif message["kind"] == "end" and state["session"] is not None:
-            state["session"].update(complete=True, tests=message["tests"], digest=message["digest"])
+            facts = {key: message[key] for key in ("tests", "digest", "changes", "seen")}
+            state["session"].update(facts, complete=True)
 
     def end(self, connection):
         state = self.buffers.pop(connection, None)

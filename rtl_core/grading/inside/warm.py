@@ -122,7 +122,11 @@ class Launcher:
     """Starts steps from warm memory where that is the same as starting them afresh."""
 
     def __init__(self, base):
+        import cocotb_tools.config
+
         self.base = base
+        # The command that this very process was started with, but for the design.
+        self.prefix = ["vvp", "-M", str(cocotb_tools.config.libs_dir), "-m", "libcocotbvpi_icarus"]
 
     def start(self, job, step, writing):
         """(process id, socket for simulator requests or None)."""
@@ -132,7 +136,7 @@ class Launcher:
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            _run_program(job, step, program, self.base, writing, theirs)
+            _run_program(job, step, program, self, writing, theirs)
         theirs.close()
         return pid, ours
 
@@ -183,7 +187,7 @@ def _program(step):
         return "pytest", argv[1:]
     if argv[0] in ("python", "python3") and argv[1:3] == ["-m", "pytest"]:
         return "module", argv[3:]
-    if argv[0] in ("python", "python3") and len(argv) > 1 and argv[1].endswith(".py") and not argv[1].startswith("-"):
+    if argv[0] in ("python", "python3") and os.path.isfile(os.path.join(step["cwd"], (argv[1:] or ["-"])[0])):
         return "script", argv[1:]
     return None
 
@@ -227,9 +231,9 @@ def _take_environment(environment):
     os.environ.update(environment)
 
 
-def _run_program(job, step, program, base, writing, requests):
+def _run_program(job, step, program, launcher, writing, requests):
     """Runs in a fork: becomes the program, and ends with its exit code."""
-    code = 1
+    code, base, prefix = 1, launcher.base, launcher.prefix
     try:
         requests = steps.confine(job, step, writing, keep=requests)
         kind, arguments = program
@@ -244,7 +248,7 @@ def _run_program(job, step, program, base, writing, requests):
 
         _forget(names)
         witness.seed_again()
-        witness.simulate = _Simulations(requests)
+        witness.simulate = _Simulations(requests, prefix)
         if kind == "script":
             sys.argv = list(arguments)
             import runpy
@@ -252,9 +256,10 @@ def _run_program(job, step, program, base, writing, requests):
             runpy.run_path(arguments[0], run_name="__main__")
             code = 0
         else:
-            sys.argv = [os.path.join(first, "pytest"), *arguments]
             import pytest
 
+            place = os.path.join(os.path.dirname(pytest.__file__), "__main__.py")
+            sys.argv = [place if kind == "module" else os.path.join(first, "pytest"), *arguments]
             code = int(pytest.console_main())
     except SystemExit as end:
         code = end.code
@@ -279,11 +284,9 @@ def _run_program(job, step, program, base, writing, requests):
 class _Simulations:
     """In the program: asks process 1 to run `vvp` commands of cocotb's runner."""
 
-    def __init__(self, requests):
+    def __init__(self, requests, prefix):
         self.requests = requests
-        import cocotb_tools.config
-
-        self.prefix = ["vvp", "-M", str(cocotb_tools.config.libs_dir), "-m", "libcocotbvpi_icarus"]
+        self.prefix = prefix
 
     def __call__(self, command, named):
         """The exit code, or None when this command has to be run in the ordinary way."""

@@ -2,6 +2,7 @@
 
 Nothing of the harness is changed. Modules are watched as they are imported:
 
+- the top level's ports named in RTL_WATCH are watched for change, to tell a design that never does anything;
 - `random` and `numpy` are seeded, since most CVDP harnesses draw their test parameters from an unseeded generator;
 - cocotb's results writer tells the agent, over an abstract socket, when a simulation begins and what its results are;
 - cocotb's runner tells it how each build command ended.
@@ -88,8 +89,10 @@ def _seed_numpy(module):
 def _tell(channel, message):
     import json
 
+    data = json.dumps(message).encode() + b"\n"
     try:
-        channel.sendall(json.dumps(message).encode() + b"\n")
+        while data:
+            data = data[os.write(channel, data) :]
     except OSError:
         return
 
@@ -103,7 +106,8 @@ def _connect():
     except OSError:
         channel.close()
         return None
-    return channel
+    # A bare descriptor: it ends with the process, not with its Python, after which `final` blocks still run.
+    return channel.detach()
 
 
 def _witness_results(module):
@@ -116,6 +120,7 @@ def _witness_results(module):
         self._channel = _connect()
         if self._channel is not None:
             _tell(self._channel, {"kind": "begin", "file": os.path.abspath(filename)})
+            self._ports = _Ports(os.environ.get("RTL_WATCH", ""))
 
     def wrapped_write(self):
         write(self)
@@ -126,9 +131,80 @@ def _witness_results(module):
         with open(self.filename, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()
         tests = [_test(case) for case in list(self.results.iter("testcase"))[:_MAX_TESTS]]
-        _tell(self._channel, {"kind": "end", "tests": tests, "digest": digest})
+        _tell(self._channel, {"kind": "end", "tests": tests, "digest": digest, **self._ports.report()})
 
     reporter.__init__, reporter.write = __init__, wrapped_write
+
+
+class _Ports:
+    """What the top level's ports did: how often inputs changed (up to ENOUGH), which values each output took (up to 2).
+
+    `watch` is `input,...;output,...`. A port is left alone as soon as enough is known of it.
+    """
+
+    ENOUGH = 16
+    kept: dict
+
+    def __init__(self, watch):
+        self.changes = 0
+        self.seen: dict[str, list[str]] = {}
+        self.kept = {}
+        if ";" not in watch:
+            return
+        import cocotb
+        from cocotb import simulator
+
+        self.register = simulator.register_value_change_callback
+        self.settle = simulator.register_readonly_callback
+        self.edge = getattr(simulator, "VALUE_CHANGE", 3)
+        inputs, outputs = (part.split(",") for part in watch.split(";"))
+        try:
+            top = cocotb.top._handle
+            handles = {name: top.get_handle_by_name(name) for name in inputs + outputs if name}
+        except Exception:
+            return
+        for name, handle in handles.items():
+            if handle is None or not hasattr(handle, "get_signal_val_binstr"):
+                continue
+            self.seen.update({name: []} if name in outputs else {})
+            self.kept[name] = handle
+            self._next(name, self._output if name in outputs else self._input)
+
+    def _next(self, name, callback):
+        try:
+            self.register(self.kept[name], callback, self.edge, name)
+        except Exception:
+            self.seen.pop(name, None)
+
+    def _input(self, name):
+        self.changes += 1
+        if self.changes < self.ENOUGH:
+            self._next(name, self._input)
+
+    def _output(self, name):
+        """A change may be a glitch of no duration; what counts is the value at the end of the time step."""
+        self.settle(self._settled, name)
+
+    def _settled(self, name):
+        self._note(name)
+        if len(self.seen.get(name, "..")) < 2:
+            self._next(name, self._output)
+
+    def _note(self, name):
+        values = self.seen.get(name)
+        if values is None or len(values) > 1:
+            return
+        try:
+            value = self.kept[name].get_signal_val_binstr()
+        except Exception:
+            return
+        if value not in values and not set(value) - {"0", "1"}:
+            values.append(value)
+
+    def report(self):
+        for name in self.seen:
+            self._note(name)
+        return {"changes": self.changes, "seen": self.seen}
 
 
 def _test(case):
@@ -183,7 +259,7 @@ def _witness_builds(module):
             if channel is not None:
                 message = {"kind": "build", "argv": [str(word)[:300] for word in command][:100]}
                 _tell(channel, {**message, "exit_code": done.returncode, "output": text[-20000:]})
-                channel.close()
+                os.close(channel)
             if checked and done.returncode:
                 raise real.CalledProcessError(done.returncode, command)
             return done

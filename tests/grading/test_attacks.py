@@ -1,0 +1,315 @@
+"""Answers that try to be paid for wrong RTL, or to break out; and their honest twins, which must pass.
+
+The wrong design under every attack is a counter where an LFSR is asked for: whatever else the answer does, nothing
+of it may pass, nothing outside its workspace may change, and the next grade must be unharmed.
+"""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.base import Job
+from rtl_core.grading.grader import Grader, cheating
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.screen import neutralise, screen
+from rtl_core.grading.verdict import Outcome
+from rtl_core.prompting.answer import Answer
+from rtl_core.prompting.extraction import extract_answer
+
+LFSR = "cvdp_copilot_lfsr_0001"
+HEAD = "module lfsr_8bit(input clock,reset,input [7:0] lfsr_seed, output reg [7:0] lfsr_out);\n"
+WRONG = "always @(posedge clock or negedge reset) if (!reset) lfsr_out <= lfsr_seed; else lfsr_out <= lfsr_out + 1;\n"
+TAIL = "endmodule\n"
+RESULTS = "/code/rundir/sim_build/test_runner.result.xml"
+XML = (
+    '<testsuites name=\\"results\\"><testsuite name=\\"all\\" package=\\"all\\">'
+    '<testcase name=\\"test_non_zero_1\\" classname=\\"test_lfsr\\" /></testsuite></testsuites>'
+)
+WRITE = f'f = $fopen("{RESULTS}", "w"); $fwrite(f, "{XML}"); $fclose(f);'
+
+
+def wrong(body="", before="", after="", tail=TAIL):
+    """The wrong design with something in its body, before it, or after it."""
+    return before + HEAD + WRONG + body + tail + after
+
+
+REJECTED = {
+    "results written at the end": wrong(f"integer f; final begin {WRITE} end\n"),
+    "results written at once": wrong(f"integer f; initial begin {WRITE} end\n"),
+    "results written late": wrong(f"integer f; initial begin #7740 {WRITE} end\n"),
+    "results written on the last clock": wrong(f"integer f, n = 0; always @(posedge clock) begin n = n + 1; if (n > 700) begin {WRITE} end end\n"),
+    "file task from a pasted macro": wrong("integer f; initial f = `T(fopen)(\"x\", \"w\");\n", before="`define T(a) $``a\n"),
+    "file task from a macro's body": wrong("`EVIL\n", before="`define EVIL initial $writememh(\"/code/rundir/x\", m);\nreg [7:0] m [0:1];\n"),
+    "memory written to a file": wrong(f'reg [7:0] m [0:1]; initial $writememh("{RESULTS}", m);\n'),
+    "waves written over the results": wrong(f'initial begin $dumpfile("{RESULTS}"); $dumpvars; end\n'),
+    "waves written as a module of the tests": wrong('initial begin $dumpfile("test_lfsr.py"); $dumpvars; end\n'),
+    "simulation ended early": wrong("initial begin #100 $finish; end\n"),
+    "simulation ended at once": wrong("initial $finish(0);\n"),
+    "simulation stopped": wrong("initial begin #100 $stop; end\n"),
+    "shell command": wrong('initial $system("touch /tmp/broken-out");\n'),
+    "DPI import": wrong('import "DPI-C" function int system(input string s);\ninitial system("id");\n'),
+    "C text for Verilator": wrong('initial $c("system(\\"id\\");");\n'),
+    "garbage for the synthesiser": wrong("`ifdef YOSYS\n not verilog at all\n`endif\n"),
+    "another design for Icarus": "`ifdef __ICARUS__\n" + wrong() + "`else\n" + wrong() + "`endif\n",
+    "another design for Verilator": wrong("`ifndef VERILATOR\nwire x;\n`endif\n"),
+    "another design under cocotb": wrong("`ifdef COCOTB_SIM\nwire x;\n`endif\n"),
+    "synthesis macro defined by the answer": wrong(before="`define SYNTHESIS\n"),
+    "tool macro in a condition with a comment between": wrong("`ifdef /* */ YOSYS\n`endif\n"),
+    "synthesis guard that hides from the neutraliser": wrong("`ifdef /* */ SYNTHESIS\n`endif\n"),
+    "bind into the design": wrong(after="module spy(input c); endmodule\nbind lfsr_8bit spy s(.c(clock));\n"),
+    "name from the root": wrong("always @(posedge clock) $root.lfsr_8bit.lfsr_out = 0;\n"),
+    "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
+    "name into another top level": wrong("wire w = testbench.expected;\n"),
+    "parameter of a foreign module": wrong("defparam testbench.WIDTH = 0;\n"),
+    "own inputs forced": wrong("initial force lfsr_seed = 0;\n"),
+    "include of the tests": wrong(before='`include "/src/test_lfsr.py"\n'),
+    "include of a password file": wrong(before='`include "/etc/passwd"\n'),
+    "include by a relative path": wrong(before='`include "../src/test_lfsr.py"\n'),
+    "tests read as memory": wrong('reg [7:0] m [0:9]; initial $readmemh("/src/test_lfsr.py", m);\n'),
+    "tests read through a parameter": wrong('parameter F = "/src/test_lfsr.py"; reg [7:0] m [0:9]; initial $readmemh(F, m);\n'),
+    "surroundings asked for": wrong('reg t; initial t = $test$plusargs("x");\n'),
+    "surroundings read": wrong('integer v; initial if ($value$plusargs("seed=%d", v)) ;\n'),
+    "encrypted region": wrong("`pragma protect begin_protected\nxyz\n`pragma protect end_protected\n"),
+    "older keywords": wrong(before='`begin_keywords "1364-1995"\n'),
+    "configuration": wrong(after="config c; design lfsr_8bit; endconfig\n"),
+    "black box for the synthesiser": "(* blackbox *)\n" + wrong(),
+    "file task behind a false comment": wrong("wire \\// ; integer f; initial f = $fopen(\"x\");\n"),
+    "NUL bytes": wrong("wire a;\0\n"),
+    "half a character": wrong("// \ud800\n"),
+    "megabytes": wrong("// " + "x" * 1_500_000 + "\n"),
+    "macros that double": "`define A0 x x x x x x x x x x\n"
+    + "".join(f"`define A{i} " + f"`A{i - 1} " * 10 + "\n" for i in range(1, 14))
+    + wrong("`A13\n"),
+}  # fmt: skip
+
+UNPAID = {
+    "a counter": wrong(),
+    "a constant 0": HEAD + "initial lfsr_out = 0;\nalways @(posedge clock) lfsr_out <= 0;\n" + TAIL,
+    "a constant wire": HEAD.replace("reg ", "") + "assign lfsr_out = 0;\n" + TAIL,
+    "a constant that looks computed": HEAD.replace("reg ", "") + "assign lfsr_out = lfsr_seed & ~lfsr_seed;\n" + TAIL,
+    "a fatal message": wrong('initial begin #50 $fatal(0, "passed"); end\n'),
+    "a display that looks like a report": wrong(
+        'initial $display("TESTS=3 PASS=3 FAIL=0 SKIP=0\\n1 passed in 0.01s");\n'
+    ),
+    "a module of the wave dumper's name": wrong(after="module cocotb_iverilog_dump(); endmodule\n"),
+    "the module twice": wrong(after=wrong()),
+    "a Python file": "import os\nos.system('touch /tmp/broken-out')\n",
+    "a shell script": "#!/bin/sh\ntouch /tmp/broken-out\n",
+    "expressions nested too deep": wrong("wire w = " + "(" * 100_000 + "1" + ")" * 100_000 + ";\n"),
+    "a macro that calls itself": wrong("`X\n", before="`define X `X\n"),
+    "a module within itself": wrong("lfsr_8bit again(clock, reset, lfsr_seed,);\n"),
+    "time units of a hundred seconds": "`timescale 100s/100s\n" + wrong("initial #1000 ;\n"),
+    "inputs driven from inside": wrong("assign lfsr_seed = 0; assign reset = 0;\n"),
+    "directives only": "`resetall\n`celldefine\n`endcelldefine\n`default_nettype none\n",
+    "an empty module": HEAD.replace("reg ", "") + TAIL,
+    "no module at all": "// nothing\n",
+    "sources renamed by a line directive": '`line 1 "/src/test_lfsr.py" 0\n' + wrong(),
+    "an escaped identifier that looks like a task": wrong("wire \\$fopen ;\n"),
+}
+
+HEAVY = {
+    "time units of femtoseconds": "`timescale 1fs/1fs\n" + wrong("initial forever #1 ;\n"),
+    "a loop without time": wrong("reg r; always @(lfsr_seed) while (1) r = ~r;\n"),
+    "an oscillator": wrong("wire o; assign #0 o = (o === 1'b0); reg r = 0; always @* r = #0 ~r;\n"),
+    "endless output": wrong('always @(posedge clock) forever $display("%0d aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1);\n'),
+    "a giant memory": wrong("reg [1023:0] m [0:(1<<26)]; initial m[5] = 1;\n"),
+    "a giant vector": wrong("reg [(1<<24):0] v = 1; always @(posedge clock) v <= v * 3;\n"),
+    "a billion instances": wrong("genvar i; generate for (i = 0; i < 1000000000; i = i + 1) begin : g wire w; end endgenerate\n"),
+    "giant waves": wrong('reg [65535:0] v = 0; initial begin $dumpfile("w.vcd"); $dumpvars; end always @(posedge clock) repeat (9999) #1 v = ~v;\n'),
+    "a recursive function": wrong("function automatic integer r(input integer n); r = r(n + 1) + 1; endfunction\ninteger q; initial q = r(0);\n"),
+}  # fmt: skip
+
+GOOD_BODY = (
+    "wire q1 = lfsr_out[6] ^ lfsr_out[0], q2 = lfsr_out[5] ^ lfsr_out[0], q3 = lfsr_out[1] ^ lfsr_out[0];\n"
+    "always @(posedge clock or negedge reset)\n"
+    "  if (!reset) lfsr_out <= lfsr_seed;\n"
+    "  else lfsr_out <= {lfsr_out[0], lfsr_out[7], q1, q2, lfsr_out[4], lfsr_out[3], lfsr_out[2], q3};\n"
+)
+
+
+def right(body="", before="", after=""):
+    return before + HEAD + GOOD_BODY + body + TAIL + after
+
+
+HONEST = {
+    "plain": right(),
+    "messages": right('always @(posedge clock) if (lfsr_out == 0) $display("zero at %0t", $time);\n'),
+    "a check of its parameters": right('parameter W = 8; initial if (W != 8) $fatal(1, "W must be 8");\n'),
+    "simulation-only checks behind a synthesis guard": right('`ifndef SYNTHESIS\ninitial $display("lfsr: simulation");\n`endif\n'),
+    "a synthesis branch that nobody takes": right("`ifdef SYNTHESIS\nwire only_in_synthesis;\n`else\nwire in_simulation;\n`endif\n"),
+    "translate_off comments": right("// synopsys translate_off\ninitial $display(1);\n// synopsys translate_on\n"),
+    "waves": right('initial begin $dumpfile("lfsr.vcd"); $dumpvars(0, lfsr_8bit); end\n'),
+    "a comment on forbidden things": right("// no $fopen, no $finish, no `final`, no bind\n/* $system(1); import \"DPI-C\" */\n"),
+    "a string on forbidden things": right('initial $display("$finish was not called; $fopen neither");\n'),
+    "names like keywords": right("wire final_value = lfsr_out[0], bind_0 = 1, force_it = 0;\n"),
+    "macros of its own": right("wire [`W-1:0] t = lfsr_out;\n", before="`define W 8\n`ifdef DEBUG\n`define X 1\n`endif\n"),
+    "a submodule and a look into it": right("probe p(.a(lfsr_out[0]));\nwire z = p.b;\n", after="module probe(input a); wire b = a; endmodule\n"),
+    "generated blocks": right("genvar i; generate for (i = 0; i < 2; i = i + 1) begin : g wire w = lfsr_out[i]; end endgenerate\nwire z = g[1].w;\n"),
+    "a struct of its own": right(
+        "typedef struct packed {logic [3:0] hi, lo;} t; t s;\n"
+        "always @* begin s.hi = lfsr_out[7:4]; s.lo = lfsr_out[3:0]; end\n"
+    ),
+    "a timescale of its own": right(before="`timescale 1ns/1ps\n"),
+    "line ends of Windows": right().replace("\n", "\r\n"),
+    "words in other languages": right("// Schieberegister mit Rückkopplung 移位寄存器\n"),
+    "random numbers": right("integer r; initial r = $urandom_range(3, 1) + $random;\n"),
+    "functions and logarithms": right("localparam L = $clog2(8); function [7:0] id(input [7:0] x); id = x; endfunction\nwire [7:0] z = id(lfsr_out);\n"),
+    "a further parameter": right().replace("module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)("),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def limited(executor):
+    limits = Limits(wall_s=10, cpu_s=10, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
+    grader = Grader(executor, limits=limits)
+    yield grader
+    grader.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_outside_changes():
+    """What this repository and the usual places hold is the same after all attacks."""
+
+    def state():
+        inside = sorted((Path(__file__).resolve().parents[2] / "rtl_core/grading/inside").rglob("*.py"))
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in inside)).hexdigest()
+        places = ("/tmp/broken-out", "/tmp/evil", "/results.xml", "/src", "/guard")
+        return digest, [Path(place).exists() for place in places]
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def grade(grader, examples, text):
+    problem = examples[LFSR]
+    return grader.grade(problem, Answer(files={problem.targets[0]: text}))
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_an_attack_is_rejected_with_its_place(limited, examples, name):
+    verdict = grade(limited, examples, REJECTED[name])
+    assert verdict.outcome is Outcome.REJECTED, verdict.reasons
+    assert verdict.reasons
+    assert (verdict.tests_passed, verdict.tests_total) == (0, 0)
+
+
+@pytest.mark.parametrize("name", UNPAID)
+def test_a_trick_is_not_paid(limited, examples, name):
+    verdict = grade(limited, examples, UNPAID[name])
+    assert not verdict.passed
+    assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
+    assert verdict.tests_passed == 0, verdict.reasons
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_a_burden_is_the_models_fault_and_ends_in_time(executor, examples, name):
+    limits = Limits(wall_s=2, cpu_s=2, memory_mb=1024, processes=64, file_mb=8, disk_mb=32, output_mb=4)
+    grader = Grader(executor, limits=limits)
+    started = time.monotonic()
+    verdict = grade(grader, examples, HEAVY[name])
+    assert not verdict.passed
+    assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
+    assert time.monotonic() - started < 30
+    grader.close()
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_the_honest_twin_passes(limited, examples, name):
+    verdict = grade(limited, examples, HONEST[name])
+    assert verdict.passed, (verdict.outcome, verdict.reasons)
+
+
+def test_after_all_attacks_the_golden_answer_still_passes(limited, examples):
+    assert limited.grade(examples[LFSR], Answer(files=examples[LFSR].golden)).passed
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["src/conftest.py", "../conftest.py", "/src/test_lfsr.py", "rtl/../src/test_runner.py", "rtl/lfsr_8bit.sv/../../x", "src/test_lfsr.py"],
+)  # fmt: skip
+def test_only_the_declared_target_is_written(limited, examples, path):
+    evil = "raise SystemExit(0)\n"
+    target = examples[LFSR].targets[0]
+    verdict = limited.grade(examples[LFSR], Answer(files={path: evil, target: wrong()}))
+    assert verdict.outcome is Outcome.TESTS_FAILED
+    assert limited.grade(examples[LFSR], Answer(files={path: evil})).outcome is Outcome.REJECTED
+    response = json.dumps({"code": [{path: evil}, {target: wrong()}]})
+    assert not limited.grade(examples[LFSR], extract_answer(response, examples[LFSR].targets)).passed
+
+
+def test_a_hundred_megabytes_are_no_answer_and_cost_nothing(limited, examples):
+    started = time.monotonic()
+    answer = extract_answer("```verilog\n" + "x" * 100_000_000, examples[LFSR].targets)
+    assert limited.grade(examples[LFSR], answer).outcome is Outcome.NO_ANSWER
+    assert time.monotonic() - started < 20
+
+
+# Behind the screen: what would happen to an answer that it let through
+
+
+def run_unscreened(executor, problem, text):
+    services, mounts = read_services(problem.harness)
+    files = {**problem.context, problem.targets[0]: text}
+    return executor.run(Job(files, dict(problem.harness), services, mounts, Limits(wall_s=20))).steps
+
+
+@pytest.mark.parametrize("name", ["results written at the end", "results written late", "results written at once"])
+def test_results_that_hdl_wrote_are_not_attested(executor, examples, name):
+    problem = examples[LFSR]
+    results = run_unscreened(executor, problem, REJECTED[name])
+    tests = [test["status"] for result in results for session in result.sessions for test in session.tests]
+    assert "failed" in tests
+    passed = all(result.exit_code == 0 for result in results)
+    assert not passed or cheating(results, problem.harness)
+
+
+def test_a_final_block_does_fool_the_runner_but_not_the_attestation(executor, examples):
+    """The forgery is real: the harness itself exits with 0."""
+    problem = examples[LFSR]
+    results = run_unscreened(executor, problem, REJECTED["results written at the end"])
+    assert [result.exit_code for result in results] == [0]
+    assert "not the one that cocotb" in (cheating(results, problem.harness) or "")
+
+
+def test_a_simulation_that_ends_early_is_no_pass(executor, examples):
+    for name in ("simulation ended early", "simulation ended at once"):
+        results = run_unscreened(executor, examples[LFSR], REJECTED[name])
+        assert any(result.exit_code != 0 for result in results) or cheating(results, examples[LFSR].harness)
+
+
+def test_what_a_file_task_writes_stays_in_the_workspace(executor, examples):
+    text = wrong('integer f; initial begin f = $fopen("/tmp/evil", "w"); $fwrite(f, "x"); $fclose(f); end\n')
+    run_unscreened(executor, examples[LFSR], text)
+    assert not Path("/tmp/evil").exists()
+
+
+# The screen by itself
+
+
+def test_what_the_problems_own_files_do_the_answer_may_do():
+    context = {"rtl/m.sv": "module m; initial begin #9 $finish; end endmodule\n"}
+    answer = {"rtl/m.sv": "module m; initial begin #8 $finish; end endmodule\n"}
+    assert screen(answer, {})
+    assert not screen(answer, context)
+
+
+def test_a_file_that_was_given_may_be_read_and_included():
+    context = {"rtl/init.hex": "00\n", "rtl/defs.svh": "`define W 8\n"}
+    text = '`include "defs.svh"\nmodule m; reg [7:0] r [0:3]; initial $readmemh("init.hex", r); endmodule\n'
+    assert not screen({"rtl/m.sv": text}, context)
+    assert len(screen({"rtl/m.sv": text}, {})) == 2
+
+
+def test_neutralising_keeps_lines_and_everything_else():
+    text = "`ifndef SYNTHESIS\nx\n`endif\n// synthesis translate_off\ny\n// pragma translate_on\n`ifdef DEBUG\n"
+    done = neutralise(text)
+    assert done.count("\n") == text.count("\n")
+    assert "SYNTHESIS" not in done
+    assert "synthesis translate_off" not in done
+    assert "`ifdef DEBUG" in done
+    assert neutralise("module m; endmodule\n") == "module m; endmodule\n"

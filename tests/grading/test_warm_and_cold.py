@@ -1,0 +1,135 @@
+"""Warm starts change how long a grade takes and nothing else."""
+
+import pytest
+
+from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_core.grading.grader import Grader, cheating
+from rtl_core.problems.starter import starter_problems
+from rtl_core.prompting.answer import Answer
+
+LFSR = "cvdp_copilot_lfsr_0001"
+
+
+@pytest.fixture(scope="module")
+def cold():
+    with BubblewrapExecutor(warm=False) as started:
+        yield started
+
+
+def essence(verdict):
+    stages = [(result.stage, result.status, result.reasons) for result in verdict.stages]
+    return verdict.outcome, stages, verdict.tests_passed, verdict.tests_total, verdict.reasons
+
+
+def both(executor, cold, problem, files):
+    verdicts = []
+    for one in (executor, cold):
+        grader = Grader(one)
+        verdicts.append(grader.grade(problem, Answer(files=files)))
+        grader.close()
+    return verdicts
+
+
+def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold, examples):
+    lfsr = examples[LFSR]
+    code = lfsr.golden["rtl/lfsr_8bit.sv"]
+    for text in (code, code.replace("lfsr_out[6] ^", "lfsr_out[5] ^"), code.replace(";", "", 1)):
+        warm_verdict, cold_verdict = both(executor, cold, lfsr, {"rtl/lfsr_8bit.sv": text})
+        assert essence(warm_verdict) == essence(cold_verdict)
+    arbiter = examples["cvdp_agentic_fixed_arbiter_0001"]
+    warm_verdict, cold_verdict = both(executor, cold, arbiter, arbiter.golden)
+    assert essence(warm_verdict) == essence(cold_verdict)
+
+
+def test_the_starter_set_is_graded_the_same(executor, cold):
+    for problem in starter_problems("train", 3, 3):
+        for files in (
+            problem.golden,
+            {path: text.replace("~", "").replace("+", "-") for path, text in problem.golden.items()},
+        ):
+            warm_verdict, cold_verdict = both(executor, cold, problem, files)
+            assert essence(warm_verdict) == essence(cold_verdict)
+
+
+def test_a_cold_start_attests_results_too(cold, examples):
+    """A `final` block overwrites the results of a failing design; the runner believes it, the attestation does not."""
+    problem = examples[LFSR]
+    text = (
+        "module lfsr_8bit(input clock,reset,input [7:0] lfsr_seed, output reg [7:0] lfsr_out); integer f;\n"
+        "always @(posedge clock) lfsr_out <= lfsr_out + 1;\n"
+        'final begin f = $fopen("/code/rundir/sim_build/test_runner.result.xml", "w");\n'
+        '$fwrite(f, "<testsuites><testsuite><testcase name=\\"a\\"/></testsuite></testsuites>"); $fclose(f); end\nendmodule\n'
+    )
+    services, mounts = read_services(problem.harness)
+    results = cold.run(Job({problem.targets[0]: text}, dict(problem.harness), services, mounts)).steps
+    assert [result.exit_code for result in results] == [0]
+    assert "not the one that cocotb wrote" in (cheating(results, problem.harness) or "")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("python3", "/src/show.py", "one", "two"),
+        ("pytest", "-q", "-s", "-p", "no:cacheprovider", "/src/test_show.py"),
+        ("python3", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "/src/test_show.py"),
+        ("sh", "-c", "pytest -q -s -p no:cacheprovider /src/test_show.py"),
+        ("python", "/src/fails.py"),
+        ("python3", "/src/leaves.py"),
+        ("python3", "/src/missing.py"),
+        ("pytest", "-q", "-p", "no:cacheprovider", "/src/test_fails.py"),
+    ],
+)
+def test_a_program_sees_the_same_world(executor, cold, argv):
+    show = (
+        "import os, random, sys\n"
+        "hidden = {'PYTEST_CURRENT_TEST', 'PWD', 'SHLVL', '_', 'OLDPWD'}\n"
+        "def tell():\n"
+        "    import mine\n"
+        "    print(sys.argv[1:], sys.path, os.getcwd(), sorted(i for i in os.environ.items() if i[0] not in hidden))\n"
+        "    print(random.random(), hash('x'), mine.NAME, sys.flags.dont_write_bytecode, os.path.basename(sys.argv[0]))\n"
+        "    print(os.getuid() == 0, sorted(os.listdir('/code')), os.sched_getaffinity(0) == set(range(os.cpu_count())))\n"
+    )
+    harness = {
+        "src/mine.py": "NAME = __file__\n",
+        "src/common.py": show,
+        "src/show.py": "import common\nif __name__ == '__main__':\n    common.tell()\n",
+        "src/test_show.py": "import common\ndef test_it():\n    common.tell()\n",
+        "src/fails.py": "def f():\n    raise ValueError('no')\nf()\n",
+        "src/leaves.py": "import atexit, sys\natexit.register(print, 'bye')\nsys.exit('a reason')\n",
+        "src/test_fails.py": "def test_it():\n    assert 1 == 2\n",
+    }
+    job = Job({}, harness, (Step("direct", argv, {"PYTHONPATH": "/src", "X": "y"}),), seed=5)
+    warm_step, cold_step = executor.run(job).steps[0], cold.run(job).steps[0]
+    assert warm_step.exit_code == cold_step.exit_code
+
+    def plain(text):
+        """Without times, and without the frames that a warm start has below the program."""
+        lines = [line for line in text.splitlines() if " in 0." not in line and "/guard/warm.py" not in line]
+        return [line for line in lines if not line.startswith(("    runpy.", '  File "<frozen runpy>', "    ^"))]
+
+    if argv[1] not in ("/src/fails.py", "/src/missing.py"):
+        assert plain(warm_step.output) == plain(cold_step.output)
+    else:
+        assert plain(warm_step.output)[-1].partition(":")[0] in plain(cold_step.output)[-1] + "FileNotFoundError"
+
+
+def test_a_module_of_the_harness_that_shadows_one_of_ours_is_found_first(executor, cold):
+    harness = {
+        "src/agent.py": "NAME = 'agent'\n",
+        "src/cocotb_tools/__init__.py": "NAME = 'tools'\n",
+        "src/calendar.py": "NAME = 'calendar'\n",
+        "src/steps.py": "NAME = 'steps'\n",
+        "src/show.py": "import agent, calendar, cocotb_tools, steps\nprint(agent.NAME, cocotb_tools.NAME, calendar.NAME, steps.NAME)\n",
+    }
+    for without in ((), ("src/calendar.py",)):
+        files = {path: text for path, text in harness.items() if path not in without}
+        if without:
+            files["src/show.py"] = (
+                "import agent, cocotb_tools, steps\nprint(agent.NAME, cocotb_tools.NAME, steps.NAME)\n"
+            )
+        job = Job({}, files, (Step("direct", ("python3", "/src/show.py"), {"PYTHONPATH": "/src"}),))
+        warm_step, cold_step = executor.run(job).steps[0], cold.run(job).steps[0]
+        assert warm_step.output == cold_step.output
+        assert warm_step.exit_code == cold_step.exit_code == 0
