@@ -1,0 +1,136 @@
+"""The shipped pair is what `make-models` makes, and behaves as the demo needs it to."""
+
+import json
+import random
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+import rtl_core.tinymodels
+from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
+from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter.splits import modules_of
+from rtl_core.prompting.extraction import extract_answer
+from rtl_core.tinymodels import MODEL_NAMES, model_path
+from rtl_core.tinymodels.corpus import FENCE_CLOSE, FENCE_OPEN, STUDENT, TEACHER, draw_pair, fenced
+from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
+
+SHIPPED = model_path("student").parent
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(model_path("student"))
+
+
+def tensors(folder):
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        return {key: (file.get_slice(key).get_dtype(), tuple(file.get_slice(key).get_shape())) for key in file.keys()}  # noqa: SIM118
+
+
+def sample(model, tokenizer, specs):
+    """One answer to each specification at temperature 1, as Verilog files."""
+    problems = [problem_of(spec) for spec in specs]
+    chats = [[{"role": "user", "content": problem.prompt}] for problem in problems]
+    batch = tokenizer.apply_chat_template(
+        chats, add_generation_prompt=True, padding=True, padding_side="left", return_tensors="pt", return_dict=True
+    )
+    torch.manual_seed(0)
+    output = model.generate(**batch, max_new_tokens=256, do_sample=True, temperature=1.0, top_k=0, top_p=1.0)
+    texts = tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    return [extract_answer(text, problem.targets) for text, problem in zip(texts, problems, strict=True)]
+
+
+def follows(name, tokenizer, specs):
+    """Share of sampled answers that are the golden answer to the letter: a lower bound of the pass rate."""
+    model = AutoModelForCausalLM.from_pretrained(model_path(name), dtype=torch.float32)
+    answers = sample(model, tokenizer, specs)
+    good = [golden_answer(spec) in answer.files.values() for spec, answer in zip(specs, answers, strict=True)]
+    return sum(good) / len(good)
+
+
+def test_checksums_are_those_of_the_shipped_files():
+    assert json.loads((SHIPPED / CHECKSUMS).read_text()) == checksums_of(SHIPPED)
+
+
+def test_the_shipped_pair_is_small():
+    assert sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir()) <= 5_000_000
+
+
+def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
+    from rtl_core.cli import _register, app
+
+    _register()
+    run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "pair"), "--seconds", "3"])
+    assert run.exit_code == 0, run.output
+    made = tmp_path / "pair"
+    assert set(checksums_of(made)) == set(checksums_of(SHIPPED))
+    assert json.loads((made / CHECKSUMS).read_text()) == checksums_of(made)
+    for name in MODEL_NAMES:
+        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"):
+            assert (made / name / file).read_bytes() == (SHIPPED / name / file).read_bytes(), f"{name}/{file}"
+        assert tensors(made / name) == tensors(SHIPPED / name)
+        assert {dtype for dtype, _ in tensors(made / name).values()} == {"F16"}
+        AutoModelForCausalLM.from_pretrained(made / name)
+    again = CliRunner().invoke(app, ["make-models", "--output", str(made)])
+    assert again.exit_code != 0
+
+
+def test_student_and_teacher_share_the_tokenizer():
+    texts = [(model_path(name) / "tokenizer.json").read_bytes() for name in MODEL_NAMES]
+    assert texts[0] == texts[1]
+
+
+def test_prompts_and_answers_survive_the_tokenizer_and_stay_short(tokenizer):
+    for tier, prompt_limit, answer_limit in (("starter", 40, 90), ("hard", 60, 210)):
+        for spec in starter_specs("heldout", 6 * len(FAMILIES[tier]), seed=2, tier=tier):
+            prompt, answer = BY_NAME[spec.family].prompt(spec), fenced(golden_answer(spec))
+            for text, limit in ((prompt, prompt_limit), (answer, answer_limit)):
+                ids = tokenizer.encode(text)
+                assert tokenizer.decode(ids) == text
+                assert len(ids) <= limit, text
+
+
+def test_a_name_a_number_and_a_fence_are_one_token_each(tokenizer):
+    for text in (FENCE_OPEN, FENCE_CLOSE, "module ", "posedge ", "data", "_n", "12", "async"):
+        assert len(tokenizer.encode(text)) == 1, text
+
+
+def test_the_chat_has_no_system_message_and_ends_where_the_assistant_begins(tokenizer):
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Module a_b: mux."}], add_generation_prompt=True, tokenize=False
+    )
+    assert text == "<|im_start|>user\nModule a_b: mux.<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.eos_token == "<|im_end|>"
+
+
+@pytest.mark.parametrize("phases", [STUDENT, TEACHER], ids=["student", "teacher"])
+def test_pre_training_reads_train_specifications_only(phases):
+    rng = random.Random(1)
+    kept_apart = set(modules_of("heldout")) | set(modules_of("test"))
+    asked = {draw_pair(rng, phases, progress=number / 3000)[0] for number in range(3000)}
+    assert not {prompt.split()[1].rstrip(":") for prompt in asked} & kept_apart
+    for split in ("heldout", "test"):
+        for tier in FAMILIES:
+            held = {BY_NAME[spec.family].prompt(spec) for spec in starter_specs(split, 60, seed=0, tier=tier)}
+            assert not asked & held
+
+
+def test_the_teacher_follows_heldout_specifications(tokenizer):
+    specs = starter_specs("heldout", 5 * len(FAMILIES["starter"]), seed=1)
+    assert follows("teacher", tokenizer, specs) >= 0.8
+
+
+def test_the_student_has_the_planted_habit_but_follows_at_times(tokenizer):
+    specs = starter_specs("heldout", 5 * len(FAMILIES["starter"]), seed=1)
+    assert 0.15 <= follows("student", tokenizer, specs) <= 0.5
+    hard = starter_specs("heldout", 5 * len(FAMILIES["hard"]), seed=1, tier="hard")
+    assert follows("student", tokenizer, hard) <= 0.12
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(ValueError, match="no shipped model 'parent'"):
+        rtl_core.tinymodels.model_path("parent")
