@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,14 +29,11 @@ def evaluate(
 
         rtl-distill evaluate demo --split test --step 0
     """
-    import asyncio
-    import os
+    from rtl_core.cli.flow import run_flow
 
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-    from flows.evaluate import evaluate as evaluate_flow
-    from rtl_core.cli.console import ConsoleProgress
-    from rtl_core.pipeline.progress import progress
+    def flow() -> Coroutine[Any, Any, str]:
+        from flows.evaluate import evaluate as evaluate_flow
 
-    with ConsoleProgress() as console:
-        progress.set(console)
-        asyncio.run(evaluate_flow(run, str(db), policy, split, samples, step))
+        return evaluate_flow(run, str(db), policy, split, samples, step)
+
+    run_flow(flow)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Coroutine
+from typing import Annotated, Any
 
 import typer
 
@@ -29,18 +30,15 @@ def train(
 
         rtl-distill train my-run.toml
     """
-    import asyncio
-    import os
-
-    if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-    from flows.train import train as train_flow
-    from rtl_core.cli.console import ConsoleProgress
+    from rtl_core.cli.flow import run_flow
     from rtl_core.config import load_config
-    from rtl_core.pipeline.progress import progress
 
     # Checked here as well, so that a mistake is told at once and without a server.
     load_config(config, set_ or [])
-    with ConsoleProgress() as console:
-        progress.set(console)
-        asyncio.run(train_flow(config, set_ or [], accept_changes))
+
+    def flow() -> Coroutine[Any, Any, str]:
+        from flows.train import train as train_flow
+
+        return train_flow(config, set_ or [], accept_changes)
+
+    run_flow(flow, verbose=verbose)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,15 +51,8 @@ def validate(
 
         rtl-distill validate my-run.toml --set grading.executor=docker
     """
-    import asyncio
-    import os
-
-    if not verbose:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-    from flows.validate import validate as validate_flow
-    from rtl_core.cli.console import ConsoleProgress
+    from rtl_core.cli.flow import run_flow
     from rtl_core.config import load_config
-    from rtl_core.pipeline.progress import progress
     from rtl_core.problems.sources import override_of
 
     overrides = list(set_ or [])
@@ -66,8 +60,12 @@ def validate(
         overrides = ["run.name=sets", override_of(source), *overrides]
     # Checked here as well, so that a mistake is told at once and without a server.
     load_config(config, overrides)
-    with ConsoleProgress() as console:
-        progress.set(console)
-        found = asyncio.run(validate_flow(config, overrides, level.value, mutants, seeds))
+
+    def flow() -> Coroutine[Any, Any, dict[str, int]]:
+        from flows.validate import validate as validate_flow
+
+        return validate_flow(config, overrides, level.value, mutants, seeds)
+
+    found = run_flow(flow, verbose=verbose)
     if strict and set(found) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)
