@@ -155,7 +155,9 @@ class LearningSection(_Section):
     permute_advantages: bool = False
     """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
     learning_rate: float = Field(default=4e-5, gt=0)
-    """Adam's learning rate."""
+    """Adam's learning rate at the first step."""
+    final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the learning rate that is left at the last planned step; it falls in a straight line. 1 keeps it constant."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Adam's first moment decay."""
     beta2: float = Field(default=0.95, ge=0, lt=1)

@@ -15,6 +15,7 @@ from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.verdict import Stage
 from rtl_core.history.records import StepRecord, StoredRollout
 from rtl_core.learning.advantage import group_advantages, token_advantages
+from rtl_core.learning.schedule import linear_decay
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session, open_trainer
 from rtl_core.pipeline.spending import batch_usage, cost_metrics
@@ -104,8 +105,10 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             await open_trainer(session)
         trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
         examples, scalars = build_examples(batch, config)
+        share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
         with client_may_be_lost():
-            metrics = await train_step(trainer, examples, config) if examples else {}
+            rate = share * config.learning.learning_rate
+            metrics = await train_step(trainer, examples, config, rate) if examples else {}
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
         if drift > config.learning.max_sampler_trainer_kl:
             raise RunHealthError(

@@ -62,19 +62,21 @@ async def open_training_client(service: Any, config: RunConfig, state_path: str 
     )
 
 
-async def train_step(client: Any, examples: Sequence[TrainExample], config: RunConfig) -> dict[str, float]:
-    """One forward-backward pass over all examples and one optimizer step.
+async def train_step(
+    client: Any, examples: Sequence[TrainExample], config: RunConfig, learning_rate: float
+) -> dict[str, float]:
+    """One forward-backward pass over all examples and one optimizer step at `learning_rate`.
 
     Returns:
         Metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
-        `optim/entropy` (mean of − sampler log-probability) and what the service reports, under `service/`.
+        `optim/entropy` (mean of − sampler log-probability), `optim/lr` and what the service reports, under `service/`.
     """
     learning = config.learning
     # Both are submitted before either is awaited: the service then runs them in one cycle.
     backward = client.forward_backward([to_datum(example) for example in examples], learning.loss)
     optim = client.optim_step(
         types.AdamParams(
-            learning_rate=learning.learning_rate,
+            learning_rate=learning_rate,
             beta1=learning.beta1,
             beta2=learning.beta2,
             eps=learning.eps,
@@ -93,6 +95,7 @@ async def train_step(client: Any, examples: Sequence[TrainExample], config: RunC
     return {
         "optim/kl_sample_train_v1": float(np.mean(sampler - trainer)),
         "optim/entropy": float(np.mean(-sampler)),
+        "optim/lr": learning_rate,
         **{f"service/{name}": float(value) for name, value in service_metrics.items()},
     }
 
