@@ -1,4 +1,33 @@
-"""The embedded Tinker service: the wire protocol of Tinker's cloud on this machine's CPU or GPU, for SDK 0.38.
+"""The embedded Tinker service: Tinker's cloud on this machine's CPU or GPU, for the unmodified SDK 0.38.
 
-`LocalTinker` (process.py) starts it as a child process; `rtl-distill serve-tinker` runs it in the foreground.
+`LocalTinker` (process.py) starts it as a child process, `KeptTinker` (kept.py) starts it again when it dies, `rtl-distill
+serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
+
+    app.py        HTTP routes                     requests.py  checks: a bad request gets a 4xx that names the field
+    service.py    what each request means         wire.py      the SDK's protobuf messages <-> numpy
+    futures.py    promises and the long poll      registry.py  what survives a restart: SQLite and checkpoint files
+    engine.py     the one compute thread          clients.py   training clients, parked on disk when idle
+    batching.py   continuous batching             trainer.py   forward, backward, AdamW, save, load
+    samplers.py   which batch a row joins         losses.py    the losses, one formula each
+    decoder.py    lean Llama/Qwen forward pass    lora.py      adapters on a frozen base, through peft
+    lockstep.py   any other transformers model    scoring.py   log-probabilities of prompts
+    sampling.py   options, seeds, the next token  models.py    base models: loading, and which path is exact for them
+
+Limits, against the cloud:
+
+- LoRA only, alpha 32 for every rank; no full fine-tuning. Experts that transformers fuses into one tensor, and embeddings, stay
+  frozen. Optimizer AdamW only, no Dimuon.
+- Losses: cross_entropy, importance_sampling, ppo, cispo, dro. Not gspo, stable_reinforce, or custom losses run on the server: the
+  SDK runs `forward_backward_custom` and `create_custom_loss` on the client instead.
+- Text only: no images, no audio. No prefix cache between requests: `prompt_logprobs_last_n` saves the head's work, not the body's.
+- One compute thread, one device, no tensor parallelism. Training passes run one after the other; a pass of one client delays
+  samples of others by its length. Models outside the Llama, Qwen2 and Qwen3 families sample through transformers itself, rows of one
+  prompt length together, which is slower.
+- A seed makes a sample repeatable up to the last bits of the arithmetic, which depend on what else is in the batch; only
+  deterministic mode promises bits. The samples of one seeded request differ from each other (in the cloud they are identical).
+- `inflight` sampling clients are snapshots, which their contract allows. Stability records are not kept.
+- What was not saved dies with the process: after a crash a training client's unsaved weights and gradients are gone; checkpoints,
+  runs, sessions and samplers are not. An answer that nobody collects is kept for an hour, one that was collected for half a minute.
+- One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without an effect.
+  Not served: external weights, session search, session traces, retrieve_futures.
 """

@@ -292,6 +292,16 @@ def _listing_routes(service: Service) -> APIRouter:
         registry.update_checkpoint(_path(run_id, kind, name), public=0)
         return Response(status_code=204)
 
+    @router.post("/copy_weights")
+    async def copy_weights(request: Request) -> dict[str, Any]:
+        return {"tinker_path": service.copy_weights(rq.parse(rq.CopyWeights, await request.body()))}
+
+    @router.post("/save_weights_external")
+    async def save_weights_external() -> None:
+        raise RequestError(
+            "save_weights_external: not served here; a checkpoint is a peft folder already, under STATE/blobs"
+        )
+
     @router.post("/weights_info")
     async def weights_info(request: Request) -> dict[str, Any]:
         path = rq.parse(rq.TinkerPath, await request.body()).tinker_path

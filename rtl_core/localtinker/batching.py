@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rtl_core.localtinker.decoder import DenseDecoder, KVCache
 from rtl_core.localtinker.sampling import Row, choose
-from rtl_core.localtinker.scoring import score_prompt
+from rtl_core.localtinker.scoring import score_prompts
 
 _PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _BLOCK = 64  # the cache grows in blocks of positions
@@ -71,10 +71,7 @@ class GenerationBatch:
         capacity = self.fixed_width or _round_up(max(lengths) + 1)
         cache = KVCache(self.decoder, len(prompts), capacity) if goes_on else None
         hidden_BLH = self.decoder.hidden(padded.to(device), cache)
-        for index, group in enumerate(groups):
-            for request in {id(row.request): row.request for row in group}.values():
-                if request.prompt_options.wanted and request.scores is None:
-                    request.scores = score_prompt(self.decoder, hidden_BLH[index, : lengths[index]], request)
+        self._score(hidden_BLH, groups)
         last = torch.tensor(lengths, device=device) - 1
         logits_UV = self.decoder.logits(hidden_BLH[torch.arange(len(prompts), device=device), last])
         rows = [row for group in groups for row in group]
@@ -92,6 +89,20 @@ class GenerationBatch:
         self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
         self._positions_B += [lengths[owner[i]] for i in keep]
+
+    def _score(self, hidden_BLH: Tensor, groups: Sequence[list[Row]]) -> None:
+        """Answer what the requests of these prompts ask about them."""
+        asking = [
+            (index, request)
+            for index, group in enumerate(groups)
+            for request in {id(row.request): row.request for row in group}.values()
+            if request.prompt_options.wanted and request.scores is None
+        ]
+        if asking:
+            index = [i for i, _ in asking]
+            everyone = index == list(range(len(groups)))
+            chosen = hidden_BLH if everyone else hidden_BLH[torch.tensor(index, device=hidden_BLH.device)]
+            score_prompts(self.decoder, chosen, [request for _, request in asking])
 
     @torch.inference_mode()
     def step(self) -> None:

@@ -84,6 +84,9 @@ class Clients:
         now = time.monotonic()
         return [c.model_id for c in list(self._clients.values()) if c.model and now - c.last_used > seconds]
 
+    def sessions(self) -> set[str]:
+        return {client.session_id for client in list(self._clients.values())}
+
     def of_session(self, session_id: str) -> list[str]:
         return [c.model_id for c in list(self._clients.values()) if c.session_id == session_id]
 

@@ -42,7 +42,8 @@ class Linear:
 class Layer:
     qkv: list[Linear]  # one fused, or q, k, v
     o: Linear
-    gate_up: list[Linear]  # one fused, or gate, up
+    gate: Linear
+    up: Linear
     down: Linear
     norm_in: Tensor
     norm_mlp: Tensor
@@ -125,7 +126,7 @@ class DenseDecoder:
     def nbytes_private(self) -> int:
         """Bytes that this object holds beyond the shared base weights."""
         if self._merge:
-            linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, *lay.gate_up, lay.down)]
+            linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
             return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
         return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
 
@@ -184,17 +185,15 @@ class DenseDecoder:
         qk = qkv[..., :split, :]
         if layer.norm_qk_SD is not None:
             qk = F.rms_norm(qk, (self.head_dim,), None, self.eps) * layer.norm_qk_SD
-        half = self.head_dim // 2
-        turned = torch.cat((-qk[..., half:], qk[..., :half]), -1)
-        qk = qk * cos + turned * sin
+        # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
+        swapped = qk.unflatten(-1, (2, self.head_dim // 2)).flip(-2).flatten(-2)
+        qk = torch.addcmul(qk * cos, swapped, sin)
         return qk[..., : self.heads, :], qk[..., self.heads :, :], qkv[..., split:, :]
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         x = x + layer.o(attended)
         h = self._rms(x, layer.norm_mlp)
-        parts = [linear(h) for linear in layer.gate_up]
-        gate, up = parts[0].chunk(2, -1) if len(parts) == 1 else parts
-        return x + layer.down(F.silu(gate) * up)
+        return x + layer.down(F.silu(layer.gate(h)) * layer.up(h))
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
@@ -208,12 +207,12 @@ class DenseDecoder:
         positions = torch.arange(length, device=self.device)[None]
         with torch.no_grad():
             cos, sin = self._rotary(self.embed[:1, None], positions)
-        return cos[0].clone(), sin[0].clone()
+        half = self.head_dim // 2
+        return cos[0].clone(), torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
 
     def _layer(self, name: str, layer: Any) -> Layer:
         attn, mlp = layer.self_attn, layer.mlp
         qkv = [self._linear(f"{name}.self_attn.{p}", getattr(attn, p)) for p in ("q_proj", "k_proj", "v_proj")]
-        gate_up = [self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj")]
         norm_qk = None
         if hasattr(attn, "q_norm"):
             parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
@@ -221,7 +220,8 @@ class DenseDecoder:
         return Layer(
             qkv=[_fuse(qkv)] if self._merge else qkv,
             o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
-            gate_up=[_fuse(gate_up)] if self._merge else gate_up,
+            gate=self._linear(f"{name}.mlp.gate_proj", mlp.gate_proj),
+            up=self._linear(f"{name}.mlp.up_proj", mlp.up_proj),
             down=self._linear(f"{name}.mlp.down_proj", mlp.down_proj),
             norm_in=layer.input_layernorm.weight.detach(),
             norm_mlp=layer.post_attention_layernorm.weight.detach(),

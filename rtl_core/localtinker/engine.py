@@ -21,7 +21,8 @@ from rtl_core.localtinker.sampling import Row, SampleRequest
 logger = logging.getLogger(__name__)
 
 SamplerKey = tuple[str, str | None]  # base model, checkpoint path or None for the base itself
-_LINGER = 0.002  # seconds that the first request of an idle engine waits for companions
+_LINGER = 0.001  # an idle engine waits for companions of its first request while they come at this pace, in seconds,
+_LONGEST_LINGER = 0.008  # but no longer than this
 _SLICE = 0.05  # seconds of sampling between two calls
 _MAX_ROWS = 256  # rows of one set of weights that run at once
 
@@ -116,12 +117,19 @@ class Engine:
                     return
                 idle = not (self._batches or self._waiting or self._calls)
             if idle:
-                time.sleep(_LINGER)
+                self._linger()
             self._run_call()
             deadline = time.monotonic() + _SLICE
             while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
                 if self._stopping:
                     return
+
+    def _linger(self) -> None:
+        began = time.monotonic()
+        seen = 0
+        while len(self._incoming) > seen and not self._calls and time.monotonic() - began < _LONGEST_LINGER:
+            seen = len(self._incoming)
+            time.sleep(_LINGER)
 
     def _run_call(self) -> None:
         with self._wake:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-_RETRIEVED_GRACE = 60.0  # a client whose connection broke may ask again
+_RETRIEVED_GRACE = 30.0  # a client whose connection broke may ask again
 _UNCLAIMED_LIFE = 3600.0  # an answer that nobody collects
 
 

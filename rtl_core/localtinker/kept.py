@@ -57,6 +57,11 @@ class KeptTinker:
         # Nothing is lost by force: what is saved survives any end, and a cancelled run has seconds to be gone.
         self._service.stop(timeout_s=3.0)
 
+    def kill(self) -> None:
+        """End the service at once, from any thread; `stop` is still to be called."""
+        self._stopping.set()
+        self._service.kill()
+
     def __enter__(self) -> Self:
         return self
 

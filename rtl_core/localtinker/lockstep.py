@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rtl_core.localtinker.lora import AdapterBank
 from rtl_core.localtinker.sampling import Row, choose
-from rtl_core.localtinker.scoring import score_prompt
+from rtl_core.localtinker.scoring import score_prompts
 
 
 class LockstepDecoder:
@@ -81,7 +81,7 @@ class LockstepBatch:
         }
         for request in scored.values():
             hidden, _ = self._decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            request.scores = score_prompt(self._decoder, hidden[0], request)
+            score_prompts(self._decoder, hidden, [request])
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self._decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])

@@ -100,6 +100,11 @@ class Registry:
     def finish_session(self, session_id: str) -> None:
         self._run("update sessions set finished = 1 where id = ?", session_id)
 
+    def is_over(self, session_id: str) -> bool:
+        """Whether a session's client said goodbye, or was not heard from for a day."""
+        rows = self._run("select finished, last_seen from sessions where id = ?", session_id)
+        return not rows or bool(rows[0]["finished"]) or rows[0]["last_seen"] < self._clock() - SESSION_LIFE
+
     def session(self, session_id: str) -> sqlite3.Row:
         rows = self._run("select * from sessions where id = ?", session_id)
         if not rows:

@@ -146,6 +146,13 @@ class Sample(_Request):
     record_stability_info: bool | None = None
 
 
+class CopyWeights(_Request):
+    source_path: str
+    session_id: str | None = None
+    model_seq_id: int | None = None
+    ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
+
+
 class Ttl(_Request):
     ttl_seconds: int | None = Field(None, ge=MIN_TTL, le=MAX_TTL)
 

@@ -5,6 +5,7 @@ Position i of a prompt of P tokens is predicted from position i - 1; position 0 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -25,24 +26,36 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompt(head: Head, hidden_PH: Tensor, request: SampleRequest) -> PromptScores:
-    """Everything that `request` asks about its prompt, from the final hidden states of its P positions."""
-    options, length = request.prompt_options, len(request.prompt)
-    scores = PromptScores()
-    if options.logprobs:
-        scores.logprobs_P = np.full(length, np.nan, np.float32)
-    if options.topk:
-        scores.topk_ids_PK = np.zeros((length, options.topk), np.int32)
-        scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
-    first = 1 if options.last_n is None else length - options.last_n
-    if length > 1 and (options.logprobs or options.topk):
-        _score_tokens(head, hidden_PH, request, scores, max(first, 1))
-    if options.targets_RK is not None:
-        values = _score_targets(head, hidden_PH, options.targets_RK)
-        scores.targets = (values, options.target_layout)
-    if options.alternatives:
-        scores.alternatives = _draw_alternatives(head, hidden_PH, request)
-    return scores
+def score_prompts(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleRequest]) -> None:
+    """Fill `scores` of each request with everything that it asks about its prompt.
+
+    `hidden_BLH[i]` holds the final hidden states of request i's prompt, right-padded. Plain log-probabilities of all
+    requests are computed together.
+    """
+    for request in requests:
+        options, length = request.prompt_options, len(request.prompt)
+        request.scores = PromptScores()
+        if options.logprobs:
+            request.scores.logprobs_P = np.full(length, np.nan, np.float32)
+        if options.topk:
+            request.scores.topk_ids_PK = np.zeros((length, options.topk), np.int32)
+            request.scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
+    _score_tokens(head, hidden_BLH, requests)
+    for hidden_LH, request in zip(hidden_BLH, requests, strict=True):
+        hidden_PH = hidden_LH[: len(request.prompt)]
+        options, scores = request.prompt_options, request.scores
+        assert scores is not None
+        if options.topk:
+            _score_topk(head, hidden_PH, request, scores)
+        if options.targets_RK is not None:
+            scores.targets = (_score_targets(head, hidden_PH, options.targets_RK), options.target_layout)
+        if options.alternatives:
+            scores.alternatives = _draw_alternatives(head, hidden_PH, request)
+
+
+def _first_scored(request: SampleRequest) -> int:
+    last_n = request.prompt_options.last_n
+    return 1 if last_n is None else max(len(request.prompt) - last_n, 1)
 
 
 def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
@@ -51,18 +64,37 @@ def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 
-def _score_tokens(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores, first: int) -> None:
-    prompt = torch.tensor(request.prompt, device=hidden_PH.device)
-    for start, end in _chunks(head, first, len(request.prompt)):
-        logits = head.logits(hidden_PH[start - 1 : end - 1])
-        logsumexp = logits.logsumexp(-1)
-        if scores.logprobs_P is not None:
-            picked = logits.gather(1, prompt[start:end, None])[:, 0]
-            scores.logprobs_P[start:end] = (picked - logsumexp).cpu().numpy()
-        if scores.topk_ids_PK is not None and scores.topk_logprobs_PK is not None:
-            top = logits.topk(scores.topk_ids_PK.shape[1], -1)
-            scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
-            scores.topk_logprobs_PK[start:end] = (top.values - logsumexp[:, None]).cpu().numpy()
+def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleRequest]) -> None:
+    """The log-probability of each scored prompt token, over all requests in chunks that fit the budget."""
+    wanted = [(i, r) for i, r in enumerate(requests) if r.prompt_options.logprobs and len(r.prompt) > 1]
+    spans = [(i, r, _first_scored(r)) for i, r in wanted]
+    if not spans:
+        return
+    rows = np.concatenate([np.full(len(r.prompt) - first, i) for i, r, first in spans])
+    before = np.concatenate([np.arange(first, len(r.prompt)) - 1 for _, r, first in spans])
+    targets = np.concatenate([np.asarray(r.prompt[first:]) for _, r, first in spans])
+    device = hidden_BLH.device
+    logprobs = np.empty(len(rows), np.float32)
+    for start, end in _chunks(head, 0, len(rows)):
+        part = (torch.from_numpy(index[start:end]).to(device) for index in (rows, before))
+        logp = torch.log_softmax(head.logits(hidden_BLH[tuple(part)]), -1)
+        logprobs[start:end] = logp.gather(1, torch.from_numpy(targets[start:end, None]).to(device))[:, 0].cpu().numpy()
+    start = 0
+    for _, request, first in spans:
+        assert request.scores is not None
+        assert request.scores.logprobs_P is not None
+        request.scores.logprobs_P[first:] = logprobs[start : start + len(request.prompt) - first]
+        start += len(request.prompt) - first
+
+
+def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores) -> None:
+    assert scores.topk_ids_PK is not None
+    assert scores.topk_logprobs_PK is not None
+    for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
+        logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
+        top = logp.topk(request.prompt_options.topk, -1)
+        scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
+        scores.topk_logprobs_PK[start:end] = top.values.cpu().numpy()
 
 
 def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.ndarray:

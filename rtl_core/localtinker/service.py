@@ -88,11 +88,17 @@ class Service:
         self.futures.purge()
         for model_id in self.clients.idle(self.settings.idle_s):
             self.engine.call(quietly(partial(self.clients.park, model_id)))
+        for session_id in self.clients.sessions():
+            if self.registry.is_over(session_id):
+                self._drop_clients(session_id)
 
     def finish_session(self, session_id: str) -> None:
         """A client said goodbye: its training clients are released, its checkpoints stay."""
         self.registry.session(session_id)
         self.registry.finish_session(session_id)
+        self._drop_clients(session_id)
+
+    def _drop_clients(self, session_id: str) -> None:
         for model_id in self.clients.of_session(session_id):
             self.engine.call(quietly(partial(self.clients.drop, model_id)))
 
@@ -263,6 +269,26 @@ class Service:
             return {"path": request.path, "model_id": client.model_id, "type": "load_weights"}
 
         return self._submit("load_weights", _key(request.model_id, request.seq_id), load)
+
+    def copy_weights(self, request: rq.CopyWeights) -> str:
+        """Give a checkpoint a second name, in a run of its own that cannot be trained on; the files are shared."""
+        parse_path(request.source_path, "source_path")
+        source = self.registry.checkpoint(request.source_path)
+        session_id = request.session_id or f"copies-{uuid.uuid4()}"
+        run_id = f"{session_id}:train:{request.model_seq_id or 0}"
+        self.registry.add_run(run_id, session_id, source.base_model, source.lora, None)
+        return self.registry.add_checkpoint(
+            run_id,
+            source.kind,
+            source.name,
+            blob=source.blob,
+            size_bytes=source.size_bytes,
+            base_model=source.base_model,
+            lora=source.lora,
+            has_optimizer=source.has_optimizer,
+            ttl_seconds=request.ttl_seconds,
+            user_metadata=source.user_metadata,
+        )
 
     def get_info(self, model_id: str) -> dict[str, Any]:
         client = self.clients.get(model_id)

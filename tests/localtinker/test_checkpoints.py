@@ -239,3 +239,16 @@ def test_forward_after_save_sees_the_same_weights(client):
     before = training.forward(cross_entropy_data(), "cross_entropy").result().metrics
     training.save_state("x").result()
     assert training.forward(cross_entropy_data(), "cross_entropy").result().metrics == before
+
+
+def test_a_copy_of_a_checkpoint_outlives_the_original(client, rest):
+    training = client.create_lora_training_client("student", rank=4, seed=1).result()
+    train(training)
+    path = training.save_state("best", user_metadata={"k": "v"}).result().path
+    copy = client.copy_weights(path, ttl_seconds=7200).result()
+    assert copy != path
+    expected = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
+    rest.delete_checkpoint_from_tinker_path(path).result()
+    again = score(client.create_sampling_client(model_path=copy).result(), SEQUENCES)
+    np.testing.assert_allclose(again, expected, atol=1e-5)
+    client.create_training_client_from_state_with_optimizer(copy).result()

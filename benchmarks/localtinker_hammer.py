@@ -1,0 +1,210 @@
+"""Many clients hammer one embedded Tinker service: no error, and memory flat once it is warm.
+
+    python -m benchmarks.localtinker_hammer [--seconds 300] [--clients 8] [--warm-up 60] [--json FILE]
+
+Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, training
+steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a bad request
+that must be refused, and now and then a goodbye and a new session. The service's resident memory is read once a second.
+
+Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the mean of the last fifth may lie
+at most 3 % and 24 MB above the mean of the first fifth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TINKER_TELEMETRY", "0")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+ALLOWED_SHARE, ALLOWED_MB = 0.03, 24.0
+
+
+class Hammerer(threading.Thread):
+    """One client. `errors` holds what should not have happened, `done` how often each action succeeded."""
+
+    def __init__(self, number: int, connect: Any, vocabulary: int, until: float) -> None:
+        super().__init__(name=f"client-{number}", daemon=True)
+        self._random = random.Random(number)
+        self._connect = connect
+        self._vocabulary = vocabulary
+        self._until = until
+        self.errors: list[str] = []
+        self.done: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while time.monotonic() < self._until:
+            try:
+                self._one_session()
+            except Exception as error:
+                self.errors.append(f"{self.name}: {type(error).__name__}: {error}")
+                return
+
+    def _one_session(self) -> None:
+        with self._connect() as client:
+            training = client.create_lora_training_client("student", rank=self._random.choice((4, 8, 32))).result()
+            samplers = [client.create_sampling_client(base_model="student").result()]
+            for _ in range(self._random.randint(20, 60)):
+                if time.monotonic() > self._until:
+                    break
+                action = self._random.choice(
+                    (self._sample, self._sample, self._score, self._train, self._train, self._snapshot, self._state,
+                     self._cancel, self._bad_request)
+                )  # fmt: skip
+                action(client, training, samplers)
+                self.done[action.__name__.strip("_")] += 1
+        self.done["session"] += 1
+
+    def _tokens(self, low: int = 5, high: int = 60) -> list[int]:
+        return [self._random.randrange(3, self._vocabulary) for _ in range(self._random.randint(low, high))]
+
+    def _sample(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        from tinker import types
+
+        sampler = self._random.choice(samplers)
+        settings = types.SamplingParams(
+            max_tokens=self._random.randint(1, 80), temperature=self._random.choice((0.0, 1.0))
+        )
+        futures = [sampler.sample(types.ModelInput.from_ints(self._tokens()), 4, settings) for _ in range(4)]
+        assert all(len(future.result().sequences) == 4 for future in futures)
+
+    def _score(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        from tinker import types
+
+        sampler = self._random.choice(samplers)
+        sequences = [self._tokens(2, 120) for _ in range(8)]
+        futures = [sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
+        assert [len(future.result()) for future in futures] == [len(s) for s in sequences]
+
+    def _train(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        from tinker import types
+
+        loss = self._random.choice(("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"))
+        data = []
+        for _ in range(8):
+            tokens = self._tokens(4, 100)
+            inputs: dict[str, Any] = {"target_tokens": tokens[1:]}
+            if loss == "cross_entropy":
+                inputs["weights"] = [1.0] * (len(tokens) - 1)
+            else:
+                inputs["logprobs"] = [-6.0] * (len(tokens) - 1)
+                inputs["advantages"] = [0.01] * (len(tokens) - 1)
+            data.append(types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs))
+        passed = training.forward_backward(data, loss)
+        stepped = training.optim_step(types.AdamParams(learning_rate=1e-4, grad_clip_norm=1.0))
+        assert len(passed.result().loss_fn_outputs) == 8
+        stepped.result()
+
+    def _snapshot(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        samplers.append(training.save_weights_and_get_sampling_client().result())
+        del samplers[:-3]
+
+    def _state(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        import tinker
+
+        path = training.save_state("latest", overwrite=True, ttl_seconds=7200).result().path
+        rest = tinker.RestClient(base_url=client.holder._base_url, api_key=client.holder._api_key)
+        assert path in [c.tinker_path for c in rest.list_checkpoints(training.model_id).result().checkpoints]
+        client.create_training_client_from_state_with_optimizer(path).result()
+        rest.delete_checkpoint_from_tinker_path(path).result()
+
+    def _cancel(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        from tinker import types
+
+        future = samplers[0].sample(
+            types.ModelInput.from_ints(self._tokens()), 2, types.SamplingParams(max_tokens=900, stop=[])
+        )
+        time.sleep(0.05)
+        future.future().cancel()
+
+    def _bad_request(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        import tinker
+        from tinker import types
+
+        message = ""
+        try:
+            samplers[0].sample(types.ModelInput.from_ints([10**8]), 1, types.SamplingParams(max_tokens=1)).result()
+        except tinker.BadRequestError as error:
+            message = str(error)
+        if "prompt" not in message:
+            raise AssertionError("a token outside the vocabulary was not refused by name")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--warm-up", type=float, default=60.0)
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    args = parser.parse_args()
+
+    import logging
+
+    import tinker
+    from transformers import AutoTokenizer
+
+    from rtl_core.localtinker.process import LocalTinker
+    from rtl_core.tinymodels import model_path
+
+    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
+    student = model_path("student")
+    vocabulary = len(AutoTokenizer.from_pretrained(student))
+    with tempfile.TemporaryDirectory() as state, LocalTinker({"student": student}, Path(state)) as service:
+
+        def connect() -> tinker.ServiceClient:
+            return tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
+
+        began = time.monotonic()
+        clients = [Hammerer(n, connect, vocabulary, began + args.seconds) for n in range(args.clients)]
+        for client in clients:
+            client.start()
+        samples: list[tuple[float, float]] = []
+        while any(client.is_alive() for client in clients):
+            samples.append((time.monotonic() - began, resident_mb(service.pid)))
+            time.sleep(1.0)
+        alive = service.alive
+
+    errors = [error for client in clients for error in client.errors]
+    if not alive:
+        errors.append("the service died")
+    done: Counter[str] = sum((client.done for client in clients), Counter())
+    warm = [mb for at, mb in samples if at >= args.warm_up]
+    fifth = max(1, len(warm) // 5)
+    first, last = statistics.mean(warm[:fifth]), statistics.mean(warm[-fifth:])
+    flat = last <= first * (1 + ALLOWED_SHARE) + ALLOWED_MB
+    print(
+        f"{args.clients} clients, {args.seconds:.0f} s: " + ", ".join(f"{n} {name}" for name, n in done.most_common())
+    )
+    for at in range(0, len(samples), max(1, len(samples) // 15)):
+        print(f"  {samples[at][0]:6.0f} s  {samples[at][1]:7.0f} MB")
+    print(
+        f"memory after {args.warm_up:.0f} s: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
+    )
+    print(f"errors: {len(errors)}")
+    for error in errors[:10]:
+        print(f"  {error[:400]}")
+    if args.json:
+        figures = {"errors": errors, "first_mb": first, "last_mb": last, "done": dict(done), "samples": samples}
+        args.json.write_text(json.dumps(figures, indent=1))
+    return 0 if flat and not errors else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

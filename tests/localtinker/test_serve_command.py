@@ -1,0 +1,97 @@
+"""`rtl-distill serve-tinker`, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tinker
+from localtinker_helpers import params, prompt
+
+from rtl_core.errors import ConfigError
+from rtl_core.localtinker.__main__ import check_exposure, parse_model
+
+COMMAND = [sys.executable, "-c", "from rtl_core.cli import main; main()", "serve-tinker"]
+
+
+def start(*arguments: str, key: str | None = None) -> subprocess.Popen:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TINKER_")}
+    if key is not None:
+        environment["TINKER_API_KEY"] = key
+    return subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def printed_variables(process: subprocess.Popen) -> dict[str, str]:
+    """The two `export` lines."""
+    lines = [process.stdout.readline() for _ in range(2)]
+    return dict(re.fullmatch(r"export (\w+)=(\S+)\n", line).groups() for line in lines)
+
+
+def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_path, monkeypatch):
+    process = start("--model", str(models_by_name["student"]), "--state", str(tmp_path))
+    try:
+        variables = printed_variables(process)
+        assert variables.keys() == {"TINKER_BASE_URL", "TINKER_API_KEY"}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with tinker.ServiceClient() as client:  # finds both in the environment
+            sampler = client.create_sampling_client(base_model="student").result()
+            assert len(sampler.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.slow
+def test_it_is_ready_in_under_5_seconds(models_by_name, tmp_path):
+    """Wall time on an idle machine; the best of three, since the first may read from a cold disk."""
+    best = 1e9
+    for attempt in range(3):
+        began = time.monotonic()
+        process = start("--model", str(models_by_name["student"]), "--state", str(tmp_path / str(attempt)))
+        printed_variables(process)
+        best = min(best, time.monotonic() - began)
+        process.kill()
+        process.communicate()
+    assert best < 5.0
+
+
+def test_it_refuses_what_it_cannot_serve_in_one_line_each(models_by_name, tmp_path):
+    student = str(models_by_name["student"])
+    for arguments, message in (
+        (("--model", str(tmp_path)), "no config.json"),
+        (("--model", student, "--dtype", "int4"), "float32 or bfloat16"),
+        (("--model", student, "--host", "0.0.0.0"), "a key is required"),
+    ):
+        process = start(*arguments)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert message in errors
+        assert "Traceback" not in errors
+        assert output == ""
+
+
+def test_other_machines_are_served_only_with_a_key():
+    check_exposure("127.0.0.1", None)
+    check_exposure("::1", None)
+    check_exposure("localhost", None)
+    check_exposure("0.0.0.0", "tml-secret")
+    for host in ("0.0.0.0", "192.168.1.5", "::", "example.org"):
+        with pytest.raises(ConfigError, match="key"):
+            check_exposure(host, None)
+    with pytest.raises(ConfigError, match="tml-"):
+        check_exposure("127.0.0.1", "secret")
+
+
+def test_a_model_is_named_before_its_path_or_by_its_folder(tmp_path):
+    assert parse_model(f"Qwen/Qwen3-8B={tmp_path}") == ("Qwen/Qwen3-8B", tmp_path)
+    assert parse_model(str(tmp_path))[0] == tmp_path.name
