@@ -104,7 +104,10 @@ def _engine(path: Path) -> duckdb.DuckDBPyConnection:
     key = (path.resolve(), os.getpid())
     with _guard:
         if key not in _engines:
-            _engines[key] = duckdb.connect(":memory:", config=_config())
+            engine = duckdb.connect(":memory:", config=_config())
+            # The file is closed after every commit anyway: write it at once, and not to a log first.
+            engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
+            _engines[key] = engine
         return _engines[key]
 
 
@@ -193,6 +196,11 @@ def unreadable(path: Path, text: str) -> HistoryError:
         return HistoryError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",
             "install the version it names; the file was left untouched",
+        )
+    if "WAL" in text:
+        return HistoryError(
+            f"{path} and {path}.wal do not belong together: {_first_line(text)}",
+            "remove the .wal if the history itself was deleted or replaced on purpose; both were left untouched",
         )
     return HistoryError(
         f"{path} cannot be read as a DuckDB file: {_first_line(text)}",

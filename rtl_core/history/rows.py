@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -204,7 +205,8 @@ def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.T
                 naive(now),
             )
         )
-        tokens.append((r.key, np.asarray(r.tokens_T, dtype=np.int32), np.asarray(r.logprobs_T, dtype=np.float32)))
+        # `array` takes a tuple three times as fast as numpy does.
+        tokens.append((r.key, np.array(array("i", r.tokens_T)), np.array(array("f", r.logprobs_T))))
     return {
         "prompts": table("prompts", [(k, np.asarray(v, dtype=np.int32)) for k, v in prompts.items()]),
         "rollouts": table("rollouts", heads),

@@ -152,17 +152,18 @@ CREATE TABLE prompts (
     tokens_P  INTEGER[] NOT NULL
 );
 
--- The completion's T tokens and the sampling policy's log-probabilities of them.
+-- The completion's T tokens and the sampling policy's log-probabilities of them. Log-probabilities hardly compress, so to try
+-- at every transaction would cost more than it saves.
 CREATE TABLE tokens (
     rollout     VARCHAR PRIMARY KEY,
     tokens_T    INTEGER[] NOT NULL,
-    logprobs_T  FLOAT[] NOT NULL
+    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
 );
 
 -- The teacher's log-probabilities of the same T tokens.
 CREATE TABLE teacher_tokens (
     rollout     VARCHAR PRIMARY KEY,
-    logprobs_T  FLOAT[] NOT NULL
+    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
 );
 
 -- Reverse KL(student || teacher) per token, by three estimators of r = log p_student - log p_teacher:

@@ -25,7 +25,11 @@ REPOSITORY = HERE.parents[1]
 
 
 def child(*arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{REPOSITORY}", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+    }
     return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -151,6 +155,14 @@ def write_header_only(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:4096])
 
 
+def write_stray_log(path: Path) -> None:
+    code = "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]); c.execute('CREATE TABLE t (x INT)'); os._exit(9)"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    path.unlink()
+    History(path.with_name("other.duckdb")).start_run(RunRecord(name="r"))
+    path.with_name("other.duckdb").rename(path)
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -160,6 +172,7 @@ def write_header_only(path: Path) -> None:
         (write_empty, "cannot be read|not a history"),
         (write_cut, "cannot be read"),
         (write_header_only, "cannot be read"),
+        (write_stray_log, "do not belong together"),
     ],
 )
 def test_a_file_that_is_not_ours_is_named_and_left_untouched(tmp_path, damage, words):

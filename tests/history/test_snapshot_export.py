@@ -67,7 +67,11 @@ def test_a_snapshot_holds_what_a_killed_writer_left_in_its_log(tmp_path):
 
 def test_snapshots_of_a_history_under_constant_writing_are_whole(tmp_path):
     path = tmp_path / "h.duckdb"
-    environment = {**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parents[1]}", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+    }
     writer = subprocess.Popen(
         [sys.executable, str(HERE / "writer_child.py"), str(path), "0"],
         stdout=subprocess.PIPE,

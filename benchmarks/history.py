@@ -1,0 +1,308 @@
+"""What the history costs: storing rollouts, asking a million of them, reading while somebody writes, a demo step's share.
+
+    python -m benchmarks.history [store queries readers step] [--rollouts 1000000] [--folder /tmp/bench-history] [--db runs/history.duckdb]
+
+Without names all parts run (about four minutes on two cores, 2 GB of disk). Figures are wall time on an otherwise idle
+machine; `step` is what the writes of one demo step cost (12 problems × 6 samples, in the transactions that the pipeline
+makes), and, with --db, the share of a real run's steps as that run recorded it.
+
+Not covered: what building the rollout objects costs the pipeline; token arrays in the million (they stand in tables of
+their own; `kl-by-position` alone reads them, from a sample).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_core.history import connection
+from rtl_core.history.named_queries import named_queries
+from rtl_core.history.records import RunRecord, StepPlan, StepRecord, TeacherRecord
+from rtl_core.history.store import History
+from rtl_core.learning.reward import Reward
+from rtl_core.policy.rollout import Rollout
+
+TARGETS = {"store": 0.5e-3, "query": 1.0, "reader": 0.5, "share": 0.02}
+
+
+def rollouts(run: str, step: int, problems: int, samples: int, tokens: int, characters: int) -> list[Rollout]:
+    """One step's rollouts."""
+    rng = np.random.default_rng(step)
+    line = "assign q = a ^ b; // made up\n"
+    return [
+        Rollout(
+            run=run,
+            purpose="train",
+            epoch=step // 100,
+            step=step,
+            problem_id=f"starter_problem_{p:05d}",
+            sample=s,
+            prompt_P=tuple(range(p, p + 30)),
+            tokens_T=tuple(rng.integers(0, 100_000, tokens).tolist()),
+            logprobs_T=tuple((-rng.exponential(0.3, tokens)).tolist()),
+            stop_reason="stop",
+            text=f"{step} {p} {s} " + (line * (characters // len(line) + 1))[:characters],
+            policy_step=step,
+        )
+        for p in range(problems)
+        for s in range(samples)
+    ]
+
+
+def teacher(r: Rollout) -> TeacherRecord:
+    """The teacher's scores of a rollout."""
+    q_T = np.asarray(r.logprobs_T, np.float32) - 0.1
+    return TeacherRecord(r.key, q_T, 0.1, 0.005, 0.0048, len(q_T))
+
+
+VERDICT = Verdict(
+    outcome=Outcome.PASSED,
+    stages=tuple(StageResult(stage=stage, status="passed", wall_s=0.05) for stage in Stage),
+    tests_passed=8,
+    tests_total=8,
+    executor="bubblewrap",
+    tools={"iverilog": "11.0"},
+    wall_s=0.2,
+)
+REWARD = Reward(
+    total=1.6, terms={"format": (0.1, 1.0), "interface": (0.2, 1.0), "syntax": (0.3, 1.0), "tests": (1.0, 1.0)}
+)
+
+
+def store(folder: Path) -> list[tuple[str, str, str]]:
+    """10,000 rollouts of 5 KB and 2 × 2,000 floats, a step of 64 problems × 8 samples a transaction."""
+    history = History(folder / "store.duckdb")
+    history.start_run(RunRecord(name="bench"))
+    seconds = {"rollouts and teacher": 0.0, "the same again": 0.0, "verdicts and rewards": 0.0}
+    total = 0
+    for step in range(20):
+        batch = rollouts("bench", step, 64, 8, 2_000, 5_000)
+        scores = [teacher(r) for r in batch]
+        total += len(batch)
+        start = time.perf_counter()
+        with history.batch():
+            history.record_rollouts(batch)
+            history.record_teacher(scores)
+        middle = time.perf_counter()
+        history.record_verdicts([(r.key, VERDICT, REWARD) for r in batch])
+        seconds["rollouts and teacher"] += middle - start
+        seconds["verdicts and rewards"] += time.perf_counter() - middle
+        if step % 10 == 0:
+            start = time.perf_counter()
+            history.record_rollouts(batch)
+            seconds["the same again"] += 10 * (time.perf_counter() - start)
+    size = history.path.stat().st_size / 1e6
+    rows = [(f"store {total:,}: {name}", f"{1e3 * s / total:.3f} ms each", "") for name, s in seconds.items()]
+    each = seconds["rollouts and teacher"] / total
+    rows[0] = (rows[0][0], rows[0][1], verdict(each, TARGETS["store"], "≤ 0.5 ms"))
+    return [*rows, ("file", f"{size:.0f} MB", "")]
+
+
+FILL = """
+INSERT INTO problems SELECT md5(i::VARCHAR), 'starter_problem_' || lpad(i::VARCHAR, 5, '0'), 'prompt', NULL, '{}', TIMESTAMP '2026-01-01'
+FROM range(2000) t(i);
+INSERT INTO run_problems SELECT 'bench', problem_id, fingerprint, 'train', row_number() OVER (), 'starter', 'cid003',
+    ['easy', 'medium', 'hard'][1 + hash(problem_id) % 3], 'family_' || (hash(problem_id) % 16) FROM problems;
+INSERT INTO validations SELECT fingerprint, 'tools', 'bench', problem_id, 'fit', '{}', '{}', 0.2, TIMESTAMP '2026-01-01' FROM problems;
+CREATE TEMP TABLE base AS SELECT i, 'bench/step/' || lpad((i // 200)::VARCHAR, 5, '0') || '/starter_problem_'
+        || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') || '/' || (i % 8) AS rollout,
+    'bench' AS run, 'train' AS purpose, NULL::VARCHAR AS evaluation, (i // 200 // 500)::INTEGER AS epoch, (i // 200)::INTEGER AS step,
+    'starter_problem_' || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') AS problem_id, hash(i) % 1000 / 1000.0 AS luck,
+    i / {n} AS skill FROM range({n}) t(i);
+INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p' FROM base;
+INSERT INTO step_problems SELECT DISTINCT run, step, ((i // 8) % 25)::INTEGER, problem_id FROM base;
+INSERT INTO step_times SELECT run, step, s, 1.0 FROM steps, (VALUES ('sample'), ('grade'), ('train'), ('total')) v(s);
+INSERT INTO step_metrics SELECT run, step, m, 0.5 FROM steps, (VALUES ('optim/entropy'), ('teacher_kl')) v(m);
+INSERT INTO rollouts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, (i % 8)::INTEGER, step, 'stop', 'prompt', 30, 60,
+    'text ' || i, TIMESTAMP '2026-01-01' FROM base;
+INSERT INTO verdicts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
+    CASE WHEN luck < skill THEN 'passed' WHEN luck > 0.6 THEN 'interface_mismatch' ELSE 'tests_failed' END,
+    true, luck < skill OR luck <= 0.6, true, 3, 8, ['reason'], 'bubblewrap', '{}', 0, 0.2, false, TIMESTAMP '2026-01-01' FROM base;
+INSERT INTO verdict_stages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, p, s,
+    CASE WHEN luck < skill OR p < 1 THEN 'passed' WHEN p = 3 THEN 'skipped' ELSE 'failed' END, [], 0.1
+    FROM base, (VALUES (0, 'format'), (1, 'interface'), (2, 'syntax'), (3, 'tests')) v(p, s);
+INSERT INTO interface_mismatches SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, p, ['missing_port', 'extra_port'][1 + p],
+    'port_' || (hash(i, p) % 300), 'input [' || (hash(i) % 7) || ':0]', 'nothing' FROM base, (VALUES (0), (1)) v(p) WHERE luck >= skill AND luck > 0.6;
+INSERT INTO rewards SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, 0.4 + 1.2 * (luck < skill)::INTEGER FROM base;
+INSERT INTO reward_terms SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, t, w, (luck < skill)::INTEGER
+    FROM base, (VALUES ('format', 0.1), ('interface', 0.2), ('syntax', 0.3), ('tests', 1.0)) v(t, w);
+INSERT INTO teacher_scores SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck, luck, luck, 60 FROM base;
+INSERT INTO advantages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck - 0.5 FROM base;
+"""
+ARRAYS = """
+INSERT INTO tokens SELECT rollout, range(60)::INTEGER[], list_transform(range(60), lambda j: -0.1 * j)::FLOAT[] FROM base WHERE step < 100;
+INSERT INTO teacher_tokens SELECT rollout, list_transform(range(60), lambda j: -0.2 * j)::FLOAT[] FROM base WHERE step < 100;
+"""
+
+
+def fill(path: Path, n: int) -> History:
+    """A run of `n` rollouts without texts, written by SQL, unless the file is there already."""
+    history = History(path)
+    if history.run("bench") is None:
+        history.start_run(RunRecord(name="bench", student="s", teacher="t"))
+        with connection.connect(path, read_only=False) as con:
+            con.execute(FILL.replace("{n}", str(n)))
+            con.execute(ARRAYS)
+    return history
+
+
+def queries(folder: Path, n: int) -> list[tuple[str, str, str]]:
+    """Each named query over a run of a million rollouts, from opening the file to the last row; median of three."""
+    start = time.perf_counter()
+    history = fill(folder / f"queries-{n}.duckdb", n)
+    size = history.path.stat().st_size / 1e6
+    rows = [(f"history of {n:,} rollouts", f"{size:.0f} MB, made in {time.perf_counter() - start:.0f} s", "")]
+    for name, query in named_queries().items():
+        given = {"from": "0", "to": "99"} if name == "kl-by-position" else {}
+        values = query.bind(given, "bench") or None
+
+        def ask(sql: str = query.sql, values: dict | None = values) -> int:
+            return history.query(sql, values).num_rows
+
+        seconds, count = median(ask)
+        rows.append((f"  {name}", f"{seconds:.3f} s, {count:,} rows", verdict(seconds, TARGETS["query"], "< 1 s")))
+    batch = rollouts("other", 0, 12, 6, 60, 200)
+    start = time.perf_counter()
+    history.record_rollouts(batch)
+    rows.append(("  72 rollouts more", f"{time.perf_counter() - start:.3f} s", ""))
+    return rows
+
+
+def median(ask: Callable[[], int]) -> tuple[float, int]:
+    """Median seconds of three calls, and what they return."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        count = ask()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), count
+
+
+def write_constantly(path: Path) -> None:
+    """The writing process of `readers`: a step's rollouts, again and again, without a pause."""
+    history = History(path)
+    for step in range(100_000):
+        batch = rollouts("bench", step, 12, 6, 60, 500)
+        with history.batch():
+            history.record_rollouts(batch)
+            history.record_verdicts([(r.key, VERDICT, REWARD) for r in batch])
+            history.record_teacher([teacher(r) for r in batch])
+        print(step, flush=True)
+
+
+def readers(folder: Path, count: int = 300) -> list[tuple[str, str, str]]:
+    """How long a reader in another process waits for its answer while one writes without a pause."""
+    path = folder / "readers.duckdb"
+    path.unlink(missing_ok=True)
+    command = [
+        sys.executable,
+        "-c",
+        f"from pathlib import Path; from benchmarks.history import write_constantly; write_constantly(Path({str(path)!r}))",
+    ]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        reader, waits, first = History(path, read_only=True), [], 0
+        start = time.monotonic()
+        for i in range(count):
+            begin = time.perf_counter()
+            steps = reader.query("SELECT count(DISTINCT step) AS n FROM rollouts").column(0).to_pylist()[0]
+            waits.append(time.perf_counter() - begin)
+            first = first or steps
+            time.sleep(0.02 * (i % 3))
+        rate = (steps - first) / (time.monotonic() - start)
+    finally:
+        writer.kill()
+        writer.wait()
+    p50, p95 = np.percentile(waits, [50, 95])
+    return [
+        (f"{count} reads beside a writer without pause", f"p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms, max {1e3 * max(waits):.0f} ms",
+         verdict(float(p95), TARGETS["reader"], "p95 < 0.5 s")),
+        ("  the writer meanwhile", f"{rate:.1f} steps/s of 72 rollouts", ""),
+    ]  # fmt: skip
+
+
+def step(folder: Path, db: Path | None) -> list[tuple[str, str, str]]:
+    """What a demo step's writes cost, and their share in a real run."""
+    history = History(folder / "step.duckdb")
+    history.start_run(RunRecord(name="bench"))
+    history.plan_epoch("bench", 0, [StepPlan(step=s, problem_ids=("p",)) for s in range(30)])
+    seconds = []
+    for number in range(30):
+        batch = rollouts("bench", number, 12, 6, 60, 300)
+        scores, halves = [teacher(r) for r in batch], (batch[:36], batch[36:])
+        start = time.perf_counter()
+        for half in halves:  # groups end at different times: several flushes a stage
+            history.record_rollouts(half)
+        for half, of in zip(halves, (scores[:36], scores[36:]), strict=True):
+            with history.batch():
+                history.record_verdicts([(r.key, VERDICT, REWARD) for r in half])
+                history.record_teacher(of)
+        history.record_advantages([(r.key, 0.1) for r in batch])
+        history.finish_step(
+            StepRecord(run="bench", epoch=0, step=number, state_path="s", sampler_path="p", times={"total": 1.0})
+        )
+        seconds.append(time.perf_counter() - start)
+    rows = [("a demo step's writes, six transactions", f"{1e3 * statistics.median(seconds):.0f} ms", "")]
+    if db is not None:
+        found = History(db, read_only=True).query(
+            "SELECT run, sum(seconds) FILTER (WHERE stage = 'store') / sum(seconds) FILTER (WHERE stage = 'total') AS share,"
+            " avg(seconds) FILTER (WHERE stage = 'total') AS total FROM step_times GROUP BY run ORDER BY run"
+        )
+        for row in found.to_pylist():
+            words = f"{row['share']:.1%} of {row['total']:.1f} s"
+            rows.append(
+                (f"store in the steps of run {row['run']}", words, verdict(row["share"], TARGETS["share"], "< 2 %"))
+            )
+    return rows
+
+
+def verdict(value: float, limit: float, words: str) -> str:
+    """Whether a target is met."""
+    return f"{words}: {'yes' if value <= limit else 'NO'}"
+
+
+def main() -> None:
+    """Run the parts that were asked for and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, readers, step (default: all)")
+    parser.add_argument("--rollouts", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-history"))
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the files, so that `queries` need not be filled again"
+    )
+    parser.add_argument("--db", type=Path)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, Callable[[], list[tuple[str, str, str]]]] = {
+        "store": lambda: store(options.folder),
+        "queries": lambda: queries(options.folder, options.rollouts),
+        "readers": lambda: readers(options.folder),
+        "step": lambda: step(options.folder, options.db),
+    }
+    table = Table("what", "measured", "target", box=box.SIMPLE_HEAD)
+    for name in ("store.duckdb", "step.duckdb"):
+        (options.folder / name).unlink(missing_ok=True)
+    for part in options.parts or parts:
+        for row in parts[part]():
+            table.add_row(*row)
+    Console(width=120).print(table)
+    if not options.keep:
+        shutil.rmtree(options.folder)
+
+
+if __name__ == "__main__":
+    main()
