@@ -30,6 +30,8 @@ from rtl_core.problems.problem import InterfaceSource, Problem
 from rtl_core.prompting.answer import Answer
 
 _HDL = (".v", ".sv")
+CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
+"""The reason of an answer that its harness passes and that is refused all the same."""
 _ORDER = (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX, Stage.TESTS)
 
 
@@ -190,12 +192,9 @@ class _Grading:
             self._add(Stage.TESTS, "failed", (cheat,), spent)
             return self._verdict(Outcome.REJECTED, (cheat,))
         if not bad_services and never_changed(results):
-            reason = (
-                "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
-            )
             self._add(Stage.SYNTAX, "passed", (), 0.0)
-            self._add(Stage.TESTS, "failed", (reason,), spent)
-            return self._verdict(Outcome.TESTS_FAILED, (reason,), 0, total)
+            self._add(Stage.TESTS, "failed", (CONSTANT,), spent)
+            return self._verdict(Outcome.TESTS_FAILED, (CONSTANT,), 0, total)
         if not bad_services:
             return self._passed(good, total, simulated, len(results), spent)
         overrun = next((result for result in bad_services if result.overrun), None)

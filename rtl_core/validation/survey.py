@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import ValidationRecord
 from rtl_core.problems.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from rtl_core.pipeline.session import Session
 
 WRITE_EVERY_S = 5.0
+ATTEMPTS = 3
+"""How often the executor may fail on one problem before the problem is left out of this run."""
 STATUSES = ("fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported")
 
 
@@ -36,6 +39,7 @@ class Survey:
     samples: dict[str, list[str]] = field(default_factory=dict)
     """Problem fingerprint -> the teacher's stored samples that passed."""
     _pending: list[ValidationRecord] = field(default_factory=list)
+    _failures: Counter[str] = field(default_factory=Counter)
     _written_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -50,15 +54,35 @@ class Survey:
         """Validate one problem in the session's pool; returns its status.
 
         Raises:
-            InfrastructureError: the executor failed; worth trying again.
+            InfrastructureError: the executor failed for the first or second time on it; worth trying again.
         """
         loop = asyncio.get_running_loop()
-        record = await loop.run_in_executor(self.session.pool, self._validate, self.session.problems[problem_id])
+        problem = self.session.problems[problem_id]
+        try:
+            record = await loop.run_in_executor(self.session.pool, self._validate, problem)
+        except InfrastructureError as error:
+            self._failures[problem_id] += 1
+            if self._failures[problem_id] < ATTEMPTS:
+                raise
+            # One problem that the executor chokes on must not end the run. Nothing is stored: a later run tries again.
+            self.records[problem_id] = self._given_up(problem, error)
+            return self.records[problem_id].status
         self.records[problem_id] = record
         self._pending.append(record)
         if time.monotonic() - self._written_at > WRITE_EVERY_S:
             await self.write()
         return record.status
+
+    def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
+        executor = self.session.grader.executor
+        reason = f"the executor failed {ATTEMPTS} times: {error.message}"
+        return ValidationRecord(
+            fingerprint=problem.fingerprint,
+            tools_key=tools_key(executor.name, executor.tools(), self.level),
+            problem_id=problem.id,
+            status="unsupported",
+            evidence={"reason": reason, "source": problem.source, "family": problem.family},
+        )
 
     def _validate(self, problem: Problem) -> ValidationRecord:
         """Validate with the golden answer, or with one found among the teacher's stored samples."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.grader import CONSTANT, Grader
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import ValidationRecord, ValidationStatus
@@ -99,7 +99,12 @@ class _Validation:
     graders: Callable[[int], Grader]
     level: Level
     first: Grader
+    """The grader of the level's first seed."""
     evidence: dict[str, Any] = field(default_factory=dict)
+    slowest_s: float = 0.0
+    """Wall time of the golden answer's longest grading."""
+    missed: list[str] = field(default_factory=list)
+    """What verdicts say of tools that were not found."""
 
     def run(self) -> tuple[ValidationStatus, str]:
         problem = self.problem
@@ -113,15 +118,19 @@ class _Validation:
         if verdict := self._stubs():
             return verdict
         if problem.golden is None:
+            if self.missed:
+                return "unsupported", f"the executor's tools cannot do what the harness needs: {self.missed[0]}"
             return "fit_without_golden", "no golden answer: only wrong answers could be tried, and none was paid"
         return self._mutants(problem.golden)
 
-    def _grade(self, files: Mapping[str, str], seed: int | None = None, grader: Grader | None = None) -> Verdict:
+    def _grade(self, files: Mapping[str, str], grader: Grader | None = None) -> Verdict:
         """A verdict that is one: an infrastructure error is raised, so that the whole is tried again."""
-        grader = grader or (self.first if seed is None else self.graders(seed))
-        verdict = grader.grade(self.problem, Answer(files=dict(files), error=None if files else "nothing answered"))
+        verdict = (grader or self.first).grade(
+            self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
+        )
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
+        self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
         return verdict
 
     def _unsupported(self) -> str | None:
@@ -137,7 +146,7 @@ class _Validation:
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
-            verdicts.append(self._grade(golden, seed))
+            verdicts.append(self._grade(golden, self.graders(seed)))
             if len({v.passed for v in verdicts}) > 1:
                 break
             if verdicts[-1].outcome in _NOT_TESTED:
@@ -149,12 +158,7 @@ class _Validation:
             ],
             "wall_s": round(verdicts[0].wall_s, 3),
         }
-        # Mutants that never end must not cost what a harness may.
-        limits = self.first.limits
-        self.hasty = copy.copy(self.first)
-        self.hasty.limits = limits.model_copy(
-            update={"wall_s": min(limits.wall_s, max(4.0, 4 * max(v.wall_s for v in verdicts)))}
-        )
+        self.slowest_s = max(v.wall_s for v in verdicts)
         good = [v for v in verdicts if v.passed]
         bad = [v for v in verdicts if not v.passed]
         if not bad:
@@ -163,7 +167,7 @@ class _Validation:
         if good:
             seeds = f"seed {good[-1].seed} passes, seed {bad[-1].seed} fails"
             return "flaky", f"the golden answer passes {len(good)} of {len(verdicts)} gradings ({seeds}); {why}"
-        if any(word in reason for word in _MISSING for reason in bad[0].reasons):
+        if self.missed:
             return "unsupported", f"the executor's tools cannot do what the problem needs; {why}"
         return "broken", f"the golden answer fails: {why}"
 
@@ -176,8 +180,8 @@ class _Validation:
         given = {path: self.problem.context[path] for path in self.problem.targets if path in self.problem.context}
         if len(given) == len(self.problem.targets):
             unmodified = self._grade(given)
-            self.evidence["unmodified_context"] = unmodified.outcome.value
-            if unmodified.passed:
+            self.evidence["unmodified_context"] = _pay(unmodified)
+            if _paid(unmodified):
                 return "weak", "the unmodified context is paid"
         return None
 
@@ -191,15 +195,16 @@ class _Validation:
         if not files:
             told["none"] = made.reason
             if hollow := self._hollow():
-                told["empty module"] = self._grade(hollow).outcome.value
-                if told["empty module"] == "passed":
+                verdict = self._grade(hollow)
+                told["empty module"] = _pay(verdict)
+                if _paid(verdict):
                     self.evidence["stubs"] = told
                     return "weak", "a module without ports or contents is paid"
         paid: tuple[ValidationStatus, str] | None = None
         for name, answer in files.items():
             verdict = self._grade(answer)
-            told[name] = verdict.outcome.value
-            if verdict.passed and paid is None:
+            told[name] = _pay(verdict)
+            if _paid(verdict) and paid is None:
                 compared = self._compare(answer)
                 told[name] += f" ({compared.result}: {compared.detail})" if compared else ""
                 if compared is None or compared.result != "same":
@@ -211,6 +216,13 @@ class _Validation:
                     paid = "weak", f"a stub is paid: {STUB_WORDS[name]}{witness}"
         self.evidence["stubs"] = told
         return paid
+
+    def _hasty(self) -> Grader:
+        """A grader with a short clock: a mutant that never ends must not cost what a harness may."""
+        grader = copy.copy(self.first)
+        wall_s = min(grader.limits.wall_s, max(4.0, 4 * self.slowest_s))
+        grader.limits = grader.limits.model_copy(update={"wall_s": wall_s})
+        return grader
 
     def _hollow(self) -> dict[str, str] | None:
         """A module without ports, where not even the interface is known."""
@@ -232,6 +244,7 @@ class _Validation:
         if self.problem.interface is None:
             self.evidence["mutants"] = {"note": "the interface of the top module is not known"}
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be made"
+        hasty = self._hasty()
         tally: Counter[str] = Counter()
         by_kind: dict[str, list[int]] = {}
         survivors: list[dict[str, str]] = []
@@ -240,7 +253,7 @@ class _Validation:
         for mutant in candidates:
             if tally["killed"] + tally["survived"] >= wanted:
                 break
-            verdict = self._grade(mutant.files, grader=self.hasty)
+            verdict = self._grade(mutant.files, hasty)
             if verdict.outcome in _NOT_TESTED:
                 tally["void"] += 1
                 continue
@@ -275,3 +288,14 @@ class _Validation:
         if judged == 0:
             return "fit", "the golden answer passes and wrong ones fail; no mutant could be judged"
         return "fit", f"the golden answer passes, {tally['killed']} of {judged} mutants fail"
+
+
+def _paid(verdict: Verdict) -> bool:
+    """Whether the harness pays an answer, be it that the grader's own look at its outputs still refuses it."""
+    return verdict.passed or CONSTANT in verdict.reasons
+
+
+def _pay(verdict: Verdict) -> str:
+    if CONSTANT in verdict.reasons:
+        return "passed by the harness, refused by the grader as a constant"
+    return verdict.outcome.value

@@ -1,0 +1,103 @@
+"""The validation of a session's problems: incremental, honest about failures of the executor, without Prefect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import InfrastructureError
+from rtl_core.pipeline.session import Session, open_session
+from rtl_core.validation import survey
+from rtl_core.validation.level import full_level, quick_level
+
+
+def in_session(tmp_path: Path, work: Callable[[Session], Awaitable[None]], *overrides: str) -> None:
+    """Open a session of two starter problems and work in it."""
+    settings = load_config(
+        "demo",
+        [
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'history.duckdb'}",
+            "problems.sources.0.train=1",
+            "problems.sources.0.heldout=1",
+            "grading.workers=2",
+            *overrides,
+        ],
+    )
+
+    async def run() -> None:
+        async with open_session(settings, with_policy=False, accept_changes=True) as session:
+            await work(session)
+
+    asyncio.run(run())
+
+
+async def validate_all(session: Session, level: object) -> survey.Survey:
+    under_way = survey.begin(session, level)  # type: ignore[arg-type]
+    for problem_id in under_way.waiting:
+        await under_way.validate(problem_id)
+    await under_way.write()
+    survey.end(under_way)
+    return under_way
+
+
+def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        quick = quick_level(1, 1)
+        assert (await validate_all(session, quick)).known == 0
+        assert (await validate_all(session, quick)).known == 2
+        assert (await validate_all(session, full_level())).known == 0
+        assert (await validate_all(session, quick_level(2, 1))).known == 2
+
+    in_session(tmp_path, work)
+
+
+def test_another_golden_answer_is_validated_anew_although_the_fingerprint_is_the_same(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        level = quick_level(0, 1)
+        await validate_all(session, level)
+        problem = session.loaded.train[0]
+        assert problem.golden is not None
+        changed = {path: text + "// the same, otherwise written\n" for path, text in problem.golden.items()}
+        session.problems[problem.id] = problem.model_copy(update={"golden": changed})
+        again = survey.begin(session, level)
+        assert again.waiting == [problem.id]
+
+    in_session(tmp_path, work)
+
+
+def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_unrecorded(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        under_way = survey.begin(session, quick_level(1, 1))
+        problem_id = under_way.waiting[0]
+        session.grader.executor.close()
+        for _ in range(survey.ATTEMPTS - 1):
+            with pytest.raises(InfrastructureError):
+                await under_way.validate(problem_id)
+        assert await under_way.validate(problem_id) == "unsupported"
+        await under_way.write()
+        under_way.mark_unfit()
+        assert "the executor failed 3 times" in session.unfit[problem_id]
+        assert session.history.query("SELECT count(*) AS n FROM validations").to_pylist() == [{"n": 0}]
+
+    in_session(tmp_path, work)
+
+
+@pytest.mark.parametrize(("required", "takes_part"), [("true", False), ("false", True)])
+def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required(
+    tmp_path: Path, required: str, takes_part: bool
+) -> None:
+    async def work(session: Session) -> None:
+        problem = session.loaded.train[0]
+        bare = problem.model_copy(update={"golden": None})
+        session.problems[problem.id] = bare
+        under_way = await validate_all(session, quick_level(1, 1))
+        assert under_way.records[problem.id].status == "fit_without_golden"
+        under_way.mark_unfit()
+        assert (problem.id not in session.unfit) == takes_part
+
+    in_session(tmp_path, work, f"problems.require_golden={required}")

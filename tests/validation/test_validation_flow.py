@@ -1,0 +1,137 @@
+"""The flow over whole sets: one table, incremental, and only what is fit takes part."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rtl_core.history.store import History
+from rtl_core.problems.problem import Problem
+from rtl_core.validation.table import by_source
+
+
+@pytest.fixture(scope="module")
+def prefect() -> Iterator[None]:
+    """A temporary Prefect server with a database of its own."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    import flows  # noqa: F401  (sets Prefect's start-up patience)
+
+    with prefect_test_harness(server_startup_timeout=300):
+        yield
+
+
+@pytest.fixture
+def problem_file(tmp_path: Path, planted: Callable[..., Problem]) -> Path:
+    """An honest problem, an always-passing one, a flaky one, one that needs a missing tool, and a broken line."""
+    by_seed = 'import os, sys\nsys.exit(int(os.environ["COCOTB_RANDOM_SEED"]) % 2)\n'
+    programs = {
+        "honest": planted().harness["src/run.py"],
+        "always": "pass\n",
+        "flips": by_seed,
+        "lacking": "import no_such_module_anywhere\n",
+    }
+    lines = []
+    for identity, run in programs.items():
+        problem = planted(run, identity=identity)
+        lines.append(
+            json.dumps(
+                {
+                    "id": identity,
+                    "categories": [problem.category, problem.difficulty],
+                    "input": {"prompt": problem.prompt + identity, "context": {}},
+                    "output": {"response": "", "context": problem.golden},
+                    "harness": {"files": problem.harness},
+                }
+            )
+        )
+    lines.append('{"id": "torn", "categories": ["cid003", "easy"], "input": {"prompt": 7}}')
+    path = tmp_path / "planted.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
+    prefect: None, tmp_path: Path, problem_file: Path
+) -> None:
+    from prefect.client.orchestration import get_client
+
+    from flows.validate import validate
+
+    history_path = tmp_path / "history.duckdb"
+    overrides = [
+        f"run.directory={tmp_path}",
+        f"run.history={history_path}",
+        f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
+    ]
+    first = asyncio.run(validate("demo", overrides, "full", 4, 2))
+    assert first == {"fit": 1, "weak": 1, "flaky": 1, "unsupported": 1, "known": 0}
+
+    second = asyncio.run(validate("demo", overrides, "full", 4, 2))
+    assert second == {**first, "known": 4}, "what was validated once is not validated again"
+    third = asyncio.run(validate("demo", overrides, "full", 5, 2))
+    assert third["known"] == 0, "another level is another validation"
+
+    history = History(history_path, read_only=True)
+    rows = {r["problem_id"]: r for r in history.query("SELECT * FROM validations").to_pylist()}
+    assert {i: r["status"] for i, r in rows.items()} == {
+        "honest": "fit", "always": "weak", "flips": "flaky", "lacking": "unsupported",
+    }  # fmt: skip
+    assert "no_such_module_anywhere" in json.loads(rows["lacking"]["evidence"])["reason"]
+    run = history.run("demo.validation")
+    assert run is not None
+    assert run.status == "finished"
+
+    async def artifacts() -> list[object]:
+        async with get_client() as client:
+            return [a for a in await client.read_artifacts() if a.key == "validation-demo-validation"]
+
+    found = asyncio.run(artifacts())
+    assert found
+    table = json.loads(found[0].data)  # type: ignore[attr-defined]
+    assert {(row["problem"].split(" ")[-1], row["status"]) for row in table if row["problem"]} == {
+        ("always", "weak"), ("flips", "flaky"), ("lacking", "unsupported"), ("torn", "broken"),
+    }  # fmt: skip
+    assert table[0]["source"] == "cvdp"
+
+
+def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, problem_file: Path) -> None:
+    from flows.validate import validate_problems
+    from rtl_core.config import load_config
+    from rtl_core.pipeline.session import open_session
+
+    settings = load_config(
+        "demo",
+        [
+            "run.name=part",
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'history.duckdb'}",
+            f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
+        ],
+    )
+
+    async def run() -> tuple[dict[str, int], dict[str, str], list[str]]:
+        async with open_session(settings, with_policy=False) as session:
+            found = await validate_problems(session.run)
+            return found, dict(session.unfit), [p.id for p in session.usable(session.loaded.train)]
+
+    found, unfit, usable = asyncio.run(run())
+    assert usable == ["honest"]
+    assert set(unfit) == {"always", "flips", "lacking"}
+    assert unfit["flips"].startswith("flaky: the golden answer passes")
+    assert found["fit"] == 1
+
+
+def test_figures_by_source_count_lines_that_were_never_problems() -> None:
+    from rtl_core.problems.cvdp import BrokenLine, LeftOut
+
+    rows, unfit = by_source(
+        {}, [BrokenLine("x.jsonl", 3, None, "line", "is not JSON")], [LeftOut("c", "needs a commercial tool")]
+    )
+    assert rows["cvdp"].counts["broken"] == 1
+    assert rows["cvdp"].counts["unsupported"] == 1
+    assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
