@@ -44,6 +44,8 @@ async def validate_problems(
     under_way = survey.begin(session, wanted)
     waiting, tell = under_way.waiting, progress.get()
     tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
+    for moved in session.loaded.moved:
+        tell.line(str(moved))
     done = 0
     # A task is worth starting only when a core is about to be free for it.
     bound = asyncio.Semaphore(2 * session.pool._max_workers)
