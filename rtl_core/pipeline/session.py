@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from rtl_core.pipeline.identity import check_unchanged, run_record
 from rtl_core.pipeline.lock import lock_path, run_folder, run_lock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
+from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
@@ -118,6 +119,8 @@ async def open_session(
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)
+        at_once: list[Callable[[], None]] = [executor.close]
+        stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
         cache = MemoryCache(history.cached_verdicts())
         grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=cache)
         stack.callback(grader.close)
@@ -135,6 +138,7 @@ async def open_session(
         )
         if with_policy:
             endpoint = stack.enter_context(tinker_endpoint(config, tell))
+            at_once.append(endpoint.kill)
             session.policy = await _open_policy(session, endpoint)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))

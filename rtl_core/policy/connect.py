@@ -30,6 +30,8 @@ class Endpoint:
 
     base_url: str | None = None
     api_key: str | None = None
+    kill: Callable[[], None] = lambda: None
+    """Ends the embedded service at once, from any thread; nothing with any other."""
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
         ) as service:
-            yield Endpoint(service.base_url, service.api_key)
+            yield Endpoint(service.base_url, service.api_key, service.kill)
         return
     if not os.environ.get("TINKER_API_KEY"):
         raise PolicyError(

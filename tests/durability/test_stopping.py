@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import Limits, make_executor
 from rtl_core.grading.executors.base import Job, Step
+from rtl_core.pipeline.stopping import at_once_on_signal
 
 
 def children() -> dict[int, str]:
@@ -51,3 +54,19 @@ def test_closing_the_executor_ends_the_job_at_work_and_leaves_no_process() -> No
     while set(children()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert set(children()) - before == set()
+
+
+def test_a_signal_ends_the_work_at_once_although_the_main_thread_is_busy_with_something_else() -> None:
+    ended = threading.Event()
+    handled = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
+    try:
+        with at_once_on_signal(ended.set):
+            os.kill(os.getpid(), signal.SIGTERM)
+            # `sum` is one call into C: a Python handler would have to wait for its end.
+            sum(range(3_000_000))
+            assert ended.wait(2)
+        assert handled == [signal.SIGTERM]
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.signal(signal.SIGTERM, before)
