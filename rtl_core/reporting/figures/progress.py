@@ -30,7 +30,7 @@ def curriculum(source: Source) -> Figure | None:
         "WITH ordered AS (SELECT problem_id, difficulty, row_number() OVER (ORDER BY position NULLS LAST, problem_id) - 1 AS place,"
         "   count(*) OVER () AS problems FROM run_problems WHERE run = $run AND problem_id IN"
         "   (SELECT problem_id FROM step_problems WHERE run = $run)),"
-        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place * $most // problems > (place - 1) * $most // problems)"
+        " chosen AS (SELECT * FROM ordered WHERE problems <= $most OR place = 0 OR place * $most // problems > (place - 1) * $most // problems)"
         " SELECT c.problem_id, c.difficulty, c.place, c.problems, g.epoch, sum(g.passed) AS passed, sum(g.samples) AS samples"
         " FROM chosen c JOIN group_record g ON g.run = $run AND g.problem_id = c.problem_id"
         " GROUP BY ALL ORDER BY c.place, g.epoch",
