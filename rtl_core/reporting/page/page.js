@@ -3,6 +3,7 @@
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const root = document.documentElement;
   const drawn = new Set();
+  let paper = false;
 
   // --- colours: a figure names roles, the theme gives them a colour (theme.py does the same for PNG files)
   function colour(role, alpha) {
@@ -23,8 +24,14 @@
   const config = { displayModeBar: false, responsive: true, doubleClick: "reset" };
   function draw(id) {
     const figure = figures.get(id);
-    const layout = { ...resolve(figure.layout), height: figure.height, autosize: true };
     const place = document.getElementById("plot-" + id);
+    const layout = { ...resolve(figure.layout), height: figure.height, autosize: true };
+    if (paper) {
+      const wide = place.closest("figure").classList.contains("wide");
+      Object.assign(layout, { autosize: false, width: wide ? 690 : 336, height: (wide ? 0.82 : 0.92) * figure.height });
+      layout.legend = { ...layout.legend, font: { ...layout.legend.font, size: 9.5 } };
+    }
+    place.style.height = `${layout.height}px`;
     const done = Plotly.react(place, resolve(figure.data), layout, config);
     drawn.add(id);
     place.dataset.drawn = "yes";
@@ -43,9 +50,10 @@
   window.report = { drawAll, setTheme, figures };
 
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+  // On paper: light, all figures, as wide as A4 lets them be.
   let beforePrint = null;
-  window.addEventListener("beforeprint", () => { beforePrint = root.dataset.theme; root.dataset.theme = "light"; drawAll(); });
-  window.addEventListener("afterprint", () => { if (beforePrint) setTheme(beforePrint); beforePrint = null; });
+  window.addEventListener("beforeprint", () => { beforePrint = root.dataset.theme; root.dataset.theme = "light"; paper = true; drawAll(); });
+  window.addEventListener("afterprint", () => { paper = false; if (beforePrint) setTheme(beforePrint); beforePrint = null; });
 
   // --- contents: where the reader is
   const links = new Map([...document.querySelectorAll("nav li a")].map((a) => [a.getAttribute("href").slice(1), a]));
