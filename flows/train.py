@@ -10,7 +10,7 @@ from prefect import flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import load_config
-from rtl_core.pipeline import batch, control, evaluation, planning, reporting
+from rtl_core.pipeline import batch, control, evaluation, keeping, planning, reporting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session, session_of
@@ -51,6 +51,7 @@ async def everything_left(session: Session) -> str | None:
         if reason := await train_epoch(run, epoch):
             return reason
     await evaluate_now(run, "student", steps)
+    await keeping.secure(session)
     return None
 
 
@@ -88,4 +89,5 @@ async def one_step(run: str, state: planning.StepState) -> None:
     await for_each(group, state.problem_ids)
     await train_step(run, step.key)
     batch.release(session, step)
+    await keeping.tidy(session)
     reporting.after_step(session, state.step)

@@ -11,7 +11,10 @@ Result = TypeVar("Result")
 
 
 def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool = False) -> Result:
-    """Run the coroutine that `make` returns (the call of a flow, imported inside it) with progress on this terminal."""
+    """Run the coroutine that `make` returns (the call of a flow, imported inside it) with progress on this terminal.
+
+    Ctrl-C and SIGTERM end it with its state recorded and exit as a shell expects of a signal (130, 143).
+    """
     if not verbose:
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
         # The temporary server is stopped with the run and complains about what it was doing just then.
@@ -21,4 +24,14 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
 
     with ConsoleProgress() as console:
         progress.set(console)
-        return asyncio.run(make())
+        try:
+            return asyncio.run(make())
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            code = 130
+        except BaseException as error:
+            # Prefect's own; imported late, like the flow.
+            if type(error).__name__ != "TerminationSignal":
+                raise
+            code = 143
+        console.line("cancelled; the same command goes on from here")
+        raise SystemExit(code)

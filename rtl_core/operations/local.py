@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -124,7 +125,7 @@ def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: floa
         tell(f"{part}: ending")
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        _until(lambda pid=pid: not _is_marked(pid, mark), grace_s)
+        _until(partial(_is_gone, pid, mark), grace_s)
     # Runs that outlived their worker get the same chance to save their state as a cancelled one.
     for pid in _marked(mark):
         with contextlib.suppress(ProcessLookupError):
@@ -216,6 +217,10 @@ def _is_marked(pid: int, mark: str) -> bool:
     except OSError:
         return False
     return state != "Z" and f"{MARK}={mark}".encode() in environment.split(b"\0")
+
+
+def _is_gone(pid: int, mark: str) -> bool:
+    return not _is_marked(pid, mark)
 
 
 def _marked(mark: str) -> Iterator[int]:

@@ -6,18 +6,11 @@ Either way the step under way is finished and recorded, and the same command goe
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-from rtl_core.config import RunConfig
-from rtl_core.pipeline.lock import run_folder
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import spent, step_costs
+from rtl_core.pipeline.stored import pause_path
 from rtl_core.policy.cost import total_dollars
-
-
-def pause_path(config: RunConfig) -> Path:
-    """The file whose presence pauses a run."""
-    return run_folder(config) / "pause"
 
 
 def stop_reason(session: Session) -> str | None:

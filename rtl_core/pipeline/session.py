@@ -12,16 +12,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rtl_core.config import RunConfig, to_toml
+from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
 from rtl_core.grading import Grader, Limits, MemoryCache, make_executor
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
-from rtl_core.pipeline.lock import lock_path, run_folder, run_lock
+from rtl_core.pipeline.lock import lock_path, run_lock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder
 from rtl_core.pipeline.stopping import at_once_on_signal
+from rtl_core.pipeline.stored import write_config
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
@@ -58,6 +59,8 @@ class Session:
     prices: Prices = field(default_factory=load_prices)
     opened_at: float = field(default_factory=time.monotonic)
     """When this process opened the run, on the monotonic clock (seconds)."""
+    tidied: set[int] = field(default_factory=set)
+    """Steps whose weights this process has seen deleted."""
     stopped: str | None = None
     """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
 
@@ -145,7 +148,7 @@ async def open_session(
             rows = [(problem, "train", None) for problem in loaded.train]
             rows += [(problem, "heldout", None) for problem in loaded.heldout]
             await session.recorder.call(history.record_problems, config.run.name, rows)
-            (run_folder(config) / "config.toml").write_text(to_toml(config), encoding="utf-8")
+            write_config(config)
             beating = asyncio.create_task(_heartbeat(session))
             stack.callback(beating.cancel)
         _open[session.run] = session
@@ -227,7 +230,8 @@ async def _open_policy(session: Session, endpoint: Any) -> Policy:
     if config.tinker.teacher is not None:
         samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
         check_same_tokens(tokenizer, load_tokenizer(config.tinker.teacher, config), samples)
-    return Policy(service, tokenizer, config.tinker.student, config.tinker.teacher)
+    rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+    return Policy(service, rest, tokenizer, config.tinker.student, config.tinker.teacher)
 
 
 async def open_trainer(session: Session) -> None:

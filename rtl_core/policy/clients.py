@@ -7,13 +7,14 @@ from typing import Any
 
 
 class Policy:
-    """The Tinker side of a session: the service, the tokenizer that student and teacher share, and their clients.
+    """The Tinker side of a session: the service, its REST client, the tokenizer that student and teacher share, their clients.
 
     `trainer` is the student's training client, or None when the next train step has to load one from the last saved state.
     """
 
-    def __init__(self, service: Any, tokenizer: Any, student: str, teacher: str | None) -> None:
+    def __init__(self, service: Any, rest: Any, tokenizer: Any, student: str, teacher: str | None) -> None:
         self.service = service
+        self.rest = rest
         self.tokenizer = tokenizer
         self.trainer: Any | None = None
         self._student = student

@@ -1,0 +1,61 @@
+"""`rtl-distill pause` and `rtl-distill resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from rtl_core.cli.database import DbOption, open_history
+
+
+def pause(run: Annotated[str, typer.Argument(help="Name of the run.")], db: DbOption = None) -> None:
+    """Stop a run after the step under way, and keep it from being started until `resume`.
+
+    To stop within seconds instead, end it with Ctrl-C or cancel it in Prefect: rollouts under way are then sampled again.
+
+    Examples:
+
+        rtl-distill pause nightly
+    """
+    from rtl_core.pipeline.stored import config_of, pause_path
+
+    path = pause_path(config_of(open_history(db), run))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    typer.echo(f"{run} stops after the step under way; `rtl-distill resume {run}` goes on")
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="Name of the run.")],
+    release: Annotated[
+        bool, typer.Option("--release", help="Only lift the pause: the next trigger of its deployment goes on.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Go on with a run that was paused, cancelled or broken off, with the configuration that the history holds.
+
+    Examples:
+
+        rtl-distill resume demo
+
+        rtl-distill resume nightly --release
+    """
+    from rtl_core.cli.flow import run_flow
+    from rtl_core.pipeline.stored import config_of, pause_path, write_config
+
+    settings = config_of(open_history(db), run)
+    pause_path(settings).unlink(missing_ok=True)
+    if release:
+        typer.echo(f"{run} is no longer paused")
+        return
+    path = write_config(settings)
+
+    def flow() -> Coroutine[Any, Any, str]:
+        from flows.train import train
+
+        return train(str(path))
+
+    run_flow(flow, verbose=verbose)
