@@ -285,6 +285,10 @@ def report(args: argparse.Namespace, startup: float, requests: int, bare: float,
             "" if target is None else f">= {target}",
         )
     Console().print(table)
+    load = os.getloadavg()[0]
+    print(
+        f"load average of this machine at the end: {load:.1f} (the figures mean something up to about {args.threads + 1})"
+    )
     print(f"service ready in {startup:.1f} s; {requests} requests through SDK and HTTP alone take {1e3 * bare:.0f} ms")
     if args.json:
         args.json.write_text(json.dumps({"startup_s": startup, "requests_s": bare, "rows": summary}, indent=1))

@@ -92,7 +92,9 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     )
     service = Service(settings)
     app = create_app(service, key)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=120, lifespan="on")
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=2, lifespan="on"
+    )
     server = uvicorn.Server(config)
     # The compute thread and the event loop share the interpreter: hand over sooner than every 5 ms.
     sys.setswitchinterval(0.001)

@@ -167,7 +167,8 @@ class DenseDecoder:
             values[rows, :, positions_B] = v
             q = q.reshape(batch, self.kv_heads, group, self.head_dim) * self.head_dim**-0.5
             scores = torch.matmul(q, keys[:, :, :width].transpose(2, 3)) + bias
-            attended = torch.matmul(scores.softmax(-1), values[:, :, :width])
+            weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
+            attended = torch.matmul(weights, values[:, :, :width])
             x = self._finish(layer, x, attended.reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 

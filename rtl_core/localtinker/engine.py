@@ -38,6 +38,7 @@ class SamplerPool:
         self._limit = limit
         self._budget = budget_bytes
         self._samplers: OrderedDict[SamplerKey, Sampler] = OrderedDict()
+        self._retired: list[Sampler] = []
 
     def __len__(self) -> int:
         return len(self._samplers)
@@ -57,9 +58,13 @@ class SamplerPool:
         return sum(sampler.private_bytes for sampler in self._samplers.values())
 
     def forget(self, path: str) -> None:
-        """Drop the sampler of a checkpoint that was overwritten."""
-        for key in [k for k in self._samplers if k[1] == path]:
-            self._samplers.pop(key).release()
+        """Drop the sampler of a checkpoint that was overwritten; rows that run on it may finish first."""
+        self._retired += [self._samplers.pop(key) for key in list(self._samplers) if key[1] == path]
+
+    def release_retired(self) -> None:
+        """Free dropped samplers; called when nothing runs."""
+        while self._retired:
+            self._retired.pop().release()
 
 
 class Engine:
@@ -148,6 +153,8 @@ class Engine:
             self._guard(key, self._admit)
         for key in list(self._batches):
             self._guard(key, self._step)
+        if not self._batches:
+            self._pool.release_retired()
         return bool(self._batches or self._waiting)
 
     def _guard(self, key: SamplerKey, action: Callable[[SamplerKey], None]) -> None:

@@ -62,12 +62,13 @@ class DenseSampler:
         self._invariant = deterministic and is_batch_invariant(decoder)
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
+        # A batch of the same key may still run on weights that were overwritten meanwhile: it is not ours to join.
+        mine = [b for b in batches if isinstance(b, GenerationBatch) and b.decoder is self.decoder]
         if not self._deterministic:
-            batch = batches[0] if batches else GenerationBatch(self.decoder, self._decode)
-            return [(batch, list(rows))]
+            return [(mine[0] if mine else GenerationBatch(self.decoder, self._decode), list(rows))]
         if not self._invariant:
             return [(self._fixed(fixed_width(row)), [row]) for row in rows]
-        running = {b.fixed_width: b for b in batches if isinstance(b, GenerationBatch)}
+        running = {b.fixed_width: b for b in mine}
         placed: dict[int, tuple[Batch, list[Row]]] = {}
         for row in rows:
             width = fixed_width(row)

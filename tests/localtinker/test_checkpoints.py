@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tinker
-from localtinker_helpers import cross_entropy_data, policy_data, random_sequences, score, train
+from localtinker_helpers import (
+    connect,
+    cross_entropy_data,
+    params,
+    policy_data,
+    prompt,
+    random_sequences,
+    score,
+    train,
+    wait_for,
+)
 from tinker import types
 
 from rtl_core.localtinker.errors import NotFoundError
@@ -241,14 +251,29 @@ def test_forward_after_save_sees_the_same_weights(client):
     assert training.forward(cross_entropy_data(), "cross_entropy").result().metrics == before
 
 
-def test_a_copy_of_a_checkpoint_outlives_the_original(client, rest):
+def test_a_copy_of_a_checkpoint_outlives_the_original(tinker_service, rest):
+    with connect(tinker_service, project_id="any") as client:  # the SDK demands a project; this service knows none
+        training = client.create_lora_training_client("student", rank=4, seed=1).result()
+        train(training)
+        path = training.save_state("best", user_metadata={"k": "v"}).result().path
+        copy = client.copy_weights(path, ttl_seconds=7200).result()
+        assert copy != path
+        expected = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
+        rest.delete_checkpoint_from_tinker_path(path).result()
+        again = score(client.create_sampling_client(model_path=copy).result(), SEQUENCES)
+        np.testing.assert_allclose(again, expected, atol=1e-5)
+        client.create_training_client_from_state_with_optimizer(copy).result()
+
+
+def test_overwriting_a_checkpoint_does_not_change_rows_that_are_running_on_it(client, tinker_service):
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
-    train(training)
-    path = training.save_state("best", user_metadata={"k": "v"}).result().path
-    copy = client.copy_weights(path, ttl_seconds=7200).result()
-    assert copy != path
-    expected = score(client.create_sampling_client(model_path=path).result(), SEQUENCES)
-    rest.delete_checkpoint_from_tinker_path(path).result()
-    again = score(client.create_sampling_client(model_path=copy).result(), SEQUENCES)
-    np.testing.assert_allclose(again, expected, atol=1e-5)
-    client.create_training_client_from_state_with_optimizer(copy).result()
+    path = training.save_state("moving").result().path
+    sampler = client.create_sampling_client(model_path=path).result()
+    expected = [sampler.sample(prompt(), 1, params(600, seed=s)).result().sequences[0].tokens for s in (1, 2)]
+    running = sampler.sample(prompt(), 1, params(600, seed=1))
+    wait_for(tinker_service, lambda s: s["rows_running"] >= 1)
+    train(training, 3, learning_rate=1e-2)
+    training.save_state("moving", overwrite=True).result()
+    after = sampler.sample(prompt(), 1, params(600, seed=2))
+    assert running.result().sequences[0].tokens == expected[0]
+    assert after.result().sequences[0].tokens != expected[1]
