@@ -22,7 +22,7 @@ from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Ste
 from rtl_core.grading.interface_check import compare, is_fatal
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
-from rtl_core.grading.requirements import missing_requirements
+from rtl_core.grading.requirements import cocotb_generation, missing_requirements
 from rtl_core.grading.screen import neutralise
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
 from rtl_core.problems.interface import top_levels
@@ -200,6 +200,9 @@ class _Grading:
         overrun = next((result for result in bad_services if result.overrun), None)
         if not simulated and not self._harness_compiled(bad_services):
             return self._did_not_compile(overrun)
+        if not simulated and overrun is None and _uses_cocotb(self.problem.harness):
+            # The answer compiles, no build failed, and still nothing was simulated: that is the harness' own failure.
+            raise InfrastructureError(f"the harness failed before it ran anything: {test_reasons(bad_services[0])[0]}")
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
@@ -263,6 +266,7 @@ class _Grading:
             mounts=mounts,
             limits=self.grader.limits,
             seed=self.grader.seed,
+            cocotb=cocotb_generation(problem.harness),
         )
         return self.grader.executor.run(job)
 
@@ -332,10 +336,13 @@ def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return f"{result.name}: a test did not come from the harness"
     passed = all(result.exit_code == 0 for result in results)
-    uses_cocotb = any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
-    if passed and uses_cocotb and not any(session.complete for r in results for session in r.sessions):
+    if passed and _uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return "the harness passed although no simulation brought its tests to an end"
     return None
+
+
+def _uses_cocotb(harness: Mapping[str, str]) -> bool:
+    return any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
 
 
 def _is_placed(path: str) -> bool:

@@ -41,9 +41,12 @@ def test_reasons(step: StepResult) -> tuple[str, ...]:
         for test in session.tests
         if test["status"] == "failed"
     ]
+    lines = [line.rstrip() for line in _ANSI.sub("", step.output).splitlines() if line.strip()]
+    if failed and all("Test failed with RANDOM_SEED" in line for line in failed):
+        # cocotb 1 keeps the message out of its results; the log has it.
+        failed += [line.strip() for line in lines if re.match(r"\s*\w*(?:Error|Exception|Failure): ", line)]
     if failed:
         return _few(failed)
-    lines = [line.rstrip() for line in _ANSI.sub("", step.output).splitlines() if line.strip()]
     telling = [
         line.strip() for line in lines if re.match(r"E\s{2,}|FAILED |ERROR |\w*(?:Error|Exception): ", line.strip())
     ]

@@ -15,8 +15,14 @@ _parsing = threading.Lock()
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
-    "cocotb.runner": "this is a harness for cocotb 1.x, whose runner moved to cocotb_tools in 2.0",
+    "cocotb.runner": "this is a harness for cocotb 1.x: rtl-distill toolchain install",
 }
+
+
+def cocotb_generation(harness: Mapping[str, str]) -> int:
+    """1 for a harness that needs cocotb 1.x (its runner moved to `cocotb_tools` in 2.0), else 2."""
+    text = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", text, re.M) else 2
 
 
 def missing_requirements(harness: Mapping[str, str], available: Mapping[str, str]) -> list[str]:
@@ -25,7 +31,10 @@ def missing_requirements(harness: Mapping[str, str], available: Mapping[str, str
     `available` are the executor's tools. An import inside `try` is not counted as needed.
     """
     lacking = []
+    older = "cocotb1" in available and cocotb_generation(harness) == 1
     for module in _imported(harness):
+        if older and module.split(".")[0] == "cocotb":
+            continue
         if not _importable(module):
             hint = _HINTS.get(module) or _HINTS.get(module.split(".")[0])
             lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))

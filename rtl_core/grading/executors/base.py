@@ -52,6 +52,8 @@ class Job:
     mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
+    cocotb: int = 2
+    """Major version of cocotb that the harness is written for."""
     stop_at_failure: bool = False
 
 

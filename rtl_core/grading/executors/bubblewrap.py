@@ -197,11 +197,11 @@ class BubblewrapExecutor:
             "mounts": [asdict(mount) for mount in job.mounts],
             "limits": job.limits.model_dump(),
             "stop_at_failure": job.stop_at_failure,
-            "steps": [self._step(step, job.seed) for step in job.steps],
+            "steps": [self._step(step, job) for step in job.steps],
         }
 
-    def _step(self, step: Step, seed: int) -> dict[str, Any]:
-        environment = self._environment(step, seed)
+    def _step(self, step: Step, job: Job) -> dict[str, Any]:
+        environment = self._environment(step, job)
         ours = self.toolbox.environment()
         return {
             "name": step.name,
@@ -209,14 +209,18 @@ class BubblewrapExecutor:
             "cwd": step.cwd,
             "env": environment,
             # What is ours in it, so that a warm start can tell what the harness asked for.
+            "warm": job.cocotb == 2,
             "own": [name for name, value in ours.items() if environment.get(name) == value],
         }
 
-    def _environment(self, step: Step, seed: int) -> dict[str, str]:
+    def _environment(self, step: Step, job: Job) -> dict[str, str]:
         environment = {**self.toolbox.environment(), **step.env}
-        environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), f"{GUARD}/lib")))
+        older = self.toolbox.cocotb1 if job.cocotb == 1 else None
+        environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
         if "RANDOM_SEED" not in environment:
-            environment.setdefault("COCOTB_RANDOM_SEED", str(seed))
+            # cocotb 1 reads the one, cocotb 2 the other.
+            name = "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED"
+            environment.setdefault(name, str(job.seed))
         return environment
 
 

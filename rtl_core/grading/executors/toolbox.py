@@ -16,8 +16,15 @@ from rtl_core.errors import ToolMissingError
 
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 _SIMULATORS = ("iverilog", "vvp", "verilator", "yosys")
+_OLDER = ("cocotb==1.9.2",)
 DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 _VERSION_FLAGS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
+
+
+def tools_home() -> Path:
+    """Where `rtl-distill toolchain install` puts what is no part of this environment; RTL_DISTILL_TOOLS moves it."""
+    given = os.environ.get("RTL_DISTILL_TOOLS")
+    return Path(given) if given else Path.home() / ".local" / "share" / "rtl-distill" / "tools"
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Toolbox:
     """Directories bound read-only at their own place, besides the system's."""
     tool_directories: tuple[str, ...] = field(default=())
     """Directories of simulators outside /usr, for PATH."""
+    cocotb1: str | None = None
+    """A directory that holds cocotb 1.9 for the older harnesses, or None where it is not installed."""
 
     @classmethod
     def of_this_machine(cls) -> Toolbox:
@@ -42,7 +51,11 @@ class Toolbox:
             if found and not os.path.realpath(found).startswith("/usr/"):
                 directories[str(Path(found).parent)] = None
                 prefixes[str(Path(os.path.realpath(found)).parent.parent)] = None
+        older = tools_home() / "cocotb1"
+        if (older / "cocotb").is_dir():
+            prefixes[str(older)] = None
         return cls(
+            cocotb1=str(older) if str(older) in prefixes else None,
             python=sys.executable,
             prefixes=tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/")),
             tool_directories=tuple(directories),
@@ -119,6 +132,9 @@ class Toolbox:
                 found[package] = metadata.version(package)
             except metadata.PackageNotFoundError as error:
                 raise ToolMissingError(f"{package} is not installed in this environment", "make setup") from error
+        if self.cocotb1:
+            older = next(Path(self.cocotb1).glob("cocotb-*.dist-info"), None)
+            found["cocotb1"] = older.name.removeprefix("cocotb-").removesuffix(".dist-info") if older else "unknown"
         for tool, flag in _VERSION_FLAGS.items():
             path = shutil.which(tool)
             if path:
@@ -132,3 +148,16 @@ def warm_command(vvp: str, libraries: str) -> list[str]:
     """The command line of a warm vvp, with room for a design and plusargs; rtl_core/grading/inside/warm.py writes there."""
     slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
     return [vvp, "-M", libraries, "-m", "libcocotbvpi_icarus", *slots]
+
+
+def install_older_cocotb() -> Path:
+    """Installs cocotb 1.9 beside this environment with its own pip; returns where. Raises ToolMissingError if pip fails."""
+    target = tools_home() / "cocotb1"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target", str(target)]
+    done = subprocess.run([*command, *_OLDER], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolMissingError(
+            f"pip could not install {' '.join(_OLDER)}: {done.stderr.strip()[-300:]}", "check the network"
+        )
+    return target

@@ -131,7 +131,7 @@ class Launcher:
     def start(self, job, step, writing):
         """(process id, socket for simulator requests or None)."""
         program = _program(step)
-        if program is None or not _same_as_fresh(step, program, self.base):
+        if program is None or not step["warm"] or not _same_as_fresh(step, program, self.base):
             return steps.start(job, step, writing), None
         ours, theirs = socket.socketpair()
         pid = os.fork()
