@@ -28,13 +28,26 @@ def path(demo: History, tmp_path_factory) -> Path:
     return write_report(demo, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
 
 
+@pytest.fixture(scope="module")
+def drawn(path: Path) -> Iterator[Page]:
+    """The report with all its figures, in a tab that no test changes."""
+    with browser() as tab:
+        open_whole(tab, path)
+        yield tab
+
+
 @pytest.fixture
 def opened(page: Page, path: Path) -> Page:
+    """The report opened anew, for tests that touch it."""
+    open_whole(page, path)
+    return page
+
+
+def open_whole(page: Page, path: Path) -> None:
     page.events.clear()
     page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
     page.open(path)
     page.js("window.report.drawAll().then(() => true)")
-    return page
 
 
 def assert_quiet(page: Page) -> None:
@@ -59,13 +72,13 @@ def named(demo: History, name: str) -> list[dict]:
     return demo.query(query.sql, query.bind({}, "demo") or None).to_pylist()
 
 
-def test_the_page_opens_without_errors_and_without_the_network(opened):
-    assert_quiet(opened)
-    drawn = opened.js(
+def test_the_page_opens_without_errors_and_without_the_network(drawn):
+    assert_quiet(drawn)
+    found = drawn.js(
         "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
     )
-    assert len(drawn) == 16
-    assert all(count > 0 for _, count in drawn), drawn
+    assert len(found) == 16
+    assert all(count > 0 for _, count in found), found
 
 
 def test_the_policy_of_the_page_blocks_requests_and_foreign_scripts(opened):
@@ -75,7 +88,7 @@ def test_the_policy_of_the_page_blocks_requests_and_foreign_scripts(opened):
     assert opened.js("new Promise(done => setTimeout(() => done(typeof window.ran), 200))") == "undefined"
 
 
-def test_the_headline_is_the_evaluations(opened, demo):
+def test_the_headline_is_the_evaluations(drawn, demo):
     before, after = (
         next(
             r["pass_at_1"]
@@ -85,15 +98,15 @@ def test_the_headline_is_the_evaluations(opened, demo):
         for place in (("student", 0), ("student", 12))
     )
     assert (
-        opened.js("document.querySelector('h1').innerText")
+        drawn.js("document.querySelector('h1').innerText")
         == f"Held-out pass@1 rose from {100 * before:.1f} % to {100 * after:.1f} %"
     )
-    shown = traces(opened, "result")
+    shown = traces(drawn, "result")
     assert (shown["student before"]["x"], shown["student after"]["x"]) == ([before], [after])
 
 
-def test_pass_at_k_equals_the_query(opened, demo):
-    shown = traces(opened, "pass-at-k")
+def test_pass_at_k_equals_the_query(drawn, demo):
+    shown = traces(drawn, "pass-at-k")
     places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
     found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in named(demo, "pass-at-k")}
     for name, place in places.items():
@@ -102,19 +115,19 @@ def test_pass_at_k_equals_the_query(opened, demo):
                 assert value == pytest.approx(found[*place, k])
 
 
-def test_pass_by_difficulty_equals_the_query(opened, demo):
+def test_pass_by_difficulty_equals_the_query(drawn, demo):
     sql = (
         "SELECT difficulty, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
         " WHERE evaluation = 'demo-student-12') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY difficulty"
     )
     found = {r["difficulty"]: r["rate"] for r in rows(demo, sql)}
-    assert traces(opened, "by-difficulty")["student after"]["x"] == pytest.approx(
+    assert traces(drawn, "by-difficulty")["student after"]["x"] == pytest.approx(
         [found[d] for d in ("hard", "medium", "easy")]
     )
 
 
-def test_reward_by_term_adds_up_to_the_mean_reward(opened, demo):
-    shown = traces(opened, "reward")
+def test_reward_by_term_adds_up_to_the_mean_reward(drawn, demo):
+    shown = traces(drawn, "reward")
     found = rows(
         demo,
         "SELECT step, avg(total) AS reward FROM rewards WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step",
@@ -126,7 +139,7 @@ def test_reward_by_term_adds_up_to_the_mean_reward(opened, demo):
     )
 
 
-def test_pass_rate_by_difficulty_equals_the_query(opened, demo):
+def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):
     sql = (
         "SELECT step // 2 AS bin, difficulty, problem_id, avg((outcome = 'passed')::INT) AS rate FROM verdicts v"
         " JOIN run_problems p USING (run, problem_id) WHERE run = 'demo' AND purpose = 'train' GROUP BY ALL"
@@ -136,43 +149,43 @@ def test_pass_rate_by_difficulty_equals_the_query(opened, demo):
         found[r["difficulty"], r["bin"]].append(r["rate"])
     for difficulty in ("easy", "medium", "hard"):
         expected = [np.mean(v) for (d, _), v in sorted(found.items()) if d == difficulty]
-        assert traces(opened, "pass-rate")[difficulty]["y"] == pytest.approx(expected)
+        assert traces(drawn, "pass-rate")[difficulty]["y"] == pytest.approx(expected)
 
 
-def test_outcomes_equal_the_query(opened, demo):
+def test_outcomes_equal_the_query(drawn, demo):
     sql = (
         "SELECT step, avg((outcome = 'passed')::INT) AS passed, avg((outcome = 'interface_mismatch')::INT) AS missed"
         " FROM verdicts WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step"
     )
-    shown, found = traces(opened, "outcomes"), rows(demo, sql)
+    shown, found = traces(drawn, "outcomes"), rows(demo, sql)
     assert shown["passed"]["y"] == pytest.approx([r["passed"] for r in found])
     assert shown["interface mismatch"]["y"] == pytest.approx([r["missed"] for r in found])
     assert np.sum([t["y"] for t in shown.values()], axis=0) == pytest.approx(np.ones(12))
 
 
-def test_the_funnel_equals_the_query(opened, demo):
-    shown = traces(opened, "funnel")
+def test_the_funnel_equals_the_query(drawn, demo):
+    shown = traces(drawn, "funnel")
     for epoch in range(3):
         found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
         assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
         assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
 
 
-def test_the_group_mix_equals_the_query(opened, demo):
-    shown, found = traces(opened, "groups"), named(demo, "group-mix")
+def test_the_group_mix_equals_the_query(drawn, demo):
+    shown, found = traces(drawn, "groups"), named(demo, "group-mix")
     for kind in ("all_good", "mixed", "all_bad"):
         assert shown[kind.replace("_", " ")]["y"] == pytest.approx([r[kind] / r["groups"] for r in found])
     assert shown["equal rewards"]["y"] == pytest.approx([r["no_signal"] / r["groups"] for r in found])
 
 
-def test_the_kl_equals_the_query(opened, demo):
-    shown, found = traces(opened, "teacher-kl"), named(demo, "teacher-kl")
+def test_the_kl_equals_the_query(drawn, demo):
+    shown, found = traces(drawn, "teacher-kl"), named(demo, "teacher-kl")
     for estimator in ("k1", "k2", "k3"):
         assert shown[estimator]["y"] == pytest.approx([r[estimator] for r in found])
 
 
-def test_the_kl_by_position_equals_the_token_arrays(opened, demo):
-    shown = traces(opened, "kl-position")["last quarter"]
+def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
+    shown = traces(drawn, "kl-position")["last quarter"]
     k_by_position = defaultdict(list)
     for step in (9, 10, 11):
         for s in demo.rollouts_of("demo", step):
@@ -183,15 +196,15 @@ def test_the_kl_by_position_equals_the_token_arrays(opened, demo):
 
 
 @pytest.mark.parametrize(("figure", "metric"), [("entropy", "optim/entropy"), ("health", "optim/kl_sample_train_v1")])
-def test_recorded_metrics_are_shown_as_recorded(opened, demo, figure, metric):
+def test_recorded_metrics_are_shown_as_recorded(drawn, demo, figure, metric):
     found = rows(demo, f"SELECT value FROM step_metrics WHERE run = 'demo' AND name = '{metric}' ORDER BY step")
-    first = next(iter(traces(opened, figure).values()))
+    first = next(iter(traces(drawn, figure).values()))
     assert first["y"] == pytest.approx([r["value"] for r in found])
 
 
-def test_mistakes_equal_the_query(opened, demo):
+def test_mistakes_equal_the_query(drawn, demo):
     found = named(demo, "mistakes")
-    cells = opened.js(
+    cells = drawn.js(
         "[...document.querySelectorAll('#mistakes tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
     )
     for row, r in zip(cells, found, strict=False):
@@ -204,7 +217,7 @@ def test_mistakes_equal_the_query(opened, demo):
             str(r["problems"]),
         ]
         assert int(row[4]) == int(row[6]) + int(row[7])
-    kinds = traces(opened, "mistake-kinds")
+    kinds = traces(drawn, "mistake-kinds")
     answers = rows(demo, "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND step = 0")[0][
         "n"
     ]
@@ -215,9 +228,9 @@ def test_mistakes_equal_the_query(opened, demo):
     assert kinds["missing port"]["y"][0] == pytest.approx(first[0]["n"] / answers)
 
 
-def test_the_curriculum_equals_the_query(opened, demo):
+def test_the_curriculum_equals_the_query(drawn, demo):
     (shown,) = json.loads(
-        opened.js("JSON.stringify(document.getElementById('plot-curriculum').data.map(({x, y, z}) => ({x, y, z})))")
+        drawn.js("JSON.stringify(document.getElementById('plot-curriculum').data.map(({x, y, z}) => ({x, y, z})))")
     )
     sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
     found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
@@ -227,15 +240,15 @@ def test_the_curriculum_equals_the_query(opened, demo):
     assert {k: v for k, v in cells.items() if v is not None} == pytest.approx(found)
 
 
-def test_times_equal_the_query(opened, demo):
-    shown = traces(opened, "time-by-step")
+def test_times_equal_the_query(drawn, demo):
+    shown = traces(drawn, "time-by-step")
     for stage in ("sample", "grade", "total"):
         found = rows(demo, f"SELECT seconds FROM step_times WHERE run = 'demo' AND stage = '{stage}' ORDER BY step")
         assert shown[stage]["y"] == pytest.approx([r["seconds"] for r in found])
 
 
-def test_every_block_says_what_it_shows_and_how_it_was_asked(opened, demo):
-    found = opened.js(
+def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
+    found = drawn.js(
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
