@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from prefect import flow
+from pydantic import Field
 
 from flows.validate import validate_problems
 from rtl_core.pipeline import batch, evaluation, visiting
@@ -22,8 +23,8 @@ async def evaluate(
     history: str = "runs/history.duckdb",
     policy: Literal["student", "teacher"] = "student",
     split: Literal["heldout", "test"] = "heldout",
-    samples: int = 8,
-    step: int | None = None,
+    samples: Annotated[int, Field(ge=1, le=256)] = 8,
+    step: Annotated[int, Field(ge=0)] | None = None,
 ) -> str:
     """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
 

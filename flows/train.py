@@ -9,30 +9,37 @@ from prefect import flow
 
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
-from rtl_core.config import load_config
+from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.pipeline import batch, control, evaluation, keeping, planning, reporting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session, session_of
 from tasks.groups import grade_group, sample_group, score_group
+from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
 from tasks.training import order_problems, train_step
 
 
 @flow(name="train", flow_run_name="train {config}", validate_parameters=True)
-async def train(config: str = "demo", overrides: list[str] | None = None, accept_changes: bool = False) -> str:
+async def train(
+    config: str = "demo",
+    overrides: list[str] | None = None,
+    accept_changes: bool = False,
+    options: Options = NO_OPTIONS,
+) -> str:
     """Train a student as a configuration says; a run that exists goes on where it stopped.
 
     Args:
         config: a TOML file, or the name of a shipped configuration.
         overrides: `section.key=value` texts that win over the file.
         accept_changes: go on although problems, reward or model differ from those the run began with.
+        options: the keys that one changes from run to run; they win over the overrides.
 
     Returns:
         The path of the report; or, when the run was paused or its budget is used up, why it stopped.
     """
-    settings = load_config(config, overrides or [])
-    async with open_session(settings, accept_changes=accept_changes) as session:
-        async with reporting.run_status(session):
+    settings = load_config(config, [*(overrides or []), *options.as_overrides()])
+    async with open_session(settings, accept_changes=accept_changes, holder=this_flow_run()) as session:
+        async with reporting.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
             session.stopped = await everything_left(session)
         return reporting.finish(session)
 

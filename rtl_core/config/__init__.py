@@ -2,6 +2,7 @@
 
 from rtl_core.config.load import load_config, shipped_configs
 from rtl_core.config.models import RunConfig
+from rtl_core.config.options import NO_OPTIONS, Options
 from rtl_core.config.show import to_toml
 
-__all__ = ["RunConfig", "load_config", "shipped_configs", "to_toml"]
+__all__ = ["NO_OPTIONS", "Options", "RunConfig", "load_config", "shipped_configs", "to_toml"]

@@ -33,7 +33,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         raise
     except BaseException:
         # A signal: Ctrl-C, or whoever runs us wants us gone.
-        await note("cancelled", "cancelled; the same command goes on")
+        await note("cancelled", f"{session.cancel_note}; the same command goes on")
         raise
     await (note("finished") if session.stopped is None else note("paused", session.stopped))
 

@@ -61,12 +61,18 @@ class Session:
     """When this process opened the run, on the monotonic clock (seconds)."""
     tidied: set[int] = field(default_factory=set)
     """Steps whose weights this process has seen deleted."""
+    cancel_note: str = "stopped by a signal"
+    """Who ended the run, should it be cancelled."""
     stopped: str | None = None
     """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
 
     @property
     def run(self) -> str:
         return self.config.run.name
+
+    def cancelled_by_request(self) -> None:
+        """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
+        self.cancel_note = "cancelled in Prefect"
 
     def require_policy(self) -> Policy:
         if self.policy is None:

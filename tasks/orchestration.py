@@ -1,0 +1,55 @@
+"""A run and the flow run that works on it: who we are, and whether somebody cancelled us while our worker was away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from prefect import get_client
+from prefect.runtime import deployment, flow_run
+
+from rtl_core.policy.faults import is_transient
+
+POLL_S = 5.0
+
+
+def this_flow_run() -> dict[str, Any]:
+    """What the run's lock tells others: the flow run, and the deployment that starts such runs, if there is one."""
+    name = f"{deployment.flow_name}/{deployment.name}" if deployment.id else None
+    return {"flow_run": str(flow_run.id) if flow_run.id else None, "deployment": name}
+
+
+@asynccontextmanager
+async def cancelled_with_its_flow_run(before: Callable[[], None]) -> AsyncIterator[None]:
+    """Cancel the block when its flow run is cancelled in Prefect, even though the worker that would tell us is gone.
+
+    `before` is called first. Without a deployment there is no worker, and nothing is watched.
+    """
+    task = asyncio.current_task()
+    if task is None or not deployment.id or not flow_run.id:
+        yield
+        return
+    watcher = asyncio.create_task(_watch(UUID(str(flow_run.id)), task, before))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+
+
+async def _watch(flow_run_id: UUID, task: asyncio.Task[Any], before: Callable[[], None]) -> None:
+    async with get_client() as client:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                state = (await client.read_flow_run(flow_run_id)).state
+            except Exception as error:
+                if is_transient(error) or "httpx" in type(error).__module__:
+                    continue  # a server that is away cancels nobody
+                raise
+            if state is not None and (state.is_cancelling() or state.is_cancelled()):
+                before()
+                task.cancel()
+                return
