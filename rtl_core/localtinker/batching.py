@@ -14,6 +14,7 @@ from rtl_core.localtinker.scoring import score_prompts
 _PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
+_CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take
 _ROW_BLOCK = 8  # a fixed-shape batch holds a multiple of this many rows
 
 
@@ -175,18 +176,21 @@ def fixed_width(row: Row) -> int:
 
 
 @torch.inference_mode()
-def is_batch_invariant(decoder: DenseDecoder) -> bool:
-    """Whether, on this machine, a row of a fixed-shape batch gets the same bits whatever its place and companions.
+def is_batch_invariant(decoder: DenseDecoder, width: int) -> bool:
+    """Whether, on this machine, a row of a batch of `width` gets the same bits whatever its place and companions.
 
     True for the matrix kernels of the usual CPU libraries from 4 rows up; measured here and not assumed. The same row
-    is stepped in batches of 8, 16 and 72 rows, in every place, among rows of other tokens and lengths.
+    is stepped in batches of 8, 16 and 72 rows, in several places, among rows of other tokens and lengths. Where such
+    batches would not fit into the memory set aside for the check, the answer is no.
     """
+    if 9 * _ROW_BLOCK * width * decoder.position_bytes > _CHECK_BYTES:
+        return False
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).to(decoder.device, decoder.dtype)
 
-    width, own_length = _BLOCK, 37
+    own_length = width // 2 + 5
     shape = (decoder.kv_heads, width, decoder.head_dim)
     own = [(random(*shape), random(*shape)) for _ in decoder.layers]
     seen: Tensor | None = None

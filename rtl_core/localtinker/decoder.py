@@ -109,6 +109,8 @@ class DenseDecoder:
         self._rotary = inner.rotary_emb
         self._cos, self._sin = self._rope_table(256)
         self.vocab_size: int = self.head.weight.shape[0]
+        element = torch.empty(0, dtype=self.dtype).element_size()
+        self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
 
     @staticmethod
@@ -122,6 +124,13 @@ class DenseDecoder:
             and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or [])
             and rope.get("rope_type", "default") in ("default", "linear", "llama3", "yarn")
         )
+
+    @property
+    def shape_key(self) -> tuple:
+        """Equal for decoders of one base whose arithmetic has the same shapes."""
+        if self._merge:
+            return ("merged",)
+        return tuple(sorted((name, tuple(a.shape)) for name, (a, _) in self._pairs.items()))
 
     def nbytes_private(self) -> int:
         """Bytes that this object holds beyond the shared base weights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class ServedModel:
     dense: bool
     split_head: bool
     recompute: bool  # activations are recomputed in the backward pass
+    invariant: dict[tuple, bool] = field(default_factory=dict)  # see DenseSampler
 
     @property
     def device(self) -> torch.device:
@@ -64,7 +65,7 @@ class ServedModel:
             pairs = {} if adapter is None else pairs_by_module(adapter[0])
             scaling = 1.0 if adapter is None else adapter[1].scaling
             decoder = DenseDecoder(self.model, pairs, scaling, merge=self.merge)
-            return DenseSampler(decoder, self.decode, deterministic=deterministic)
+            return DenseSampler(decoder, self.decode, deterministic=deterministic, invariant=self.invariant)
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import torch
-
 from rtl_core.localtinker.batching import GenerationBatch, fixed_width, is_batch_invariant
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
@@ -51,31 +49,41 @@ class Sampler(Protocol):
 class DenseSampler:
     """Sampling on `DenseDecoder`."""
 
-    def __init__(self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool) -> None:
+    def __init__(
+        self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool, invariant: dict[tuple, bool]
+    ) -> None:
+        """`invariant` remembers, for all samplers of one base, which shapes of batches treat every row alike."""
         self.decoder = decoder
-        element = torch.empty(0, dtype=decoder.dtype).element_size()
-        self.position_bytes = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_dim * element
+        self.position_bytes = decoder.position_bytes
         self.private_bytes = decoder.nbytes_private()
         self.one_thread = decoder.device.type == "cpu" and decoder.weight_bytes < _SMALL_MODEL
         self._decode = decode
         self._deterministic = deterministic
-        self._invariant = deterministic and is_batch_invariant(decoder)
+        self._invariant = invariant
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         # A batch of the same key may still run on weights that were overwritten meanwhile: it is not ours to join.
         mine = [b for b in batches if isinstance(b, GenerationBatch) and b.decoder is self.decoder]
         if not self._deterministic:
             return [(mine[0] if mine else GenerationBatch(self.decoder, self._decode), list(rows))]
-        if not self._invariant:
-            return [(self._fixed(fixed_width(row)), [row]) for row in rows]
         running = {b.fixed_width: b for b in mine}
-        placed: dict[int, tuple[Batch, list[Row]]] = {}
+        shared: dict[int, tuple[Batch, list[Row]]] = {}
+        alone: list[tuple[Batch, list[Row]]] = []
         for row in rows:
             width = fixed_width(row)
-            if width not in placed:
-                placed[width] = (running.get(width) or self._fixed(width), [])
-            placed[width][1].append(row)
-        return list(placed.values())
+            if not self._is_invariant(width):
+                alone.append((self._fixed(width), [row]))
+                continue
+            if width not in shared:
+                shared[width] = (running.get(width) or self._fixed(width), [])
+            shared[width][1].append(row)
+        return [*shared.values(), *alone]
+
+    def _is_invariant(self, width: int) -> bool:
+        key = (self.decoder.shape_key, width)
+        if key not in self._invariant:
+            self._invariant[key] = is_batch_invariant(self.decoder, width)
+        return self._invariant[key]
 
     def _fixed(self, width: int) -> GenerationBatch:
         return GenerationBatch(self.decoder, self._decode, fixed_width=width)
