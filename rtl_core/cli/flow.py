@@ -20,7 +20,11 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
         # The temporary server is stopped with the run and complains about what it was doing just then.
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
     from rtl_core.cli.console import ConsoleProgress
+    from rtl_core.operations.orphans import end_orphans, mark_this_process
     from rtl_core.pipeline.progress import progress
+
+    end_orphans()
+    mark_this_process()
 
     with ConsoleProgress() as console:
         progress.set(console)

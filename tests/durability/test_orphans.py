@@ -1,0 +1,56 @@
+"""What a killed command left running is ended by the next one, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from rtl_core.operations.orphans import MARK, end_orphans
+
+# A command that marks itself, starts a child, says its id and waits.
+COMMAND = """
+import subprocess, sys, time
+from rtl_core.operations.orphans import mark_this_process
+mark_this_process()
+print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def start() -> tuple[subprocess.Popen[str], int]:
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    process = subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def test_only_the_children_of_dead_commands_are_ended() -> None:
+    killed, orphan = start()
+    living, child = start()
+    try:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert alive(orphan)
+        assert orphan in end_orphans()
+        for _ in range(100):
+            if not alive(orphan):
+                break
+            time.sleep(0.05)
+        assert not alive(orphan)
+        assert alive(child)
+        assert living.poll() is None
+    finally:
+        living.kill()
+        living.wait()
+        os.kill(child, signal.SIGKILL)
