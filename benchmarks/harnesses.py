@@ -47,7 +47,9 @@ def stub(interface: Interface) -> str:
     for port in interface.ports:
         width = 32 if port.width is None and port.name not in ("clk", "clock", "rst", "reset") else port.width or 1
         ports.append(f"{port.direction or 'output'} [{width - 1}:0] {port.name}")
-    parameters = ", ".join(f"parameter {p.name} = {8 if p.default is None else p.default}" for p in interface.parameters)
+    parameters = ", ".join(
+        f"parameter {p.name} = {8 if p.default is None else p.default}" for p in interface.parameters
+    )
     head = f" #({parameters})" if parameters else ""
     return f"module {interface.module}{head}({', '.join(ports)});\nendmodule\n"
 
