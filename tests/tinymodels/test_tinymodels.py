@@ -34,10 +34,13 @@ def tensors(folder):
 def sample(model, tokenizer, specs):
     """One answer to each specification at temperature 1, as Verilog files."""
     problems = [problem_of(spec) for spec in specs]
-    chats = [[{"role": "user", "content": problem.prompt}] for problem in problems]
-    batch = tokenizer.apply_chat_template(
-        chats, add_generation_prompt=True, padding=True, padding_side="left", return_tensors="pt", return_dict=True
-    )
+    chats = [
+        tokenizer.apply_chat_template(
+            [{"role": "user", "content": problem.prompt}], add_generation_prompt=True, tokenize=False
+        )
+        for problem in problems
+    ]
+    batch = tokenizer(chats, padding=True, padding_side="left", return_tensors="pt")
     torch.manual_seed(0)
     output = model.generate(**batch, max_new_tokens=256, do_sample=True, temperature=1.0, top_k=0, top_p=1.0)
     texts = tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
