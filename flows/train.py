@@ -14,6 +14,7 @@ from rtl_core.pipeline import batch, control, evaluation, keeping, planning, rep
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session, session_of
+from tasks.artifacts import publisher_of
 from tasks.groups import grade_group, sample_group, score_group
 from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
 from tasks.training import order_problems, train_step
@@ -41,7 +42,9 @@ async def train(
     async with open_session(settings, accept_changes=accept_changes, holder=this_flow_run()) as session:
         async with reporting.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
             session.stopped = await everything_left(session)
-        return reporting.finish(session)
+        report = reporting.finish(session)
+        await publisher_of(session).at_end(report)
+        return report
 
 
 async def everything_left(session: Session) -> str | None:
@@ -98,3 +101,4 @@ async def one_step(run: str, state: planning.StepState) -> None:
     batch.release(session, step)
     await keeping.tidy(session)
     reporting.after_step(session, state.step)
+    publisher_of(session).after_step(state.step)

@@ -18,7 +18,7 @@ POLL_S = 5.0
 
 def this_flow_run() -> dict[str, Any]:
     """What the run's lock tells others: the flow run, and the deployment that starts such runs, if there is one."""
-    name = f"{deployment.flow_name}/{deployment.name}" if deployment.id else None
+    name = f"{flow_run.flow_name}/{deployment.name}" if deployment.id else None
     return {"flow_run": str(flow_run.id) if flow_run.id else None, "deployment": name}
 
 

@@ -34,7 +34,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 HEARTBEAT_S = 30.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Session:
     """One open run."""
 
