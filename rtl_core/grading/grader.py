@@ -200,7 +200,8 @@ class _Grading:
         overrun = next((result for result in bad_services if result.overrun), None)
         if not simulated and not self._harness_compiled(bad_services):
             return self._did_not_compile(overrun)
-        if not simulated and overrun is None and _uses_cocotb(self.problem.harness):
+        crashed = any(_SIMULATOR_DIED.search(result.output) for result in bad_services)
+        if not simulated and overrun is None and not crashed and _uses_cocotb(self.problem.harness):
             # The answer compiles, no build failed, and still nothing was simulated: that is the harness' own failure.
             raise InfrastructureError(f"the harness failed before it ran anything: {test_reasons(bad_services[0])[0]}")
         if Stage.SYNTAX not in self.stages:
@@ -339,6 +340,10 @@ def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str
     if passed and _uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return "the harness passed although no simulation brought its tests to an end"
     return None
+
+
+# cocotb's runner says so when a signal ended the simulator: out of memory or stack, which only the design can cause.
+_SIMULATOR_DIED = re.compile(r"Simulation failed: -\d+")
 
 
 def _uses_cocotb(harness: Mapping[str, str]) -> bool:

@@ -192,6 +192,7 @@ class BubblewrapExecutor:
     def _message(self, job: Job, slot: int) -> dict[str, Any]:
         return {
             "slot": slot,
+            "prefixes": list(self.toolbox.prefixes),
             "files": dict(job.files),
             "harness": dict(job.harness),
             "mounts": [asdict(mount) for mount in job.mounts],

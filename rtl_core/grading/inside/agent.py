@@ -85,11 +85,11 @@ def run_job(job, control, launch):
 
 def prepare(job):
     """Mounts and fills the workspace. The harness comes last, so it wins; `src` is read-only wherever it is seen."""
-    limits, uid = job["limits"], job["uid"]
-    namespaces.tmpfs(WORKSPACE, limits["disk_mb"])
-    namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777")
-    namespaces.tmpfs("/rundir", 16, mode="1777")
-    namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777")
+    limits, uid, keep = job["limits"], job["uid"], job["prefixes"]
+    namespaces.tmpfs(WORKSPACE, limits["disk_mb"], keep=keep)
+    namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
+    namespaces.tmpfs("/rundir", 16, mode="1777", keep=keep)
+    namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777", keep=keep)
     for name in DIRECTORIES:
         os.mkdir(WORKSPACE + "/" + name)
     for files in (job["files"], job["harness"]):

@@ -51,8 +51,19 @@ def isolate(in_user_namespace):
     mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
-def tmpfs(target, megabytes, mode="755"):
+def tmpfs(target, megabytes, mode="755", keep=()):
+    """An empty file system at `target`. Directories of `keep` that lie below it are seen there again, read-only."""
+    held = [(path, os.open(path, os.O_PATH | os.O_DIRECTORY)) for path in keep if path.startswith(target + "/")]
     mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={megabytes}m,nr_inodes=20k,mode={mode}")
+    for path, handle in held:
+        parent = target
+        for part in path[len(target) + 1 :].split("/"):
+            parent += "/" + part
+            if not os.path.isdir(parent):
+                os.mkdir(parent)
+                os.chmod(parent, 0o755)
+        bind(f"/proc/self/fd/{handle}", path, True)
+        os.close(handle)
 
 
 def bind(source, target, read_only):
