@@ -145,7 +145,8 @@ def _table(answer: pa.Table, limit: int) -> None:
     for row in shown.to_pylist():
         table.add_row(*(Text(cell(value)) for value in row.values()))
     console = Console()
-    console.print(table)
+    # A file or a pipe has no width to fold to.
+    console.print(table, width=None if console.is_terminal else 10_000)
     if shown.num_rows < answer.num_rows:
         console.print(f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim")
     elif answer.num_rows == 0:

@@ -28,9 +28,9 @@ READ_PATIENCE_S = 30.0
 
 _guard = threading.Lock()
 _locks: dict[Path, threading.RLock] = {}
-_engines: dict[tuple[Path, int], duckdb.DuckDBPyConnection] = {}
-_trusted: set[tuple[Path, int]] = set()
-"""Files (path, inode) that this process has seen to be histories before it opened them for writing."""
+_engines: dict[tuple[Path, int, bool], duckdb.DuckDBPyConnection] = {}
+_checked: set[tuple[Path, int]] = set()
+"""Files (path, inode) that this process has found to be histories and brought to the current schema."""
 
 
 class HistoryBusyError(HistoryError):
@@ -59,14 +59,18 @@ def connect(
             if read_only:
                 raise HistoryError(f"there is no history at {path}", "start a run first, or name the file with --db")
             create_file(path)
-        if not read_only and _identity(path) not in _trusted:  # look before we open a file in a way that may change it
+        if not read_only and _identity(path) not in _checked:
+            # Look before opening a file in a way that may change it.
             with connect(path, read_only=True, patience_s=patience_s, old_is_fine=True):
-                _trusted.add(_identity(path))
-        con = _engine(path).cursor()
+                pass
+        con = _engine(path, read_only=read_only).cursor()
         try:
             _attach(con, path, read_only=read_only, patience_s=patience_s)
             try:
-                _check(con, path, read_only=read_only, old_is_fine=old_is_fine)
+                if read_only or _identity(path) not in _checked:
+                    _check(con, path, read_only=read_only, old_is_fine=old_is_fine)
+                if not read_only:
+                    _checked.add(_identity(path))
                 yield con
             finally:
                 _detach(con)
@@ -91,6 +95,11 @@ def create_file(path: Path) -> None:
         Path(f"{fresh}.wal").unlink(missing_ok=True)
 
 
+def forget_checks() -> None:
+    """Look at every file again before writing to it, as a process that has just started does."""
+    _checked.clear()
+
+
 def _identity(path: Path) -> tuple[Path, int]:
     return path.resolve(), path.stat().st_ino
 
@@ -99,14 +108,16 @@ def _config() -> dict[str, str | bool | int | float | list[str]]:
     return {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
-def _engine(path: Path) -> duckdb.DuckDBPyConnection:
+def _engine(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """This process's DuckDB for `path`, without any file: to attach one to it takes 2 ms, to start one anew 20."""
-    key = (path.resolve(), os.getpid())
+    key = (path.resolve(), os.getpid(), read_only)
     with _guard:
         if key not in _engines:
             engine = duckdb.connect(":memory:", config=_config())
             # The file is closed after every commit anyway: write it at once, and not to a log first.
             engine.execute("SET checkpoint_threshold = '1KB'").fetchall()
+            if not read_only:  # a step's rows are too few to share out, and simulators want the cores
+                engine.execute("SET threads = 1").fetchall()
             _engines[key] = engine
         return _engines[key]
 

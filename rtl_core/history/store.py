@@ -22,6 +22,7 @@ import pyarrow as pa
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.grading.verdict import Verdict
 from rtl_core.history import connection, reading, rows
+from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -83,12 +84,14 @@ class History:
                 con.execute("BEGIN")
                 yield con
                 con.execute("COMMIT")
-            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-                if connection.is_damage(error):
+            except BaseException as error:
+                memory_of(self.path).forget()
+                if isinstance(error, duckdb.Error) and connection.is_damage(error):
                     raise connection.unreadable(self.path, str(error)) from error
-                raise InfrastructureError(
-                    f"the history at {self.path} could not be written: {error}", "is the disk full?"
-                ) from error
+                if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
+                    words = f"the history at {self.path} could not be written: {error}"
+                    raise InfrastructureError(words, "is the disk full?") from error
+                raise
             finally:
                 del held[self.path.resolve()]
         self._prepared = True
@@ -214,13 +217,15 @@ class History:
         Raises ValueError when a rollout's tokens and log-probabilities differ in number.
         """
         with self._writing() as con:
-            stored = set(reading.known(con, "rollouts", [r.key for r in rollouts]))
-            fresh = {r.key: r for r in reversed(rollouts) if r.key not in stored}
+            keys = [r.key for r in rollouts]
+            stored = set(reading.known(con, "rollouts", keys))
+            fresh = {key: r for key, r in zip(reversed(keys), reversed(rollouts), strict=True) if key not in stored}
             tables = rows.rollout_tables(list(reversed(fresh.values())), utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
             old = set(reading.known(con, "prompts", prompts, column="prompt"))
             tables["prompts"] = tables["prompts"].filter(pa.array([p not in old for p in prompts], pa.bool_()))
             _insert(con, tables)
+            memory_of(self.path).insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
@@ -296,17 +301,13 @@ class History:
             _insert(con, {"verdict_cache": rows.table("verdict_cache", cached.values())}, "OR IGNORE")
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
-        places = reading.places(con, keys)
-        if missing := [k for k in keys if k not in places]:
-            raise HistoryError(
-                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "record_rollouts comes first"
-            )
-        return places
+        return memory_of(self.path).places(con, keys, self.path)
 
-    @staticmethod
-    def _forget(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
+    def _forget(
+        self, con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]
+    ) -> None:
         """Delete what the tables hold of those keys that `head` knows."""
-        known = reading.known(con, head, keys)
+        known = memory_of(self.path).known(con, head, keys)
         for part in tables if known else ():
             for chunk in reading.chunks(known):
                 con.execute(f"DELETE FROM {part} WHERE rollout IN ({', '.join('?' * len(chunk))})", chunk)
@@ -390,11 +391,9 @@ def _held() -> dict[Path, duckdb.DuckDBPyConnection]:
 
 def _insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
     """Append Arrow tables. `conflict`, as `OR REPLACE`, doubles the price of a row: who can, asks for known keys first."""
-    for name, table in tables.items():
-        if table.num_rows == 0:
-            continue
-        con.register("incoming", table)
-        try:
-            con.execute(f"INSERT {conflict} INTO {name} BY NAME SELECT * FROM incoming").fetchall()
-        finally:
-            con.unregister("incoming")
+    for name, incoming in tables.items():
+        if (
+            incoming.num_rows
+        ):  # DuckDB finds the table by the name of this variable, for half the price of registering it
+            columns = ", ".join(incoming.column_names)
+            con.execute(f"INSERT {conflict} INTO {name} ({columns}) SELECT * FROM incoming")

@@ -169,9 +169,9 @@ def headline(result: RunResult) -> str:
     if result.before and result.after:
         was, now = result.before.pass_at_1.mean, result.after.pass_at_1.mean
         verb = "rose" if now > was else "fell" if now < was else "stayed"
-        return f'Held-out pass@1 {verb} from <b class="before">{100 * was:.1f} %</b> to <b class="after">{100 * now:.1f} %</b>'
+        return f'Held-out pass@1 {verb} from <b class="before">{100 * was:.1f}\u00a0%</b> to <b class="after">{100 * now:.1f}\u00a0%</b>'
     if result.before:
-        return f'Held-out pass@1 starts at <b class="before">{100 * result.before.pass_at_1.mean:.1f} %</b>'
+        return f'Held-out pass@1 starts at <b class="before">{100 * result.before.pass_at_1.mean:.1f}\u00a0%</b>'
     return "No evaluation has ended yet"
 
 
@@ -185,7 +185,7 @@ def _detail(result: RunResult) -> str:
         )
     if result.teacher:
         rate = result.teacher.pass_at_1.mean
-        parts.append(f'teacher <b class="teacher">{100 * rate:.1f} %</b>')
+        parts.append(f'teacher <b class="teacher">{100 * rate:.1f}\u00a0%</b>')
     return ". ".join(p[0].upper() + p[1:] for p in parts).replace("<0", "&lt;0") + "." if parts else ""
 
 

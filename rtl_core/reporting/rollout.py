@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.grading.verdict import MismatchKind, Outcome, Verdict
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Reward
 from rtl_core.problems.problem import Interface, Port
@@ -71,10 +71,13 @@ def interface_view(demanded: Interface, verdict: Verdict) -> RenderableType:
     """The interface that was asked for beside the one that was written."""
     table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
     wrong = {m.name: m for m in verdict.mismatches}
+    # A module of another name is not looked at any further.
+    other = any(m.kind is MismatchKind.WRONG_MODULE for m in verdict.mismatches)
     for port in demanded.ports:
         miss = wrong.pop(port.name, None)
         expected = port_in_words(port)
-        got = expected if miss is None else visible(miss.got or "nothing")
+        right = "not compared" if other else expected
+        got = right if miss is None else visible(miss.got or "nothing")
         table.add_row(port.name, expected, got, style="" if miss is None else "red")
     for miss in wrong.values():
         table.add_row(
@@ -84,8 +87,8 @@ def interface_view(demanded: Interface, verdict: Verdict) -> RenderableType:
 
 
 def port_in_words(port: Port) -> str:
-    """`input [3:0]`."""
-    width = f" [{port.width - 1}:0]" if port.width and port.width > 1 else ""
+    """`input of 4 bits`, as the grader says it."""
+    width = "" if port.width is None else f" of {port.width} bit{'' if port.width == 1 else 's'}"
     return f"{port.direction or 'port'}{width}"
 
 

@@ -8,6 +8,7 @@ import synthetic
 
 from rtl_core.errors import HistoryError
 from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
+from rtl_core.history.memory import memory_of
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
 
@@ -229,3 +230,29 @@ def test_query_takes_parameters(demo):
         "SELECT count(*) AS n FROM rollouts WHERE run = $run AND step = $step AND purpose = 'train'",
         {"run": "demo", "step": 3},
     ).to_pylist() == [{"n": 24}]
+
+
+def test_what_the_writer_remembers_never_differs_from_the_file(tmp_path):
+    """Verdicts of remembered and of forgotten rollouts, after a failed batch, and beside another face of the same file."""
+    history, rng = History(tmp_path / "h.duckdb"), np.random.default_rng(4)
+    p = synthetic.problem(0, "train")
+    given = [synthetic.rollout("r", "train", None, 0, 0, p, i, synthetic.Shape(), rng) for i in range(3)]
+
+    def half_a_batch():
+        with history.batch():
+            history.record_rollouts(given)
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        half_a_batch()
+    with pytest.raises(HistoryError, match="3 rollouts are not in"):
+        history.record_advantages([(r.key, 0.0) for r in given])
+    history.record_rollouts(given)
+    first, second = (synthetic.judge(p, skill, rng) for skill in (0.0, 1.0))
+    for face in (history, History(tmp_path / "h.duckdb"), history):
+        for verdict, reward in (first, second):
+            face.record_verdicts([(r.key, verdict, reward) for r in given])
+            assert [s.verdict for s in history.rollouts_of("r", 0)] == [verdict] * 3
+    memory_of(history.path).forget()
+    history.record_verdicts([(r.key, *first) for r in given])
+    assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]

@@ -9,7 +9,7 @@ import pytest
 import synthetic
 
 from rtl_core.errors import HistoryError
-from rtl_core.history import schema
+from rtl_core.history import connection, schema
 from rtl_core.history.records import RunRecord
 from rtl_core.history.snapshot import take_snapshot
 from rtl_core.history.store import History
@@ -91,6 +91,7 @@ def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch)
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=2, train=6, heldout=3))
     stored = history.rollouts_of("demo", 1)
     monkeypatch.setattr(schema, "migrations", lambda: STEPS)
+    connection.forget_checks()
     later = History(tmp_path / "h.duckdb")
     assert later.query("SELECT note, x FROM runs, extra").to_pylist() == [{"note": "DEMO", "x": 7}]
     assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [1, 2, 3]
@@ -117,6 +118,7 @@ def test_views_of_an_older_release_are_replaced(tmp_path):
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
         con.execute("CREATE OR REPLACE VIEW pass_by_step AS SELECT 1 AS old; CREATE VIEW gone AS SELECT 2 AS old")
         con.execute("UPDATE schema_version SET views = 'other'")
+    connection.forget_checks()
     History(tmp_path / "h.duckdb").heartbeat("r")
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
         assert "pass_rate" in [c[0] for c in con.execute("DESCRIBE pass_by_step").fetchall()]

@@ -9,6 +9,8 @@ from rtl_core.reporting.theme import axis, layout
 
 POSITION_ROLLOUTS = 800
 """Rollouts a quarter of the run that the curve by position is drawn from."""
+POSITION_SHARE = 0.05
+"""Share of those rollouts that must reach a position: a mean over the longest few says little."""
 
 
 def blocks(source: Source) -> list[Block]:
@@ -52,11 +54,16 @@ def kl(source: Source) -> Figure | None:
         }
         for name, role, wide, dash in (("k1", "@line0", 2.4, "solid"), ("k2", "@line3", 1.6, "dash"), ("k3", "@line2", 1.6, "solid"))
     ]  # fmt: skip
+    # A few tokens far off make k2 many times the others: then it waits for a click.
+    dwarfs = max(r["k2"] for r in rows) > 2 * max(max(abs(r["k1"]), r["k3"]) for r in rows)
+    if dwarfs:
+        data[1]["visible"] = "legendonly"
     return Figure(
         "teacher-kl",
         "Reverse KL to the teacher",
         "Nats per token on the student's own samples, three estimators with r = log p(student) − log p(teacher): k1 = r "
-        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {binned(width)}.",
+        f"(unbiased, the one that is trained on), k2 = r²/2, k3 = e⁻ʳ − 1 + r. Mean over tokens; {binned(width)}."
+        + (" Here k2 dwarfs the others: click its name to see it." if dwarfs else ""),
         data,
         layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero")),
         sql=source.asked(),
@@ -73,8 +80,9 @@ def kl_by_position(source: Source) -> Figure | None:
         "   generate_subscripts(s.logprobs_T, 1) AS position"
         "   FROM ranked JOIN tokens s USING (rollout) JOIN teacher_tokens q USING (rollout) WHERE quarter IN (0, 3))"
         " SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of GROUP BY quarter, position"
-        " HAVING n >= 5 ORDER BY quarter, position",
+        " QUALIFY n >= $few * max(n) OVER (PARTITION BY quarter) ORDER BY quarter, position",
         most=POSITION_ROLLOUTS,
+        few=POSITION_SHARE,
     )
     if not rows:
         return None
@@ -98,7 +106,7 @@ def kl_by_position(source: Source) -> Figure | None:
         "kl-position",
         "KL by token position",
         "Where in the answer student and teacher part: mean k1 at each position of the completion, over at most "
-        f"{POSITION_ROLLOUTS} rollouts a quarter; positions seen fewer than 5 times are left out.",
+        f"{POSITION_ROLLOUTS} rollouts a quarter; positions that fewer than {POSITION_SHARE:.0%} of them reach are left out.",
         data,
         layout(xaxis=axis("token of the completion"), yaxis=axis("nats per token")),
         sql=source.asked(),

@@ -85,8 +85,8 @@
     return made;
   }
   function portText(port) {
-    const width = port.width > 1 ? ` [${port.width - 1}:0]` : "";
-    return `${port.direction || "port"}${port.width === null ? "" : width}`;
+    const width = port.width === null ? "" : ` of ${port.width} bit${port.width === 1 ? "" : "s"}`;
+    return `${port.direction || "port"}${width}`;
   }
   // What was demanded beside what was written, one row a name; null where the problem demands no interface.
   function interfaceRows(demanded, mismatches) {
@@ -94,17 +94,18 @@
     const wrong = new Map(mismatches.map((m) => [(m.kind.includes("parameter") ? "parameter " : m.kind.includes("module") ? "module " : "") + m.name, m]));
     const rows = [];
     const module = mismatches.find((m) => m.kind === "wrong_module");
-    rows.push(["module", module ? module.expected || demanded.module : demanded.module, module ? module.got || "missing" : demanded.module, Boolean(module)]);
+    const other = module ? "not compared" : null; // a module of another name is not looked at any further
+    rows.push(["module", module ? module.expected || demanded.module : demanded.module, module ? module.got || "nothing" : demanded.module, Boolean(module)]);
     for (const parameter of demanded.parameters || []) {
       const m = wrong.get("parameter " + parameter.name);
       const text = parameter.default === null ? "parameter" : `parameter = ${parameter.default}`;
-      rows.push([parameter.name, text, m ? m.got || "missing" : text, Boolean(m)]);
+      rows.push([parameter.name, text, m ? m.got || "nothing" : other || text, Boolean(m)]);
     }
     for (const port of demanded.ports || []) {
       const m = wrong.get(port.name);
-      rows.push([port.name, m && m.expected ? m.expected : portText(port), m ? m.got || "missing" : portText(port), Boolean(m)]);
+      rows.push([port.name, m && m.expected ? m.expected : portText(port), m ? m.got || "nothing" : other || portText(port), Boolean(m)]);
     }
-    for (const m of mismatches) if (m.kind.startsWith("extra_")) rows.push([m.name, "–", m.got || m.kind.slice(6), true]);
+    for (const m of mismatches) if (m.kind.startsWith("extra_")) rows.push([m.name || "(no name)", "nothing", m.got || m.kind.slice(6), true]);
     return rows;
   }
   function show(key) {
