@@ -81,6 +81,7 @@ class Engine:
         self._batches: dict[SamplerKey, list[Batch]] = {}
         self._samplers: dict[SamplerKey, Sampler] = {}
         self._in_hand: list[Row] = []  # taken from the queue, not yet in a batch
+        self._busy_s = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._main, name="localtinker-compute", daemon=True)
         self._thread.start()
@@ -103,9 +104,10 @@ class Engine:
             self._wake.notify()
         self._thread.join(timeout=10)
 
-    def load(self) -> dict[str, int]:
-        """What waits and runs, for the status page."""
+    def load(self) -> dict[str, float]:
+        """What waits and runs, and for how many seconds the thread has computed so far, for the status page."""
         return {
+            "busy_s": self._busy_s,
             "calls_waiting": len(self._calls),
             "rows_waiting": len(self._incoming) + sum(len(rows) for rows in list(self._waiting.values())),
             "rows_running": sum(batch.live for batches in list(self._batches.values()) for batch in list(batches)),
@@ -123,11 +125,13 @@ class Engine:
                 idle = not (self._batches or self._waiting or self._calls)
             if idle:
                 self._linger()
+            began = time.monotonic()
             self._run_call()
             deadline = time.monotonic() + _SLICE
             while self._advance_sampling() and not (self._calls and time.monotonic() > deadline):
                 if self._stopping:
                     return
+            self._busy_s += time.monotonic() - began
 
     def _linger(self) -> None:
         began = time.monotonic()
