@@ -12,30 +12,25 @@ Covered: network, files, processes, CPU time, memory, disk and output. Not cover
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import select
 import shutil
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
 from rtl_core.grading.executors.toolbox import Toolbox, warm_command
+from rtl_core.grading.executors.wire import GUARD, Connection, job_message, patience, step_result
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
-GUARD = "/guard"
 START_S = 30.0
-GRACE_S = 40.0
 _TRIES = 2
 
 
@@ -79,7 +74,7 @@ class BubblewrapExecutor:
             started = time.monotonic()
             try:
                 with self._at_work(cell):
-                    answer = cell.ask(self._message(job, cell.slot), _patience(job))
+                    answer = cell.ask(job_message(job, cell.slot, self.toolbox), patience(job))
             except ExecutorDiedError:
                 cell.close()
                 if attempt + 1 == _TRIES or self._closed:
@@ -93,7 +88,7 @@ class BubblewrapExecutor:
                 if attempt + 1 == _TRIES:
                     raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
                 continue
-            results = tuple(_step_result(step) for step in answer["steps"])
+            results = tuple(step_result(step) for step in answer["steps"])
             with self._lock:
                 self.cpu_s += sum(result.cpu_s for result in results)
             return JobResult(results, time.monotonic() - started)
@@ -189,41 +184,6 @@ class BubblewrapExecutor:
         command += ["--setenv", "PYGPI_PYTHON_BIN", self.toolbox.python]
         return [*command, "--", *warm_command("vvp", self.toolbox.cocotb_libraries)]
 
-    def _message(self, job: Job, slot: int) -> dict[str, Any]:
-        return {
-            "slot": slot,
-            "prefixes": list(self.toolbox.prefixes),
-            "files": dict(job.files),
-            "harness": dict(job.harness),
-            "mounts": [asdict(mount) for mount in job.mounts],
-            "limits": job.limits.model_dump(),
-            "stop_at_failure": job.stop_at_failure,
-            "steps": [self._step(step, job) for step in job.steps],
-        }
-
-    def _step(self, step: Step, job: Job) -> dict[str, Any]:
-        environment = self._environment(step, job)
-        ours = self.toolbox.environment()
-        return {
-            "name": step.name,
-            "argv": list(step.argv),
-            "cwd": step.cwd,
-            "env": environment,
-            # What is ours in it, so that a warm start can tell what the harness asked for.
-            "warm": job.cocotb == 2,
-            "own": [name for name, value in ours.items() if environment.get(name) == value],
-        }
-
-    def _environment(self, step: Step, job: Job) -> dict[str, str]:
-        environment = {**self.toolbox.environment(), **step.env}
-        older = self.toolbox.cocotb1 if job.cocotb == 1 else None
-        environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
-        if "RANDOM_SEED" not in environment:
-            # cocotb 1 reads the one, cocotb 2 the other.
-            name = "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED"
-            environment.setdefault(name, str(job.seed))
-        return environment
-
 
 class _Cell:
     """One sandbox with its agent, and our end of the socket."""
@@ -231,7 +191,7 @@ class _Cell:
     def __init__(self, command: list[str], slot: int) -> None:
         self.slot = slot
         ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._connection = Connection(ours)
         with theirs:
             # The agent finds its socket by the environment: bwrap hands it on as it is.
             at = command.index("--")
@@ -244,7 +204,7 @@ class _Cell:
                 stderr=subprocess.PIPE,
             )
         try:
-            hello = self._receive(time.monotonic() + START_S)
+            hello = self._connection.receive(START_S)
         except ExecutorDiedError as error:
             self.close()
             raise InfrastructureError(
@@ -259,13 +219,7 @@ class _Cell:
         return self._process.poll() is None
 
     def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        """Sends a job and waits for its answer. Raises ExecutorDiedError when the cell ends or is silent too long."""
-        body = json.dumps(message).encode()
-        try:
-            self._socket.sendall(struct.pack("<Q", len(body)) + body)
-        except OSError as error:
-            raise ExecutorDiedError("the sandbox ended before it took the job") from error
-        return self._receive(time.monotonic() + patience_s)
+        return self._connection.ask(message, patience_s)
 
     def kill(self) -> None:
         """Ends the sandbox while another thread waits for its answer; that one closes it."""
@@ -273,7 +227,7 @@ class _Cell:
 
     def close(self) -> None:
         """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
-        self._socket.close()
+        self._connection.close()
         try:
             self._process.wait(0.5)
         except subprocess.TimeoutExpired:
@@ -283,52 +237,6 @@ class _Cell:
     def _complaint(self) -> str:
         text = self._process.stderr.read().decode("utf-8", "replace") if self._process.stderr else ""
         return text.strip().splitlines()[-1] if text.strip() else ""
-
-    def _receive(self, deadline: float) -> dict[str, Any]:
-        head = self._exactly(8, deadline)
-        return json.loads(self._exactly(struct.unpack("<Q", head)[0], deadline))
-
-    def _exactly(self, count: int, deadline: float) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
-                raise ExecutorDiedError("the sandbox gave no answer in time")
-            try:
-                part = self._socket.recv(min(count - len(data), 1 << 20))
-            except OSError as error:
-                raise ExecutorDiedError(f"the sandbox ended: {error}") from error
-            if not part:
-                raise ExecutorDiedError("the sandbox ended in the middle of a job")
-            data += part
-        return bytes(data)
-
-
-def _patience(job: Job) -> float:
-    return job.limits.wall_s * len(job.steps) + GRACE_S
-
-
-def _step_result(step: dict[str, Any]) -> StepResult:
-    return StepResult(
-        name=step["name"],
-        exit_code=step["exit_code"],
-        output=step["output"],
-        wall_s=step["wall_s"],
-        cpu_s=step.get("cpu_s", 0.0),
-        overrun=step["overrun"],
-        sessions=tuple(
-            Session(
-                s["results_file"],
-                s["complete"],
-                s["forged"],
-                tuple(s["tests"]),
-                s["changes"],
-                {name: tuple(values) for name, values in s["seen"].items()},
-            )
-            for s in step.get("sessions", ())
-        ),
-        builds=tuple(step.get("builds", ())),
-    )
 
 
 if sys.platform != "linux":

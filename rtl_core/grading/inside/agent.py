@@ -1,8 +1,9 @@
 """The agent of a sandbox: takes jobs over a socket, one at a time, and runs each in namespaces and a workspace of its own.
 
-    RTL_CONTROL_FD=N python -E -s -S agent.py
+    RTL_CONTROL_FD=N python -E -s -S agent.py          in a bubblewrap cell: many jobs
+    RTL_CONTROL_SOCKET=PATH python -E -s -S agent.py   as process 1 of a container: one job
 
-Standard library only. For every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
+Standard library only. In a cell, for every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
 files on a size-limited tmpfs, and runs the steps below a process 1 of its own, whose end is the end of all of them.
 The agent ends when the other end of its socket is closed, in whatever way that happened.
 """
@@ -19,7 +20,6 @@ import traceback
 import namespaces
 import steps
 
-WATCH_EVERY_S = 0.1
 PATIENCE_S = 20.0
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
@@ -67,6 +67,35 @@ def serve(control, launch=None):
             send(control, {"error": "the job's supervisor was killed"})
 
 
+def serve_once(path, launch=None):
+    """Takes one connection on a Unix socket and one job over it; the container around it is the job's namespace."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(path)
+    os.chmod(path, 0o666)
+    server.listen(1)
+    control = server.accept()[0]
+    server.close()
+    os.unlink(path)
+    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
+    send(control, {"ready": True, "pid": os.getpid()})
+    job = receive(control)
+    if job is None:
+        return
+    results: list = []
+    try:
+        for name in DIRECTORIES:
+            os.makedirs(WORKSPACE + "/" + name, exist_ok=True)
+        # What the host has mounted is filled already.
+        for files in (job["files"], job["harness"]):
+            write_files({path: text for path, text in files.items() if path.split("/")[0] not in job["hosted"]})
+        job.update(uid=None, control=control)
+        steps.run_steps(job, results.append, launch)
+        send(control, {"steps": results})
+    except Exception:
+        # Not BaseException: a fork that is to become a simulator unwinds through here.
+        send(control, {"error": traceback.format_exc(limit=4)})
+
+
 def run_job(job, control, launch):
     """Runs in a child of the agent: isolates itself, prepares the workspace, supervises, and answers."""
     as_root = os.geteuid() == 0
@@ -93,13 +122,7 @@ def prepare(job):
     for name in DIRECTORIES:
         os.mkdir(WORKSPACE + "/" + name)
     for files in (job["files"], job["harness"]):
-        for path, text in files.items():
-            if path.startswith("/") or path != os.path.normpath(path) or path.split("/")[0] in ("..", "."):
-                raise ValueError(f"path outside the workspace: {path!r}")
-            full = WORKSPACE + "/" + path
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            with open(full, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(text)
+        write_files(files)
     if uid is not None:
         for name in DIRECTORIES:
             if name != "src":
@@ -112,6 +135,16 @@ def prepare(job):
         if os.path.normpath(inside) != os.path.normpath(volume["target"]):
             os.makedirs(volume["target"], exist_ok=True)
             namespaces.bind(inside, volume["target"], read_only)
+
+
+def write_files(files):
+    for path, text in files.items():
+        if path.startswith("/") or path != os.path.normpath(path) or path.split("/")[0] in ("..", "."):
+            raise ValueError(f"path outside the workspace: {path!r}")
+        full = WORKSPACE + "/" + path
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
 
 
 def _give(top, uid):
@@ -152,7 +185,7 @@ def _supervise(job, control, first, reading):
     own = {os.getpid(), os.getppid(), 1}
     open_pipe = True
     while open_pipe:
-        for fd, _ in poll.poll(WATCH_EVERY_S * 1000):
+        for fd, _ in poll.poll(steps.WATCH_EVERY_S * 1000):
             if fd == control.fileno():
                 os.kill(first, signal.SIGKILL)
                 os._exit(0)
@@ -160,8 +193,8 @@ def _supervise(job, control, first, reading):
             data += part
             open_pipe = bool(part)
         now = time.monotonic()
-        if overrun is None and now - started > WATCH_EVERY_S:
-            count, memory = _usage(own)
+        if overrun is None and now - started > steps.WATCH_EVERY_S:
+            count, memory = steps.usage(own)
             if memory > limits["memory_mb"] << 20:
                 overrun = "memory"
             elif count > limits["processes"] + 16:
@@ -185,24 +218,11 @@ def _supervise(job, control, first, reading):
     send(control, {"steps": results})
 
 
-def _usage(own):
-    """(processes, resident bytes) of all processes that are not `own`; the agent runs one job at a time."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    count = memory = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) not in own:
-            try:
-                with open(f"/proc/{name}/statm", "rb") as file:
-                    fields = file.read().split()
-                memory += (int(fields[1]) - int(fields[2])) * page
-                count += 1
-            except (OSError, IndexError):
-                continue
-    return count, memory
-
-
 def main():
-    serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])))
+    if "RTL_CONTROL_SOCKET" in os.environ:
+        serve_once(os.environ["RTL_CONTROL_SOCKET"])
+    else:
+        serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import namespaces
 ATTEST_ADDRESS = "\0rtl-attest"
 MAX_MESSAGE = 8 << 20
 MAX_SESSIONS = 1000
+WATCH_EVERY_S = 0.1
 MAX_RESULTS_FILE = 16 << 20
 
 
@@ -169,6 +170,7 @@ class Running:
         os.set_blocking(self.reading, False)
         self.output, self.witness = Output(self.limits["output_kb"] << 10), Witness()
         self.status = self.overrun = None
+        self.watched = self.started
         self.simulators = {}
         self.selector = selectors.DefaultSelector()
         self.pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
@@ -178,6 +180,9 @@ class Running:
         self.selector.register(os.pidfd_open(self.pid), selectors.EVENT_READ, self.on_end)
         if requests is not None:
             self.selector.register(requests, selectors.EVENT_READ, self.on_request)
+        if "control" in job:
+            # In a container nobody else watches: neither the other side's end nor what is used.
+            self.selector.register(job["control"], selectors.EVENT_READ, self.on_gone)
         self.pipe_open = True
 
     def to_end(self):
@@ -188,6 +193,9 @@ class Running:
                     self.overrun = self.overrun or "wall"
                 if self.output.total > self.limits["output_mb"] << 20:
                     self.overrun = self.overrun or "output"
+                if "control" in self.job and not self.overrun:
+                    left = min(left, WATCH_EVERY_S)
+                    self.watch()
                 if self.overrun:
                     kill_all()
                     self.status = os.waitpid(self.pid, 0)[1]
@@ -198,10 +206,24 @@ class Running:
         reap_all()
         self.witness.close()
         for key in list(self.selector.get_map().values()):
-            if key.fileobj is not self.server:
+            if key.fileobj not in (self.server, self.job.get("control")):
                 self.close(key.fileobj)
         self.selector.close()
         return self.result()
+
+    def watch(self):
+        """In a container: memory and number of processes."""
+        now = time.monotonic()
+        if now - self.watched > WATCH_EVERY_S:
+            self.watched = now
+            count, memory = usage({os.getpid()})
+            if memory > self.limits["memory_mb"] << 20:
+                self.overrun = "memory"
+            elif count > self.limits["processes"] + 16:
+                self.overrun = "processes"
+
+    def on_gone(self, _):
+        os._exit(1)
 
     def result(self):
         assert self.status is not None
@@ -284,6 +306,22 @@ class Running:
             self.status = os.waitpid(self.pid, 0)[1]
             # Nothing that the step left behind outlives it, and its pipe ends with it.
             kill_all()
+
+
+def usage(own):
+    """(processes, resident bytes) of all processes that are not `own`; a sandbox runs one job at a time."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    count = memory = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in own:
+            try:
+                with open(f"/proc/{name}/statm", "rb") as file:
+                    fields = file.read().split()
+                memory += (int(fields[1]) - int(fields[2])) * page
+                count += 1
+            except (OSError, IndexError):
+                continue
+    return count, memory
 
 
 def cpu_of_children():

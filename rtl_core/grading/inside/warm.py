@@ -32,7 +32,7 @@ MAX_MESSAGE = 1 << 20
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
-_PRELOAD = [
+_COCOTB = [
     "cocotb_tools._coverage",
     "cocotb.logging",
     "cocotb._init",
@@ -74,6 +74,8 @@ _PRELOAD = [
     "traceback",
     "warnings",
     "atexit",
+]
+_PYTEST = [
     "unittest",
     "doctest",
     "pdb",
@@ -102,10 +104,15 @@ def serve():
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
-    _preload()
+    path = os.environ.get("RTL_CONTROL_SOCKET")
+    # A container serves one job: what that one may not need is imported when it is known.
+    _preload(_COCOTB if path else _COCOTB + _PYTEST)
     launcher = Launcher(base)
     try:
-        agent.serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])), launcher)
+        if path:
+            agent.serve_once(path, launcher)
+        else:
+            agent.serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])), launcher)
     except BecomeSimulator as order:
         plan = order.plan
     except BaseException:
@@ -133,6 +140,8 @@ class Launcher:
         program = _program(step)
         if program is None or not step["warm"] or not _same_as_fresh(step, program, self.base):
             return steps.start(job, step, writing), None
+        if program[0] in ("pytest", "module") and "pytest" not in sys.modules:
+            _preload(_PYTEST)
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -154,18 +163,19 @@ class Launcher:
         return pid
 
 
-def _preload():
+def _preload(names):
     import importlib
 
-    for name in _PRELOAD:
+    for name in names:
         try:
             importlib.import_module(name)
         except ImportError:
             continue
-    from _pytest.config import default_plugins
+    if "_pytest.config" in names:
+        from _pytest.config import default_plugins
 
-    for name in default_plugins:
-        importlib.import_module("_pytest." + name)
+        for name in default_plugins:
+            importlib.import_module("_pytest." + name)
     gc.collect()
     gc.freeze()
     sys.stdout.flush()

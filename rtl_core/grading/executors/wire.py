@@ -1,0 +1,137 @@
+"""What an executor and its agent say to each other: eight bytes of length, then JSON."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, Session, Step, StepResult
+
+GUARD = "/guard"
+"""Where the agent and its helpers stand inside."""
+GRACE_S = 40.0
+
+
+class Surroundings(Protocol):
+    """What the inside of a sandbox is like: a Toolbox, or an image."""
+
+    @property
+    def cocotb1(self) -> str | None: ...
+
+    @property
+    def prefixes(self) -> tuple[str, ...]: ...
+
+    def environment(self) -> dict[str, str]: ...
+
+
+class Connection:
+    """Our end of an agent's socket."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._socket = channel
+
+    def ask(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
+        """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
+        body = json.dumps(message).encode()
+        try:
+            self._socket.sendall(struct.pack("<Q", len(body)) + body)
+        except OSError as error:
+            raise ExecutorDiedError("the sandbox ended before it took the job") from error
+        return self.receive(patience_s)
+
+    def receive(self, patience_s: float) -> dict[str, Any]:
+        """The agent's next message. Raises ExecutorDiedError as `ask` does."""
+        deadline = time.monotonic() + patience_s
+        head = self._exactly(8, deadline)
+        return json.loads(self._exactly(struct.unpack("<Q", head)[0], deadline))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _exactly(self, count: int, deadline: float) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._socket], [], [], left)[0]:
+                raise ExecutorDiedError("the sandbox gave no answer in time")
+            try:
+                part = self._socket.recv(min(count - len(data), 1 << 20))
+            except OSError as error:
+                raise ExecutorDiedError(f"the sandbox ended: {error}") from error
+            if not part:
+                raise ExecutorDiedError("the sandbox ended in the middle of a job")
+            data += part
+        return bytes(data)
+
+
+def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
+    """A job as the agent takes it. `slot` makes the user that its steps run as differ from other sandboxes'."""
+    return {
+        "slot": slot,
+        "prefixes": list(inside.prefixes),
+        "files": dict(job.files),
+        "harness": dict(job.harness),
+        "mounts": [asdict(mount) for mount in job.mounts],
+        "limits": job.limits.model_dump(),
+        "stop_at_failure": job.stop_at_failure,
+        "steps": [_step(step, job, inside) for step in job.steps],
+    }
+
+
+def patience(job: Job) -> float:
+    """Seconds after which an agent that has not answered is taken for dead."""
+    return job.limits.wall_s * len(job.steps) + GRACE_S
+
+
+def step_result(step: Mapping[str, Any]) -> StepResult:
+    """A step's result as the agent sent it."""
+    return StepResult(
+        name=step["name"],
+        exit_code=step["exit_code"],
+        output=step["output"],
+        wall_s=step["wall_s"],
+        cpu_s=step.get("cpu_s", 0.0),
+        overrun=step["overrun"],
+        sessions=tuple(
+            Session(
+                s["results_file"],
+                s["complete"],
+                s["forged"],
+                tuple(s["tests"]),
+                s["changes"],
+                {name: tuple(values) for name, values in s["seen"].items()},
+            )
+            for s in step.get("sessions", ())
+        ),
+        builds=tuple(step.get("builds", ())),
+    )
+
+
+def _step(step: Step, job: Job, inside: Surroundings) -> dict[str, Any]:
+    environment = _environment(step, job, inside)
+    return {
+        "name": step.name,
+        "argv": list(step.argv),
+        "cwd": step.cwd,
+        "env": environment,
+        # What is ours in it, so that a warm start can tell what the harness asked for.
+        "warm": job.cocotb == 2,
+        "own": [name for name, value in inside.environment().items() if environment.get(name) == value],
+    }
+
+
+def _environment(step: Step, job: Job, inside: Surroundings) -> dict[str, str]:
+    environment = {**inside.environment(), **step.env}
+    older = inside.cocotb1 if job.cocotb == 1 else None
+    environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
+    if "RANDOM_SEED" not in environment:
+        # cocotb 1 reads the one, cocotb 2 the other.
+        name = "RANDOM_SEED" if job.cocotb == 1 else "COCOTB_RANDOM_SEED"
+        environment.setdefault(name, str(job.seed))
+    return environment
