@@ -268,6 +268,7 @@ class _Grading:
             limits=self.grader.limits,
             seed=self.grader.seed,
             cocotb=cocotb_generation(problem.harness),
+            dockerfile=problem.harness.get("Dockerfile"),
         )
         return self.grader.executor.run(job)
 

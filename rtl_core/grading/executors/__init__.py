@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtl_core.errors import ConfigError
 from rtl_core.grading.executors.base import Executor
 
-NAMES = ("bubblewrap",)
+NAMES = ("bubblewrap", "docker")
 
 
 def make_executor(name: str = "bubblewrap") -> Executor:
@@ -14,4 +14,8 @@ def make_executor(name: str = "bubblewrap") -> Executor:
         from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
         return BubblewrapExecutor()
+    if name == "docker":
+        from rtl_core.grading.executors.docker import DockerExecutor
+
+        return DockerExecutor()
     raise ConfigError(f"`{name}` is no executor", f"use one of {', '.join(NAMES)}")

@@ -54,6 +54,8 @@ class Job:
     seed: int = 0
     cocotb: int = 2
     """Major version of cocotb that the harness is written for."""
+    dockerfile: str | None = None
+    """The harness' own Dockerfile; an executor without images ignores it."""
     stop_at_failure: bool = False
 
 
