@@ -6,18 +6,13 @@ stamp=.venv/.installed
 want=$(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1)
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 
-for python in python3.11 python3.12 python3; do
-    if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null; then
-        found=$python
-        break
-    fi
-done
-if [ -z "${found:-}" ]; then
+source scripts/find-python.sh
+if [ -z "$python" ]; then
     echo "error: Python 3.11 or 3.12 is needed; found $(python3 --version 2>&1)" >&2
     exit 1
 fi
 echo "installing Python packages into .venv (a minute or two)"
-[ -x .venv/bin/python ] || "$found" -m venv .venv
+[ -x .venv/bin/python ] || "$python" -m venv .venv
 .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 # Bytecode of what the grader and the service start often, so that no run pays for it.

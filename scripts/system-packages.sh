@@ -6,8 +6,22 @@ missing=()
 for pair in "$@"; do
     command -v "${pair%%=*}" >/dev/null 2>&1 || missing+=("${pair#*=}")
 done
-# Debian ships venv without ensurepip until python3-venv is installed.
-python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+source "$(dirname "$0")/find-python.sh"
+if [ -n "$python" ]; then
+    # Debian ships venv without ensurepip until python3-venv is installed.
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    # Simulators load Python as a shared library, which Debian's own Python comes without.
+    "$python" - <<'PY' || missing+=("lib$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')")
+import ctypes, os, sys, sysconfig
+name = "libpython%d.%d.so.1.0" % sys.version_info[:2]
+places = [sysconfig.get_config_var(key) or "" for key in ("LIBDIR", "LIBPL")]
+if not any(os.path.exists(os.path.join(place, name)) for place in places):
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        sys.exit(1)
+PY
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null 2>&1; then

@@ -122,7 +122,14 @@ class Toolbox:
             raise ToolMissingError(
                 "cocotb is not installed in this environment", "pip install cocotb==2.0.1"
             ) from error
-        return find_libpython.find_libpython() or ""
+        found = find_libpython.find_libpython()
+        if not found:
+            version = "{}.{}".format(*sys.version_info[:2])
+            raise ToolMissingError(
+                f"Python {version} is here without its shared library, which simulators load to run cocotb",
+                f"apt-get install libpython{version}",
+            )
+        return found
 
     @cached_property
     def _versions(self) -> dict[str, str]:
