@@ -102,7 +102,7 @@ def layout(**changes: Any) -> dict[str, Any]:
         "font": {"family": FONT, "size": 12.5, "color": "@ink"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 54, "r": 18, "t": 34, "b": 44},
+        "margin": {"l": 54, "r": 24, "t": 34, "b": 44},
         "xaxis": {**_AXIS, "showgrid": False},
         "yaxis": dict(_AXIS),
         "legend": {

@@ -43,7 +43,8 @@ def results(sources: list[Source]) -> Figure | None:
     roles = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
     data = [
         {
-            "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in rows], "y": [plain(run) for run, _ in rows],
+            "type": "scatter", "mode": "markers",
+            "cliponaxis": False, "name": name, "x": [i.mean for _, i in rows], "y": [plain(run) for run, _ in rows],
             "error_x": error_bar([i for _, i in rows], roles[name]), "marker": {"size": 11, "color": roles[name]},
             "hovertemplate": "%{y}: %{x:.1%}",
         }

@@ -131,6 +131,7 @@ def metric(
         {
             "type": "scatter", "mode": "lines", "name": title.lower(), "x": x, "y": [r["value"] for r in rows],
             "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.4g}", "showlegend": False,
+            "cliponaxis": False,
         }
     ]  # fmt: skip
     if limit is not None:

@@ -38,7 +38,8 @@ def forest(source: Source, result: RunResult) -> Figure:
         rate = view.pass_at_1
         data.append(
             {
-                "type": "scatter", "mode": "markers+text", "name": name, "x": [rate.mean], "y": [name],
+                "type": "scatter", "mode": "markers+text",
+                "cliponaxis": False, "name": name, "x": [rate.mean], "y": [name],
                 "error_x": error_bar([rate], _ROLES[name]), "marker": {"size": 13, "color": _ROLES[name]},
                 "text": [f"{100 * rate.mean:.1f} %"], "textposition": "top center",
                 "textfont": {"size": 13, "color": "@ink"},
@@ -158,7 +159,8 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
         lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # side by side in the row, in reading order
         data.append(
             {
-                "type": "scatter", "mode": "markers", "name": name, "x": [i.mean for _, i in found], "y": [row[g] + lift for g, _ in found],
+                "type": "scatter", "mode": "markers",
+                "cliponaxis": False, "name": name, "x": [i.mean for _, i in found], "y": [row[g] + lift for g, _ in found],
                 "error_x": error_bar([i for _, i in found], _ROLES[name], thin=True), "marker": {"size": 8, "color": _ROLES[name]},
                 "customdata": [[plain(g), i.lo, i.hi, i.n] for g, i in found],
                 "hovertemplate": "%{customdata[0]}: %{x:.1%} [%{customdata[1]:.0%}, %{customdata[2]:.0%}], %{customdata[3]} problems"
