@@ -4,7 +4,7 @@ PY := .venv/bin/python
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 
-.PHONY: help setup setup-test train test test-slow lint types format bench models clean
+.PHONY: help setup setup-test train test test-slow test-timing lint types format bench models clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,10 +20,13 @@ train: setup ## Train the embedded demo: a small model learns to follow RTL spec
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -m "not slow" $(ARGS)
+	@$(PY) -m pytest -m "not slow and not timing" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
+
+test-timing: setup-test ## Run the tests with a time limit, on an idle machine
+	@$(PY) -m pytest -m timing $(ARGS)
 
 lint: setup ## Check style
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

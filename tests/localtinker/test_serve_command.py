@@ -51,7 +51,7 @@ def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_pat
         process.stderr.close()
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_it_is_ready_in_under_5_seconds(models_by_name, tmp_path):
     """Wall time on an idle machine; the best of three, since the first may read from a cold disk."""
     best = 1e9

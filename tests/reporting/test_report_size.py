@@ -46,7 +46,7 @@ def test_curves_of_long_runs_have_bounded_points(demo, monkeypatch):
     assert "10 of 24 problems are shown" in heat.caption
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_twenty_thousand_rollouts_load_in_two_seconds_and_stay_under_15_megabytes(tmp_path: Path):
     shape = synthetic.Shape(steps=100, per_step=25, samples=8, train=400, heldout=64, steps_per_epoch=16)
     history: History = synthetic.write_run(tmp_path / "h.duckdb", "large", shape)
