@@ -4,7 +4,7 @@ PY := .venv/bin/python
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 
-.PHONY: help setup setup-test train test test-slow test-timing lint types format bench models clean
+.PHONY: help setup setup-test train test test-slow test-timing lint types format bench models lock deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ models: setup ## Make the tiny student and teacher anew into build/tinymodels
 
 lock: ## Write requirements.lock from what is installed in .venv (after testing it)
 	@$(PY) -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+
+deploy-local: setup ## Bring Prefect server, work pool, deployments and worker up on loopback
+	@.venv/bin/rtl-distill deploy up
+
+down: setup ## End what deploy-local started
+	@.venv/bin/rtl-distill deploy down
 
 clean: ## Remove the environment and build output (runs/ stays)
 	@rm -rf .venv build dist
