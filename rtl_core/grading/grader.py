@@ -32,6 +32,8 @@ from rtl_core.prompting.answer import Answer
 _HDL = (".v", ".sv")
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
 """The reason of an answer that its harness passes and that is refused all the same."""
+HARNESS_FAILED = "the harness failed before it ran anything"
+"""How the reason of an infrastructure error begins that no other answer and no second try can mend."""
 _ORDER = (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX, Stage.TESTS)
 
 
@@ -58,6 +60,7 @@ class Grader:
         self.cache = cache
         self._analyst = Analyst()
         self._tools = executor.tools()
+        self._lacking: dict[str, list[str]] = {}
 
     def grade(self, problem: Problem, answer: Answer) -> Verdict:
         """The verdict on one answer. Never raises for what a model wrote or for what fails underneath."""
@@ -90,6 +93,14 @@ class Grader:
     def close(self) -> None:
         """Ends the helpers of the grader; the executor belongs to the caller."""
         self._analyst.close()
+
+    def lacking(self, problem: Problem) -> list[str]:
+        """What the harness needs and the executor lacks, in words; looked up once a problem."""
+        known = self._lacking.get(problem.fingerprint)
+        if known is None:
+            known = missing_requirements(problem.harness, self._tools, self.executor.has_module)
+            self._lacking[problem.fingerprint] = known
+        return known
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
         top = problem.interface.module if problem.interface else None
@@ -175,7 +186,7 @@ class _Grading:
 
     def _test(self) -> Verdict:
         """Runs the harness and judges what it says."""
-        lacking = missing_requirements(self.problem.harness, self.grader.executor.tools())
+        lacking = self.grader.lacking(self.problem)
         if lacking:
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
         services, mounts = read_services(self.problem.harness)
@@ -203,7 +214,7 @@ class _Grading:
         crashed = any(_SIMULATOR_DIED.search(result.output) for result in bad_services)
         if not simulated and overrun is None and not crashed and _uses_cocotb(self.problem.harness):
             # The answer compiles, no build failed, and still nothing was simulated: that is the harness' own failure.
-            raise InfrastructureError(f"the harness failed before it ran anything: {test_reasons(bad_services[0])[0]}")
+            raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))

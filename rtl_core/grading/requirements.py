@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
@@ -25,17 +24,20 @@ def cocotb_generation(harness: Mapping[str, str]) -> int:
     return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", text, re.M) else 2
 
 
-def missing_requirements(harness: Mapping[str, str], available: Mapping[str, str]) -> list[str]:
-    """What the harness' Python files import or call and this environment lacks, in words.
+def missing_requirements(
+    harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
+) -> list[str]:
+    """What the harness' Python files import or call and the executor lacks, in words.
 
-    `available` are the executor's tools. An import inside `try` is not counted as needed.
+    `available` are the executor's tools, `has_module` says what its Python can import. An import inside `try` is not
+    counted as needed.
     """
     lacking = []
     older = "cocotb1" in available and cocotb_generation(harness) == 1
     for module in _imported(harness):
         if older and module.split(".")[0] == "cocotb":
             continue
-        if not _importable(module):
+        if module.split(".")[0] not in sys.stdlib_module_names and not has_module(module):
             hint = _HINTS.get(module) or _HINTS.get(module.split(".")[0])
             lacking.append(f"the Python module {module}" + (f" ({hint})" if hint else ""))
     for program in _PROGRAMS:
@@ -74,16 +76,6 @@ def _parse(text: str) -> ast.Module | None:
 def _needed(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
     """Imports at a file's top level, in plain order, that no `try` guards."""
     return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
-
-
-@lru_cache(maxsize=512)
-def _importable(module: str) -> bool:
-    if module.split(".")[0] in sys.stdlib_module_names:
-        return True
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _calls(program: str, harness: Mapping[str, str]) -> bool:

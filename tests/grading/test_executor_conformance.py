@@ -12,10 +12,29 @@ from pathlib import Path
 import pytest
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
 from rtl_core.grading.limits import Limits
 
 SMALL = Limits(wall_s=5, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.slow)])
+def executor(request):
+    """The suite is the same for all; Docker's turn comes in CI, where there is an engine."""
+    with make_executor(request.param) as started:
+        yield started
+
+
+def kill_sandboxes(executor):
+    """What an operator or the kernel might do to an executor at work."""
+    if executor.name == "docker":
+        for entry in executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"}):
+            with contextlib.suppress(Exception):
+                executor._api.kill(entry["Id"])
+    else:
+        for cell in list(executor._busy):
+            cell.kill()
 
 
 def running(marker: str) -> list[int]:
@@ -32,7 +51,7 @@ def running(marker: str) -> list[int]:
     return found
 
 
-def gone(marker: str, patience_s: float = 3.0) -> bool:
+def gone(marker: str, patience_s: float = 20.0) -> bool:
     deadline = time.monotonic() + patience_s
     while running(marker):
         if time.monotonic() > deadline:
@@ -263,24 +282,22 @@ def test_many_jobs_at_one_time_do_not_mix(executor):
 def test_a_killed_sandbox_is_replaced_and_the_job_run_again(executor):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(executor.run, Job({}, {}, (Step("direct", ("sh", "-c", "sleep 0.91823; echo done")),)))
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while not running("sleep\x000.91823") and time.monotonic() < deadline:
             time.sleep(0.01)
-        for pid in running("/guard/agent.py"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_sandboxes(executor)
         assert waiting.result().steps[0].output == "done\n"
     assert executor.run(Job({}, {}, (Step("direct", ("echo", "well")),))).steps[0].output == "well\n"
 
 
-def test_a_killed_grader_leaves_no_process_and_no_workspace():
+def test_a_killed_grader_leaves_no_process_and_no_workspace(executor):
     program = (
         "from rtl_core.grading.executors import make_executor\n"
         "from rtl_core.grading.executors.base import Job, Step\n"
-        "make_executor().run(Job({}, {}, (Step('direct', ('sleep', '98764.5')),)))\n"
+        f"make_executor({executor.name!r}).run(Job({{}}, {{}}, (Step('direct', ('sleep', '98764.5')),)))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as grader:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not running("98764.5") and time.monotonic() < deadline:
             time.sleep(0.02)
         assert running("98764.5")
@@ -288,10 +305,8 @@ def test_a_killed_grader_leaves_no_process_and_no_workspace():
     assert gone("98764.5")
 
 
-def test_closing_ends_everything_and_refuses_more():
-    from rtl_core.grading.executors import make_executor
-
-    executor = make_executor()
+def test_closing_ends_everything_and_refuses_more(executor):
+    executor = make_executor(executor.name)
     executor.run(Job({}, {}, (Step("direct", ("true",)),)))
     executor.close()
     with pytest.raises(InfrastructureError, match="closed"):

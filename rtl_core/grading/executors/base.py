@@ -113,6 +113,10 @@ class Executor(Protocol):
         """Name -> version of what decides a verdict, or `image` -> digest."""
         ...
 
+    def has_module(self, name: str) -> bool:
+        """Whether a harness' Python can import a module."""
+        ...
+
     def run(self, job: Job) -> JobResult:
         """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
         ...

@@ -12,6 +12,7 @@ Covered: network, files, processes, CPU time, memory, disk and output. Not cover
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import socket
@@ -66,6 +67,12 @@ class BubblewrapExecutor:
 
     def tools(self) -> dict[str, str]:
         return self.toolbox.versions()
+
+    def has_module(self, name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            return False
 
     def run(self, job: Job) -> JobResult:
         """Runs one job; a cell that dies is replaced and the job is tried once more."""

@@ -137,6 +137,10 @@ class DockerExecutor:
         """The image by digest, and the versions in it."""
         return {"image": self.image.digest, **self.image.tools}
 
+    def has_module(self, name: str) -> bool:
+        """By its first part; `cocotb.runner`, which cocotb 2 has no more, is told apart."""
+        return name.split(".")[0] in self.image.modules and name != "cocotb.runner"
+
     def run(self, job: Job) -> JobResult:
         """Runs one job in a container of its own; a container that dies is replaced and the job is tried again."""
         for attempt in range(_TRIES):
