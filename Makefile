@@ -4,7 +4,7 @@ PY := .venv/bin/python
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 
-.PHONY: help setup setup-test train test test-slow test-timing lint types format bench models lock deploy-local down clean
+.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench models lock deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,13 +20,16 @@ train: setup ## Train the embedded demo: a small model learns to follow RTL spec
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -m "not slow and not timing" $(ARGS)
+	@$(PY) -m pytest -m "not slow and not timing and not docker" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@$(PY) -m pytest -m slow $(ARGS)
 
 test-timing: setup-test ## Run the tests with a time limit, on an idle machine
 	@$(PY) -m pytest -m timing $(ARGS)
+
+test-docker: setup-test ## Run the executors' conformance suite on Docker too (engine and image must be there)
+	@$(PY) -m pytest -m docker $(ARGS)
 
 lint: setup ## Check style
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
