@@ -242,6 +242,9 @@ def test_an_infrastructure_error_is_never_cached(examples):
         def tools(self):
             return {}
 
+        def has_module(self, name):
+            return True
+
         def run(self, job):
             raise OSError("no space left on device")
 

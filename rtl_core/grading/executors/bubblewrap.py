@@ -31,7 +31,7 @@ from rtl_core.grading.executors.toolbox import Toolbox, warm_command
 from rtl_core.grading.executors.wire import GUARD, Connection, job_message, patience, step_result
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
-START_S = 30.0
+START_S = 120.0
 _TRIES = 2
 
 

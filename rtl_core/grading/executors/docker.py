@@ -36,7 +36,7 @@ from rtl_core.grading.limits import Limits
 IMAGE = "rtl-distill-sim"
 LABEL = "rtl-distill.owner"
 UID = 61000
-START_S = 60.0
+START_S = 120.0
 _TRIES = 3
 _STANDARD_MOUNTS = (Mount("src", "/src"),)
 _PROBE = """
