@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from rtl_core.history.records import ValidationRecord
 from rtl_core.problems.cvdp import BrokenLine, LeftOut
@@ -80,22 +82,16 @@ def by_source(
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
-    """Both tables for a console."""
-    sums = Table(title="Validation by source", title_justify="left")
-    sums.add_column("source")
-    for name in (*COLUMNS, "golden passes", "mutants found out"):
-        sums.add_column(name.replace("_", " "), justify="right")
+    """Figures by source, and below a line for each problem that is not fit."""
+    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    sums.add_column("source", no_wrap=True)
+    for name in ("fit", "no golden", "weak", "flaky", "broken", "unsupported", "golden passes", "mutants found"):
+        sums.add_column(name, justify="right")
     for source, row in rows.items():
         counts = [str(row.counts[name]) if row.counts[name] else "·" for name in COLUMNS]
         sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
-    if not unfit:
-        return sums
-    details = Table(title="Not fit", title_justify="left")
-    for name in ("source", "problem", "status", "reason"):
-        details.add_column(name, overflow="fold")
-    for entry in unfit:
-        details.add_row(entry.source, entry.problem_id, entry.status, entry.reason)
-    return Group(sums, details)
+    details = [Text(f"{u.status}: {u.problem_id} ({u.source}): {u.reason}") for u in unfit]
+    return Group(sums, *details)
 
 
 def score_text(row: SourceRow) -> str:

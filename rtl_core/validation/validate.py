@@ -23,8 +23,7 @@ from typing import Any
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.grader import CONSTANT, Grader
-from rtl_core.grading.requirements import missing_requirements
+from rtl_core.grading.grader import CONSTANT, HARNESS_FAILED, Grader
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import top_levels
@@ -64,7 +63,10 @@ def validate_problem(
         "source": None if problem.golden is None else "found" if found_golden else "given",
         "digest": golden_digest(problem),
     }
-    status, reason = work.run()
+    try:
+        status, reason = work.run()
+    except _HarnessFailed as failure:
+        status, reason = "unsupported", str(failure)
     tools = first.executor.tools()
     return ValidationRecord(
         fingerprint=problem.fingerprint,
@@ -91,6 +93,10 @@ def _seeded(grader: Grader) -> Callable[[int], Grader]:
         return other
 
     return make
+
+
+class _HarnessFailed(Exception):
+    """The harness cannot run here at all."""
 
 
 @dataclass
@@ -128,13 +134,15 @@ class _Validation:
         verdict = (grader or self.first).grade(
             self.problem, Answer(files=dict(files), error=None if files else "nothing answered")
         )
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR and verdict.reasons[0].startswith(HARNESS_FAILED):
+            raise _HarnessFailed(verdict.reasons[0])
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
         self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
         return verdict
 
     def _unsupported(self) -> str | None:
-        lacking = missing_requirements(self.problem.harness, self.first.executor.tools())
+        lacking = self.first.lacking(self.problem)
         if lacking:
             return f"its harness needs {', '.join(lacking)}"
         try:

@@ -105,6 +105,13 @@ def test_a_tool_that_is_missed_only_at_run_time_is_unsupported(grader: Grader, p
     assert "no-such-simulator" in found.evidence["reason"]
 
 
+def test_a_harness_that_breaks_before_it_runs_anything_is_unsupported(grader: Grader, planted: Make) -> None:
+    run = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
+    found = validate_problem(planted(run), grader, level=SHORT)
+    assert found.status == "unsupported", found.evidence
+    assert "another cocotb" in found.evidence["reason"]
+
+
 def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader: Grader, planted: Make) -> None:
     wrong = "module inv(input [3:0] a, output [3:0] y);\n  assign y = a;\nendmodule\n"
     found = validate_problem(planted(golden=wrong), grader, level=SHORT)
