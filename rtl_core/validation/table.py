@@ -86,7 +86,7 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     sums.add_column("source", no_wrap=True)
     for name in ("fit", "no golden", "weak", "flaky", "broken", "unsupported", "golden passes", "mutants found"):
-        sums.add_column(name, justify="right")
+        sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
         counts = [str(row.counts[name]) if row.counts[name] else "·" for name in COLUMNS]
         sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
