@@ -15,7 +15,7 @@ if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout 60 docker pull -q
     if ! docker image inspect "$base" >/dev/null 2>&1; then
         root="$(mktemp -d)"
         trap 'rm -rf "$root"' EXIT
-        debootstrap --variant=minbase --include=ca-certificates trixie "$root" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}"
+        debootstrap --variant=minbase --include=ca-certificates trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
         # Certificates that this machine trusts besides Debian's: a proxy's, for pip.
         if [ -d /usr/local/share/ca-certificates ]; then
             cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
