@@ -14,6 +14,7 @@ from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from rtl_core.policy.faults import is_transient
+from tasks.cluster import cluster_of
 from tasks.groups import grade_group, sample_group
 
 
@@ -40,11 +41,12 @@ async def evaluate(
         The key of the evaluation in the history.
     """
     settings = visiting.settings_of(Path(history), run, split)
-    async with open_session(settings, as_visitor=True) as session:
-        plan = visiting.plan(session, policy, step, samples)
-        await validate_problems(run)
-        await evaluate_policy(run, plan)
-        return plan.key(run)
+    with cluster_of(settings) as cluster:
+        async with open_session(settings, as_visitor=True, cluster=cluster) as session:
+            plan = visiting.plan(session, policy, step, samples)
+            await validate_problems(run)
+            await evaluate_policy(run, plan)
+            return plan.key(run)
 
 
 @flow(name="evaluate-policy", flow_run_name="{run} {plan.policy} after {plan.step} steps", validate_parameters=False)

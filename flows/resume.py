@@ -8,6 +8,7 @@ started it. One that was cancelled, paused, finished, or failed for a reason tha
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,8 @@ from rtl_core.history.store import History
 from rtl_core.pipeline import stored
 from rtl_core.pipeline.lock import is_held, lock_path, read_holder
 from rtl_core.pipeline.progress import progress
+
+AGAIN_AFTER_S = 900
 
 
 @flow(name="resume", flow_run_name="resume what crashed", validate_parameters=True)
@@ -82,8 +85,8 @@ async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str
     await arun_deployment(
         holder["deployment"],
         parameters={"config": str(stored.write_config(config))},
-        # Once for each death, however often we look.
-        idempotency_key=f"resume/{config.run.name}/{flow_run_id}",
+        # Once for each death, however often we look; again after a while, should the new one have died before it took the lock.
+        idempotency_key=f"resume/{config.run.name}/{flow_run_id}/{int(time.time() // AGAIN_AFTER_S)}",
         timeout=0,
         as_subflow=False,
     )

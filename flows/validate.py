@@ -16,6 +16,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from rtl_core.validation import survey, table
 from rtl_core.validation.level import full_level, quick_level
+from tasks.cluster import cluster_of
 from tasks.validation import validate_problem
 
 
@@ -100,8 +101,9 @@ async def validate(
     settings = load_config(config, overrides or [])
     section = settings.run.model_copy(update={"name": f"{settings.run.name[:53]}.validation"})
     settings = settings.model_copy(update={"run": section})
-    async with (
-        open_session(settings, with_policy=False, accept_changes=True) as session,
-        reporting.run_status(session),
-    ):
-        return await validate_problems(session.run, level, mutants, seeds)
+    with cluster_of(settings) as cluster:
+        async with (
+            open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
+            reporting.run_status(session),
+        ):
+            return await validate_problems(session.run, level, mutants, seeds)

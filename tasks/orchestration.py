@@ -13,7 +13,7 @@ from prefect.runtime import deployment, flow_run
 
 from rtl_core.policy.faults import is_transient
 
-POLL_S = 5.0
+POLL_S = 2.0
 
 
 def this_flow_run() -> dict[str, Any]:

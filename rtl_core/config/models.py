@@ -102,8 +102,8 @@ class SamplingSection(_Section):
 class GradingSection(_Section):
     executor: Literal["bubblewrap", "docker"] = "bubblewrap"
     """Where simulators run: `bubblewrap` with this machine's tools, or `docker` with the pinned image."""
-    workers: int = Field(default=0, ge=0)
-    """Answers graded at once; 0 means one per core."""
+    workers: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^dask://[^\s/]+:\d+$")] = 0
+    """Answers graded at once on this machine, 0 for one per core; or `dask://host:port`, the scheduler of a Dask cluster."""
     timeout_s: float = Field(default=60.0, gt=0)
     """Wall-clock limit of one service of a harness, in seconds. CVDP's own is 600."""
     cpu_s: float = Field(default=60.0, gt=0)

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
-from rtl_core.grading import Grader, Limits, MemoryCache, make_executor
+from rtl_core.grading import Executor, Grader, Limits, MemoryCache, make_executor
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
@@ -32,6 +32,12 @@ from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import Prompt, build_prompt
 
 HEARTBEAT_S = 30.0
+
+
+class Cluster(Executor, Protocol):
+    """An executor on other machines; `slots` is how many jobs it runs at once."""
+
+    slots: int
 
 
 @dataclass(eq=False)
@@ -100,6 +106,7 @@ async def open_session(
     accept_changes: bool = False,
     as_visitor: bool = False,
     holder: Mapping[str, Any] | None = None,
+    cluster: Cluster | None = None,
 ) -> AsyncIterator[Session]:
     """Open a run: new, or the one of that name in the history. Another process at work on it is waited for.
 
@@ -107,6 +114,7 @@ async def open_session(
 
     Args:
         holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
+        cluster: runs the jobs of grading in place of an executor of our own; it stays the caller's to close.
 
     Raises:
         ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
@@ -122,11 +130,10 @@ async def open_session(
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
-        cores = config.grading.workers or os.cpu_count() or 1
-        pool = ThreadPoolExecutor(cores, thread_name_prefix="grade")
+        pool = ThreadPoolExecutor(_graders(config, cluster), thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
-        executor = make_executor(config.grading.executor)
+        executor = cluster or make_executor(config.grading.executor)
         stack.callback(executor.close)
         at_once: list[Callable[[], None]] = [executor.close]
         stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
@@ -164,6 +171,15 @@ async def open_session(
             del _open[session.run]
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
+
+
+def _graders(config: RunConfig, cluster: Cluster | None) -> int:
+    """How many answers are graded at once."""
+    if cluster is not None:
+        return cluster.slots
+    if isinstance(config.grading.workers, str):
+        raise ConfigError(f"grading.workers: {config.grading.workers} cannot be used here", "give a number, or 0")
+    return config.grading.workers or os.cpu_count() or 1
 
 
 async def _heartbeat(session: Session) -> None:

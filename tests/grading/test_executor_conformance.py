@@ -231,7 +231,9 @@ def test_there_is_no_network(shell):
 
 
 def test_a_step_is_an_ordinary_user_who_cannot_become_more(shell):
-    done = shell("id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; kill -9 1 2>/dev/null; kill -TERM 1 2>/dev/null; sleep 0.1; echo alive")
+    done = shell(
+        "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status; kill -9 1 2>/dev/null; kill -TERM 1 2>/dev/null; sleep 0.1; echo alive"
+    )
     lines = done.output.split()
     assert lines[0] != "0"
     assert lines[2] == "0000000000000000"

@@ -416,7 +416,7 @@ class _Container:
 
     def _connect(self) -> socket.socket:
         path = str(self.folder / "control" / "agent.sock")
-        deadline = time.monotonic() + START_S
+        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
         while True:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -424,9 +424,19 @@ class _Container:
                 return channel
             except OSError as error:
                 channel.close()
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                dead = now > look and not self._runs()
+                look = now + 0.5 if now > look else look
+                if now > deadline or dead:
                     raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
-                time.sleep(0.005)
+                time.sleep(0.01)
+
+    def _runs(self) -> bool:
+        """Whether the engine, if it answers, says that the container is running."""
+        try:
+            return bool(self._executor._api.inspect_container(self.name)["State"]["Running"])
+        except Exception:
+            return False
 
     def _binds(self, mounts: tuple[Mount, ...]) -> list[str]:
         binds = [f"{INSIDE}:{GUARD}:ro", f"{self.folder}/control:/control:rw"]

@@ -1,7 +1,7 @@
 -- Other reward weights over stored verdicts, rollout by rollout: reward and group-centred advantage, before and now.
 -- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; also tests_fraction
 -- $from = 0: first step
--- $to = 1000000: last step
+-- $to = 999: last step
 WITH weights AS (
     SELECT CASE WHEN len(list_filter(json_keys($weights), lambda k: k NOT IN ('format', 'interface', 'syntax', 'tests', 'tests_fraction'))) > 0
                 THEN error('unknown reward term; known: format, interface, syntax, tests, tests_fraction') END AS complaint,

@@ -1,0 +1,135 @@
+"""A whole deployment on loopback, and runs small enough to be killed often."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.store import History
+from rtl_core.operations.local import LocalDeployment, down, up
+
+ROOT = Path(__file__).parents[2]
+
+TINY = [
+    "problems.sources.0.train=8",
+    "problems.sources.0.heldout=2",
+    "problems.validation_mutants=0",
+    "curriculum.problems_per_step=2",
+    "sampling.group_size=2",
+    "evaluation.samples=2",
+    "evaluation.k=[1, 2]",
+    "evaluation.teacher=false",
+    "tinker.local_deterministic=true",
+    "tinker.local_threads=1",
+]
+"""Overrides of the demo: four steps an epoch, four rollouts a step."""
+
+
+class Deployed:
+    """A running deployment, spoken to through Prefect's own API."""
+
+    def __init__(self, place: LocalDeployment) -> None:
+        self.place = place
+        self.home = place.home
+        self.history = History(place.home / "runs/history.duckdb", read_only=True)
+        self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
+
+    def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 2) -> str:
+        """Start a run of that name; returns the flow run's id."""
+        found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
+        parameters = {
+            "config": "demo",
+            "overrides": [*TINY, *overrides],
+            "options": {"run_name": run, "run_epochs": epochs},
+        }
+        body = {"parameters": parameters}
+        return self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body).raise_for_status().json()["id"]
+
+    def state(self, flow_run: str) -> str:
+        return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+
+    def cancel(self, flow_run: str) -> None:
+        body = {"state": {"type": "CANCELLING"}, "force": False}
+        self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status()
+
+    def flow_runs(self, **filters: Any) -> list[dict[str, Any]]:
+        return self._http.post("/flow_runs/filter", json=filters).raise_for_status().json()
+
+    def wait_state(self, flow_run: str, *names: str, patience_s: float = 900) -> str:
+        return wait(lambda: (state := self.state(flow_run)) in names and state, patience_s, f"{flow_run} in {names}")
+
+    def holder(self, run: str) -> dict[str, Any]:
+        """Who works on a run: process, flow run, deployment."""
+        return json.loads((self.home / "runs" / run / "lock").read_text())
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        try:
+            return self.history.query(sql).to_pylist()
+        except HistoryError:  # not created yet
+            return []
+
+    def wait_trained(self, run: str, steps: int, patience_s: float = 900) -> None:
+        sql = f"SELECT count(*) AS n FROM steps WHERE run = '{run}' AND status = 'trained'"
+        wait(lambda: any(row["n"] >= steps for row in self.rows(sql)), patience_s, f"{steps} trained steps of {run}")
+
+    def kill(self, part: str) -> None:
+        """kill -9 of the server or the worker; its keeper starts it again."""
+        keeper = self.place.pid_of(part)
+        assert keeper is not None
+        for child in psutil.Process(keeper).children():
+            child.send_signal(signal.SIGKILL)
+
+    def prefect(self, *arguments: str) -> str:
+        """Run the `prefect` program as a user would."""
+        program = Path(sys.executable).parent / "prefect"
+        environment = {**os.environ, **self.place.settings(), "COLUMNS": "200"}
+        done = subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=600)
+        return done.stdout + done.stderr
+
+
+def wait(true: Callable[[], Any], patience_s: float, what: str) -> Any:
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError, httpx.HTTPStatusError):
+            if found := true():
+                return found
+        time.sleep(0.1)
+    raise AssertionError(f"waited {patience_s:.0f} s for {what}")
+
+
+def living(processes: list[psutil.Process]) -> list[str]:
+    """Those that still run, by name."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(f"{process.pid} {process.name()}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """Server, pool, deployments and worker on a free port, with everything they write in a folder of their own."""
+    home = tmp_path_factory.mktemp("home")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    place = LocalDeployment(home=home, folder=home / "deployment", port=port)
+    up(place, ROOT / "deployments/prefect.yaml", print)
+    try:
+        yield Deployed(place)
+    finally:
+        assert down(place, print) == []
