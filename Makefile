@@ -3,8 +3,9 @@
 PY := .venv/bin/python
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
+ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
-.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench models lock deploy-local down clean
+.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench models lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,13 +24,17 @@ test: setup-test ## Run the test suite (minutes)
 	@$(PY) -m pytest -m "not slow and not timing and not docker" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
-	@$(PY) -m pytest -m slow $(ARGS)
+	@$(PY) -m pytest -m "slow and not docker" $(ARGS)
 
 test-timing: setup-test ## Run the tests with a time limit, on an idle machine
 	@$(PY) -m pytest -m timing $(ARGS)
 
-test-docker: setup-test ## Run the executors' conformance suite on Docker too (engine and image must be there)
-	@$(PY) -m pytest -m docker $(ARGS)
+test-docker: setup-test sim-image ## Run the tests of grading in Docker (starts an engine when none answers; that takes root)
+	@scripts/with-docker-engine.sh $(PY) -m pytest -m docker $(ARGS)
+
+sim-image: setup ## Build the simulation image of the Docker executor, with or without a registry
+	@scripts/system-packages.sh $(ENGINE)
+	@scripts/with-docker-engine.sh deployments/sim/build.sh
 
 lint: setup ## Check style
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

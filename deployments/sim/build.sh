@@ -1,28 +1,27 @@
 #!/usr/bin/env bash
-# Builds the simulation image `rtl-distill-sim` (or the name given). From a registry's debian:trixie-slim where one is reached,
-# else from a base made by debootstrap. Needs a running engine; debootstrap needs root.
+# Builds the simulation image `rtl-distill-sim` (or the name given) and prints its digest. From a registry's
+# debian:trixie-slim where one is reached, else by debootstrap (root.sh). Needs a running engine; debootstrap needs root.
+# An image that was made from the same files is left as it is.
 #
 #   deployments/sim/build.sh [IMAGE]
 set -euo pipefail
 cd "$(dirname "$0")"
 image="${1:-rtl-distill-sim}"
 base=debian:trixie-slim
+label=rtl-distill.source
 
 docker info >/dev/null 2>&1 || { echo "error: no Docker engine answers; start one (dockerd) or set DOCKER_HOST" >&2; exit 2; }
-if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout 60 docker pull -q "$base" >/dev/null 2>&1; then
-    command -v debootstrap >/dev/null || { echo "error: no registry is reached and debootstrap is missing: apt-get install debootstrap" >&2; exit 2; }
-    base=rtl-distill-base:trixie
-    if ! docker image inspect "$base" >/dev/null 2>&1; then
-        root="$(mktemp -d)"
-        trap 'rm -rf "$root"' EXIT
-        debootstrap --variant=minbase --include=ca-certificates trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
-        # Certificates that this machine trusts besides Debian's: a proxy's, for pip.
-        if [ -d /usr/local/share/ca-certificates ]; then
-            cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/"
-            chroot "$root" update-ca-certificates >/dev/null 2>&1 || true
-        fi
-        tar -C "$root" -c . | docker import - "$base" >/dev/null
-    fi
+source="$(cat install.sh packages.txt requirements.txt requirements-cocotb1.txt | sha256sum | cut -c1-16)"
+if [ "$(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "$image" 2>/dev/null)" = "$source" ]; then
+    echo "the image $image is up to date" >&2
+elif docker image inspect "$base" >/dev/null 2>&1 || timeout 60 docker pull -q "$base" >/dev/null 2>&1; then
+    DOCKER_BUILDKIT=0 docker build --network host --build-arg "BASE=$base" --build-arg "SOURCE=$source" -t "$image" .
+else
+    echo "no registry is reached: building $image with debootstrap" >&2
+    root="$(mktemp -d)"
+    trap 'rm -rf "$root"' EXIT
+    ./root.sh "$root"
+    tar -C "$root" -c . | docker import --change "ENV PATH=/opt/sim/bin:/usr/local/bin:/usr/bin:/bin" \
+        --change "ENV LANG=C.UTF-8" --change "LABEL $label=$source" - "$image" >/dev/null
 fi
-DOCKER_BUILDKIT=0 docker build --network host --build-arg "BASE=$base" -t "$image" .
 docker image inspect --format '{{.Id}}' "$image"

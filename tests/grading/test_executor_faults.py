@@ -69,7 +69,9 @@ def engine_containers() -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count"), [("bubblewrap", 360), ("docker", 140)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("bubblewrap", 360), pytest.param("docker", 140, marks=pytest.mark.docker)]
+)
 def test_killed_graders_are_started_again_and_leave_nothing(tmp_path, name, count):
     chance = random.Random(5)
     path = tmp_path / "verdicts.jsonl"
@@ -110,7 +112,7 @@ def test_killed_graders_are_started_again_and_leave_nothing(tmp_path, name, coun
         assert not list(Path("/dev/shm").glob("rtl-distill-docker-*"))
 
 
-@pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
 def test_sandboxes_that_die_at_random_change_no_verdict(name):
     chance = random.Random(11)
     problems = starter_problems("train", 6, 2)
@@ -146,7 +148,7 @@ def test_sandboxes_that_die_at_random_change_no_verdict(name):
             grader.close()
 
 
-@pytest.mark.slow
+@pytest.mark.docker
 def test_an_engine_that_is_restarted_costs_no_verdict():
     """Needs root and the engine's pid file: the engine of CI, which this test ends and starts again."""
     pid_file = Path("/var/run/docker.pid")
