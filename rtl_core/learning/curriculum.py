@@ -1,21 +1,25 @@
 """Curriculum: the order in which training problems are seen.
 
-`easy_to_hard` sorts by label, then by the size of the known-good answer and of the interface: the signs of difficulty
-that exist before anything was sampled. Every epoch shuffles within windows of one step, so that a step is of one
-difficulty but no two epochs are alike. `shuffled` ignores difficulty. Both depend on the seed alone.
+`easy_to_hard` sorts by what was measured before the run, if anything was: the student's pass rate, then the teacher's, the highest
+first; then by label, by the size of the known-good answer and of the interface: the signs of difficulty that exist before anything
+was sampled. Every epoch shuffles within windows of a few steps, so that a step is of one difficulty but no two epochs are alike.
+`shuffled` ignores difficulty. Both depend on the seed alone. `pools` draws each step by what the run itself measures (pools.py).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+from rtl_core.learning.pools import Pool, PoolRules, pool_of
 from rtl_core.problems.problem import Problem
 
-Order = Literal["easy_to_hard", "shuffled"]
+Order = Literal["easy_to_hard", "shuffled", "pools"]
 
 _LABEL_RANK = {"easy": 0, "medium": 1, "hard": 2}
+_LABEL_POOL: dict[str, Pool] = {"easy": "easy", "medium": "normal", "hard": "hard"}
 
 
 def difficulty_key(problem: Problem) -> tuple[int, int, int, str]:
@@ -25,12 +29,55 @@ def difficulty_key(problem: Problem) -> tuple[int, int, int, str]:
     return (_LABEL_RANK[problem.difficulty], golden_chars, ports, problem.id)
 
 
-def order_problems(problems: Sequence[Problem], order: Order, seed: int) -> list[Problem]:
-    """The problems of a run in curriculum order."""
-    ranked = sorted(problems, key=difficulty_key)
+@dataclass(frozen=True, slots=True)
+class MeasuredRates:
+    """Pass rates of one problem before the run, 0 to 1; None where a policy was not asked."""
+
+    student: float | None = None
+    teacher: float | None = None
+
+
+UNMEASURED = MeasuredRates()
+
+
+def measured_key(problem: Problem, rates: MeasuredRates) -> tuple[float, float, tuple[int, int, int, str]]:
+    """Sort key: the student's failure rate, the teacher's, `difficulty_key`; what was not measured counts as one half."""
+    student, teacher = (0.5 if rate is None else 1.0 - rate for rate in (rates.student, rates.teacher))
+    return (student, teacher, difficulty_key(problem))
+
+
+def first_pool(problem: Problem, rates: MeasuredRates, rules: PoolRules) -> Pool:
+    """Where a problem stands before its first group: by the student's measured pass rate, else by its label."""
+    if rates.student is not None:
+        return pool_of(rates.student, rules)
+    return _LABEL_POOL[problem.difficulty]
+
+
+def order_problems(
+    problems: Sequence[Problem], order: Order, seed: int, measured: Mapping[str, MeasuredRates] | None = None
+) -> list[Problem]:
+    """The problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
+    known = measured or {}
+    ranked = sorted(problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED)))
     if order == "shuffled":
         random.Random(f"order/{seed}").shuffle(ranked)
     return ranked
+
+
+def replacement(candidates: Sequence[str], slot: int, slots: int, attempt: int) -> str | None:
+    """The problem that stands in for that of a step's place `slot` (of `slots`) at its attempt 1, 2, ...; None when used up.
+
+    Each place has candidates of its own, so that what it gets does not depend on which group was graded first.
+    """
+    index = slot + slots * (attempt - 1)
+    return candidates[index] if index < len(candidates) else None
+
+
+def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], step: int, seed: int) -> list[str]:
+    """The problems of a run that a step does not train on, shuffled by seed and step."""
+    others = sorted(set(problem_ids) - set(taken))
+    random.Random(f"replacement/{seed}/{step}").shuffle(others)
+    return others
 
 
 def plan_epoch(ordered: Sequence[str], problems_per_step: int, epoch: int, seed: int, order: Order) -> list[list[str]]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import itertools
 
-from rtl_core.learning.curriculum import order_problems, plan_epoch
+from rtl_core.learning.curriculum import (
+    UNMEASURED,
+    MeasuredRates,
+    first_pool,
+    order_problems,
+    plan_epoch,
+    replacement,
+    replacement_candidates,
+)
+from rtl_core.learning.pools import PoolRules
 from rtl_core.problems.problem import Problem
 
 
@@ -45,3 +54,37 @@ def test_easy_to_hard_keeps_the_slope() -> None:
     ids = [f"p{i:03}" for i in range(64)]
     steps = plan_epoch(ids, 4, 0, seed=3, order="easy_to_hard")
     assert max(steps[0]) < min(steps[8])
+
+
+def test_what_was_measured_before_the_run_outranks_the_label() -> None:
+    problems = [
+        problem("a", "easy", "x"),
+        problem("b", "hard", "x"),
+        problem("c", "medium", "x"),
+        problem("d", "easy", "x"),
+    ]
+    measured = {
+        "a": MeasuredRates(student=0.0, teacher=0.25),
+        "b": MeasuredRates(student=0.75, teacher=0.5),
+        "c": MeasuredRates(student=0.0, teacher=1.0),
+        "d": MeasuredRates(student=0.75, teacher=0.5),
+    }
+    assert [p.id for p in order_problems(problems, "easy_to_hard", 0, measured)] == ["d", "b", "c", "a"]
+
+
+def test_a_problem_starts_in_the_pool_of_its_measured_rate_or_its_label() -> None:
+    labels = [first_pool(problem("a", label, "x"), UNMEASURED, PoolRules()) for label in ("easy", "medium", "hard")]
+    assert labels == ["easy", "normal", "hard"]
+    rates = [first_pool(problem("a", "easy", "x"), MeasuredRates(student=r), PoolRules()) for r in (0.0, 0.5, 1.0)]
+    assert rates == ["hard", "normal", "easy"]
+
+
+def test_every_place_of_a_step_has_replacements_of_its_own() -> None:
+    ids = [f"p{i:02}" for i in range(9)]
+    candidates = replacement_candidates(ids, ids[:3], step=4, seed=0)
+    assert sorted(candidates) == ids[3:]
+    assert candidates == replacement_candidates(ids[::-1], ids[:3], step=4, seed=0)
+    assert candidates != replacement_candidates(ids, ids[:3], step=5, seed=0)
+    got = [replacement(candidates, slot, 3, attempt) for attempt in (1, 2) for slot in range(3)]
+    assert got == candidates
+    assert replacement(candidates, 0, 3, 3) is None

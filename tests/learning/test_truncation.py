@@ -1,0 +1,58 @@
+"""Answers that were cut at the limit, by each of the three ways, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtl_core.learning.advantage import answer_advantages
+from rtl_core.learning.truncation import overlong_penalty
+
+REWARDS = [1.0, 0.5, 0.3]
+LENGTHS = [40, 90, 100]
+CUT = [False, False, True]
+
+
+def test_the_penalty_rises_over_the_buffer_and_is_whole_for_a_cut_answer() -> None:
+    got = overlong_penalty([79, 80, 85, 95, 100, 100], [False] * 5 + [True], limit=100, buffer=20, penalty=0.4)
+    assert got.tolist() == pytest.approx([0.0, 0.0, 0.1, 0.3, 0.4, 0.4])
+
+
+def test_without_a_buffer_only_cut_answers_are_penalised() -> None:
+    got = overlong_penalty(LENGTHS, CUT, limit=100, buffer=0, penalty=0.5)
+    assert got.tolist() == [0.0, 0.0, 0.5]
+
+
+def test_a_buffer_longer_than_the_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        overlong_penalty([1], [False], limit=10, buffer=11, penalty=1.0)
+    with pytest.raises(ValueError, match="marks"):
+        overlong_penalty([1, 2], [False], limit=10, buffer=0, penalty=1.0)
+
+
+def test_keep_takes_the_rewards_as_they_are() -> None:
+    advantages, counts = answer_advantages(REWARDS, LENGTHS, CUT, limit=100)
+    assert advantages.tolist() == pytest.approx([0.4, -0.1, -0.3])
+    assert counts.all()
+
+
+def test_mask_leaves_a_cut_answer_out_of_the_baseline_too() -> None:
+    advantages, counts = answer_advantages(REWARDS, LENGTHS, CUT, limit=100, truncated="mask")
+    assert advantages.tolist() == pytest.approx([0.25, -0.25, 0.0])
+    assert counts.tolist() == [True, True, False]
+    advantages, counts = answer_advantages(REWARDS, LENGTHS, [True] * 3, limit=100, truncated="mask")
+    assert not advantages.any()
+    assert not counts.any()
+
+
+def test_penalise_takes_off_before_the_group_is_centred() -> None:
+    # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 around their mean of 0.5.
+    advantages, counts = answer_advantages(
+        REWARDS, LENGTHS, CUT, limit=100, truncated="penalise", penalty=0.2, buffer=20
+    )
+    assert advantages.tolist() == pytest.approx([0.5, -0.1, -0.4])
+    assert counts.all()
+
+
+def test_leave_one_out_of_two_that_count_is_their_difference() -> None:
+    advantages, _ = answer_advantages(REWARDS, LENGTHS, CUT, limit=100, truncated="mask", baseline="leave_one_out")
+    assert advantages.tolist() == pytest.approx([0.5, -0.5, 0.0])
