@@ -5,10 +5,10 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
-.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench models lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench learning-report models lock sim-image deploy-local down clean
 
 help: ## List what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## Install system packages and the locked Python environment (.venv)
 	@scripts/system-packages.sh $(TOOLS)
@@ -47,6 +47,9 @@ format: setup ## Format and fix what can be fixed
 
 bench: setup ## Print where a step's time goes
 	@$(PY) -m benchmarks.step
+
+learning-report: setup ## Measure what each ingredient of learning adds, with intervals (hours on two cores; ARGS="--jobs 8" on more)
+	@$(PY) -m benchmarks.learning $(ARGS)
 
 models: setup ## Make the tiny student and teacher anew into build/tinymodels
 	@.venv/bin/rtl-distill make-models --output build/tinymodels

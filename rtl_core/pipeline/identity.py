@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
@@ -63,5 +63,15 @@ def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
         student=config.tinker.student,
         teacher=config.tinker.teacher or "",
         problems_hash=loaded.fingerprint,
-        versions={name: version(name) for name in packages},
+        versions={name: _version(name) for name in packages},
     )
+
+
+def _version(package: str) -> str:
+    """Its version; our own package may also run from a checkout that was never installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        if package == "rtl-distill":
+            return "checkout"
+        raise
