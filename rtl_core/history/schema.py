@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import duckdb
 
+from rtl_core import __version__
 from rtl_core.errors import HistoryError
 
 _ROOM = files("rtl_core.history")
@@ -48,9 +49,8 @@ def current_version() -> int:
 
 
 def package_version() -> str:
-    from importlib.metadata import version
-
-    return version("rtl-distill")
+    """Ours; it is known in a checkout that was never installed, too."""
+    return __version__
 
 
 def create(con: duckdb.DuckDBPyConnection) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
+from rtl_core import __version__
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
@@ -53,7 +54,7 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
 
 
 def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
-    packages = ("rtl-distill", "tinker", "prefect", "duckdb", "cocotb", "pyslang")
+    packages = ("tinker", "prefect", "duckdb", "cocotb", "pyslang")
     return RunRecord(
         name=config.run.name,
         status="running",
@@ -63,15 +64,5 @@ def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
         student=config.tinker.student,
         teacher=config.tinker.teacher or "",
         problems_hash=loaded.fingerprint,
-        versions={name: _version(name) for name in packages},
+        versions={"rtl-distill": __version__, **{name: version(name) for name in packages}},
     )
-
-
-def _version(package: str) -> str:
-    """Its version; our own package may also run from a checkout that was never installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        if package == "rtl-distill":
-            return "checkout"
-        raise
