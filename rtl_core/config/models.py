@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from rtl_core.learning.advantage import Baseline
-from rtl_core.learning.curriculum import Order
+from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
+from rtl_core.config.section import Section
 from rtl_core.learning.reward import TERMS
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
-
-
-class RunSection(_Section):
+class RunSection(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     """Name of the run. To run a name again is to go on where it stopped."""
     seed: int = Field(default=0, ge=0)
@@ -29,7 +25,7 @@ class RunSection(_Section):
     """The DuckDB file of the history; several runs share one."""
 
 
-class StarterSource(_Section):
+class StarterSource(Section):
     kind: Literal["starter"]
     """The parameterised problem families that come with the project."""
     tier: Literal["starter", "hard"] = "starter"
@@ -42,7 +38,7 @@ class StarterSource(_Section):
     """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
 
 
-class CvdpSource(_Section):
+class CvdpSource(Section):
     kind: Literal["cvdp"]
     """A CVDP data set, agentic or single-turn."""
     path: Path
@@ -51,7 +47,7 @@ class CvdpSource(_Section):
     """Share of the problems that is held out, chosen by fingerprint."""
 
 
-class VerilogEvalSource(_Section):
+class VerilogEvalSource(Section):
     kind: Literal["verilog-eval"]
     """VerilogEval v2, specification to RTL, judged by its own test benches."""
     path: Path
@@ -60,7 +56,7 @@ class VerilogEvalSource(_Section):
     """Share of the problems that is held out, chosen by fingerprint."""
 
 
-class RtllmSource(_Section):
+class RtllmSource(Section):
     kind: Literal["rtllm"]
     """RTLLM v2, judged by its own test benches."""
     path: Path
@@ -72,7 +68,7 @@ class RtllmSource(_Section):
 Source = Annotated[StarterSource | CvdpSource | VerilogEvalSource | RtllmSource, Field(discriminator="kind")]
 
 
-class ProblemsSection(_Section):
+class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """The problem sets of the run, one `[[problems.sources]]` table each."""
     validation_mutants: int = Field(default=2, ge=0)
@@ -81,14 +77,14 @@ class ProblemsSection(_Section):
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 
 
-class PromptingSection(_Section):
+class PromptingSection(Section):
     template: Literal["exact", "bare"] = "exact"
     """`exact` demands the exact interface and shows the answer's format; `bare` sends the problem's own text alone."""
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
 
 
-class SamplingSection(_Section):
+class SamplingSection(Section):
     group_size: int = Field(default=4, ge=1)
     """Rollouts per problem and step."""
     max_tokens: int = Field(default=4096, ge=1)
@@ -99,7 +95,7 @@ class SamplingSection(_Section):
     """Give each rollout a seed of its own (one request per rollout), so that a run can be repeated on a service that honours seeds."""
 
 
-class GradingSection(_Section):
+class GradingSection(Section):
     executor: Literal["bubblewrap", "docker"] = "bubblewrap"
     """Where simulators run: `bubblewrap` with this machine's tools, or `docker` with the pinned image."""
     workers: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^dask://[^\s/]+:\d+$")] = 0
@@ -120,7 +116,7 @@ class GradingSection(_Section):
     """How often a rollout is graded again after an infrastructure error before the run stops."""
 
 
-class RewardSection(_Section):
+class RewardSection(Section):
     weights: dict[str, float] = Field(
         default_factory=lambda: {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
     )
@@ -137,47 +133,7 @@ class RewardSection(_Section):
         return weights
 
 
-class LearningSection(_Section):
-    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
-    """Loss of the train step, as the Tinker service names it."""
-    reward_weight: float = Field(default=1.0, ge=0)
-    """Factor of the reward's advantage; 0 is distillation alone."""
-    kl_weight: float = Field(default=0.5, ge=0)
-    """λ: weight of the per-token reverse KL to the teacher; 0 is RL alone and needs no teacher."""
-    kl_discount: float = Field(default=0.0, ge=0, le=1)
-    """γ: how much of later tokens' KL a token is charged."""
-    kl_clamp: float | None = Field(default=None, gt=0)
-    """Cut each token's KL to plus or minus this many nats; leave out for none."""
-    baseline: Baseline = "group_mean"
-    """What a rollout's reward is compared with: the group's mean, or the mean of the others."""
-    normalise_std: bool = False
-    """Divide a group's advantages by their standard deviation."""
-    permute_advantages: bool = False
-    """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
-    learning_rate: float = Field(default=4e-5, gt=0)
-    """Adam's learning rate at the first step."""
-    final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)
-    """Share of the learning rate that is left at the last planned step; it falls in a straight line. 1 keeps it constant."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Adam's first moment decay."""
-    beta2: float = Field(default=0.95, ge=0, lt=1)
-    """Adam's second moment decay."""
-    eps: float = Field(default=1e-8, gt=0)
-    """Adam's epsilon."""
-    grad_clip_norm: float = Field(default=0.0, ge=0)
-    """Largest gradient norm; 0 means no clipping."""
-    max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
-    """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
-
-
-class CurriculumSection(_Section):
-    order: Order = "easy_to_hard"
-    """`easy_to_hard` by label, golden size and interface size; `shuffled` for none."""
-    problems_per_step: int = Field(default=8, ge=1)
-    """Problems in each train step."""
-
-
-class EvaluationSection(_Section):
+class EvaluationSection(Section):
     samples: int = Field(default=4, ge=1)
     """Answers sampled per held-out problem."""
     k: tuple[int, ...] = (1, 4)
@@ -188,7 +144,7 @@ class EvaluationSection(_Section):
     """Evaluate the teacher too, once, for comparison."""
 
 
-class TinkerSection(_Section):
+class TinkerSection(Section):
     base_url: str | None = None
     """`local`: the embedded service, started and stopped by the run. A URL: that service. Left out: Tinker's cloud."""
     student: str
@@ -216,7 +172,7 @@ class TinkerSection(_Section):
         return self.base_url == "local"
 
 
-class CheckpointsSection(_Section):
+class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
     """How many of the newest steps keep their weights on the service."""
     keep_best: int = Field(default=1, ge=0)
@@ -227,7 +183,7 @@ class CheckpointsSection(_Section):
     """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
 
 
-class CostSection(_Section):
+class CostSection(Section):
     prices: Path | None = None
     """A price list of your own; left out, the dated one that comes with the package."""
     budget_usd: float | None = Field(default=None, gt=0)
@@ -236,7 +192,7 @@ class CostSection(_Section):
     """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """One run, whole."""
 
     run: RunSection
@@ -248,6 +204,7 @@ class RunConfig(_Section):
     reward: RewardSection = RewardSection()
     learning: LearningSection = LearningSection()
     curriculum: CurriculumSection = CurriculumSection()
+    health: HealthSection = HealthSection()
     evaluation: EvaluationSection = EvaluationSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
     cost: CostSection = CostSection()
@@ -270,6 +227,28 @@ class RunConfig(_Section):
             raise ValueError("sampling.group_size: one rollout a group has no advantage without a KL; use at least 2")
         if learning.kl_weight > 0 and sampling.temperature != 1.0:
             raise ValueError("sampling.temperature: the KL to the teacher is only right at temperature 1")
+        if learning.kl_schedule == "target" and (learning.kl_target is None or learning.kl_weight == 0):
+            raise ValueError("learning.kl_target: to hold a target KL give it, and a kl_weight above 0 to start from")
+        if (
+            learning.kl_schedule in ("linear", "cosine")
+            and learning.final_kl_weight > 0
+            and self.tinker.teacher is None
+        ):
+            raise ValueError("tinker.teacher: a KL weight above 0 at the end needs a teacher")
+        if learning.kl_weight_bounds[0] <= 0 or learning.kl_weight_bounds[0] > learning.kl_weight_bounds[1]:
+            raise ValueError("learning.kl_weight_bounds: needs 0 < lowest <= highest")
+        if learning.warm_start_steps and learning.warm_start_source == "teacher" and self.tinker.teacher is None:
+            raise ValueError(
+                "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
+            )
+        if learning.overlong_buffer > sampling.max_tokens:
+            raise ValueError("learning.overlong_buffer: is longer than sampling.max_tokens")
+        if self.checkpoints.keep_last <= learning.staleness:
+            raise ValueError(
+                "checkpoints.keep_last: must be above learning.staleness, whose weights are still sampled from"
+            )
+        if self.curriculum.hard_below > self.curriculum.easy_from:
+            raise ValueError("curriculum.hard_below: must not be above easy_from")
         if max(self.evaluation.k, default=1) > self.evaluation.samples or min(self.evaluation.k, default=1) < 1:
             raise ValueError("evaluation.k: pass@k needs 1 <= k <= evaluation.samples")
         return self

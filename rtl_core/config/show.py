@@ -51,6 +51,8 @@ def _value(value: Any) -> str:
         return f'"{escaped}"'
     if isinstance(value, (tuple, list)):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_value(str(k))} = {_value(v)}" for k, v in value.items()) + "}"
     return repr(value)

@@ -72,15 +72,15 @@ def answer_advantages(
     Returns:
         Advantages (G,), and (G,) True for the answers that are trained on.
     """
-    rewards_G = np.asarray(rewards_G, np.float64)
-    counts_G = np.ones(rewards_G.shape, bool)
+    earned_G: NDArray[np.float64] = np.asarray(rewards_G, np.float64)
+    counts_G: NDArray[np.bool_] = np.ones(len(earned_G), bool)
     if truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)
     elif truncated == "penalise":
-        rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, limit=limit, buffer=buffer, penalty=penalty)
-    advantages_G = np.zeros_like(rewards_G)
+        earned_G = earned_G - overlong_penalty(lengths_G, cut_G, limit=limit, buffer=buffer, penalty=penalty)
+    advantages_G = np.zeros_like(earned_G)
     if counts_G.any():
-        advantages_G[counts_G] = group_advantages(rewards_G[counts_G], baseline=baseline, normalise_std=normalise_std)
+        advantages_G[counts_G] = group_advantages(earned_G[counts_G], baseline=baseline, normalise_std=normalise_std)
     return advantages_G, counts_G
 
 

@@ -20,6 +20,7 @@ from typing import Literal
 
 Pool = Literal["easy", "normal", "hard"]
 POOLS: tuple[Pool, ...] = ("easy", "normal", "hard")
+DEFAULT_WEIGHTS: Mapping[Pool, float] = {"easy": 1.0, "normal": 2.0, "hard": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class GroupResult:
 class PoolRules:
     """See the module. Rates are shares of answers that passed; `rest_after` 0 lets nothing rest but the quarantined."""
 
-    weights: Mapping[Pool, float] = field(default_factory=lambda: {"easy": 1.0, "normal": 2.0, "hard": 1.0})
+    weights: Mapping[Pool, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
     easy_from: float = 0.75
     hard_below: float = 0.25
     window: int = 2

@@ -36,11 +36,10 @@ def overlong_penalty(
     Raises:
         ValueError: the buffer is longer than the limit, or the vectors differ in length.
     """
-    lengths_G = np.asarray(lengths_G, np.float64)
-    cut = np.asarray(cut_G, bool)
-    if lengths_G.shape != cut.shape:
-        raise ValueError(f"{lengths_G.shape} lengths but {cut.shape} marks of cut answers")
+    if len(lengths_G) != len(cut_G):
+        raise ValueError(f"{len(lengths_G)} lengths but {len(cut_G)} marks of cut answers")
     if not 0 <= buffer <= limit:
         raise ValueError(f"a buffer of {buffer} tokens does not fit a limit of {limit}")
-    share_G = np.clip((lengths_G - (limit - buffer)) / buffer, 0.0, 1.0) if buffer else np.zeros_like(lengths_G)
-    return penalty * np.where(cut, 1.0, share_G)
+    over_G = np.asarray(lengths_G, np.float64) - (limit - buffer)
+    share_G = np.clip(over_G / buffer, 0.0, 1.0) if buffer else np.zeros(len(lengths_G))
+    return penalty * np.where(np.asarray(cut_G, bool), 1.0, share_G)

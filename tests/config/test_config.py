@@ -21,7 +21,11 @@ def broken(tmp_path: Path, **replace: str) -> Path:
 
 
 def test_what_show_prints_loads_to_the_same_configuration(tmp_path: Path) -> None:
-    config = load_config("demo", ["run.seed=7", "learning.kl_clamp=5.0"], environment={})
+    config = load_config(
+        "demo",
+        ["run.seed=7", "learning.kl_clamp=5.0", 'health.ranges={"optim/entropy" = {min = 0.02}}'],
+        environment={},
+    )
     path = tmp_path / "shown.toml"
     path.write_text(to_toml(config))
     assert load_config(path, environment={}) == config
@@ -56,6 +60,13 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (["reward.weights={tests = 0.0}"], "reward.weights"),
         (["tinker.base_url=lokal"], "tinker.base_url"),
         (["run.name=../x"], "run.name"),
+        (["learning.staleness=3"], "checkpoints.keep_last"),
+        (["learning.kl_schedule=target"], "learning.kl_target"),
+        (["learning.kl_weight_bounds=[2.0, 1.0]"], "learning.kl_weight_bounds"),
+        (["learning.overlong_buffer=201"], "learning.overlong_buffer"),
+        (["curriculum.hard_below=0.9"], "curriculum.hard_below"),
+        (["curriculum.pool_weights={easy = 0.0}"], "curriculum.pool_weights"),
+        (['health.ranges={"optim/entropi" = {min = 0.1}}'], "health.ranges"),
     ],
 )
 def test_impossible_combinations_name_the_key(overrides: list[str], key: str) -> None:

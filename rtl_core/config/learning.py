@@ -1,0 +1,138 @@
+"""The sections of a configuration about what is learnt, from which problems, and when to stop."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from rtl_core.config.section import Section
+from rtl_core.learning.advantage import Baseline
+from rtl_core.learning.curriculum import Order
+from rtl_core.learning.health import METRICS
+from rtl_core.learning.kl_weight import KlSchedule
+from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
+from rtl_core.learning.truncation import Truncated
+
+
+class LearningSection(Section):
+    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    """Loss of the train step, as the Tinker service names it."""
+    clip_low: float = Field(default=0.8, ge=0, le=1)
+    """With `ppo` and `cispo`: the smallest ratio of the trainer's to the sampler's probability that still counts."""
+    clip_high: float = Field(default=1.2, ge=1)
+    """With `ppo` and `cispo`: the largest such ratio."""
+    staleness: int = Field(default=0, ge=0, le=8)
+    """How many train steps the weights that sample a step may be behind it. 0: on-policy, one step after the other. n: the next n
+    steps are sampled, graded and scored while one trains."""
+    reward_weight: float = Field(default=1.0, ge=0)
+    """Factor of the reward's advantage; 0 is distillation alone."""
+    kl_weight: float = Field(default=0.5, ge=0)
+    """λ: weight of the per-token reverse KL to the teacher; 0 is RL alone and needs no teacher."""
+    kl_schedule: KlSchedule = "constant"
+    """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last; `target`: starts at
+    `kl_weight` and is raised or lowered after each step to hold the KL at `kl_target`."""
+    final_kl_weight: float = Field(default=0.0, ge=0)
+    """With `linear` and `cosine`: λ of the last planned step."""
+    kl_target: float | None = Field(default=None, gt=0)
+    """With `target`: the KL to the teacher per token that is aimed at, in nats."""
+    kl_gain: float = Field(default=0.1, gt=0, le=2)
+    """With `target`: λ changes by at most a fifth of this share a step."""
+    kl_weight_bounds: tuple[float, float] = (1e-3, 10.0)
+    """With `target`: λ stays between these."""
+    kl_discount: float = Field(default=0.0, ge=0, le=1)
+    """γ: how much of later tokens' KL a token is charged."""
+    kl_clamp: float | None = Field(default=None, gt=0)
+    """Cut each token's KL to plus or minus this many nats; leave out for none."""
+    baseline: Baseline = "group_mean"
+    """What a rollout's reward is compared with: the group's mean, or the mean of the others."""
+    normalise_std: bool = False
+    """Divide a group's advantages by their standard deviation."""
+    replacements: int = Field(default=1, ge=0)
+    """With λ = 0 a group of equal rewards teaches nothing. How often its place in the step may be given to another problem."""
+    truncated: Truncated = "keep"
+    """Answers cut at the token limit: `keep` their reward, `mask` them out of the loss and the baseline, or `penalise` them."""
+    overlong_penalty: float = Field(default=0.5, ge=0)
+    """With `penalise`: what a cut answer loses, in units of reward."""
+    overlong_buffer: int = Field(default=0, ge=0)
+    """With `penalise`: over how many tokens before the limit the penalty rises from 0."""
+    warm_start_steps: int = Field(default=0, ge=0)
+    """The first so many steps are supervised (cross entropy) on answers that are not the student's: off-policy distillation."""
+    warm_start_source: Literal["teacher", "golden"] = "teacher"
+    """Whose answers: sampled from the teacher, or the problems' known-good ones."""
+    warm_start_passing_only: bool = True
+    """Of the teacher's answers take only those that pass."""
+    warm_start_learning_rate: float | None = Field(default=None, gt=0)
+    """Adam's learning rate of the warm start; left out, `learning_rate` without its decay."""
+    permute_advantages: bool = False
+    """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
+    learning_rate: float = Field(default=4e-5, gt=0)
+    """Adam's learning rate at the first step."""
+    final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of the learning rate that is left at the last planned step; it falls in a straight line. 1 keeps it constant."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Adam's first moment decay."""
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    """Adam's second moment decay."""
+    eps: float = Field(default=1e-8, gt=0)
+    """Adam's epsilon."""
+    grad_clip_norm: float = Field(default=0.0, ge=0)
+    """Largest gradient norm; 0 means no clipping."""
+    max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
+    """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
+
+
+class CurriculumSection(Section):
+    order: Order = "easy_to_hard"
+    """`easy_to_hard` by measured pass rates, label, golden size and interface size; `shuffled` for none; `pools` draws each step from
+    pools easy, normal and hard that move with the pass rates of the run itself."""
+    problems_per_step: int = Field(default=8, ge=1)
+    """Problems in each train step."""
+    measure_samples: int = Field(default=0, ge=0)
+    """Before the first step, sample so many answers to each training problem from student and teacher, and order by their pass rates;
+    0 measures nothing."""
+    pool_weights: dict[Pool, float] = Field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
+    """With `pools`: the chance of each pool, up to a common factor."""
+    easy_from: float = Field(default=0.75, gt=0, le=1)
+    """With `pools`: pass rate from which a problem is easy."""
+    hard_below: float = Field(default=0.25, gt=0, le=1)
+    """With `pools`: pass rate below which a problem is hard."""
+    window: int = Field(default=2, ge=1)
+    """With `pools`: over how many of a problem's last groups its pass rate is taken."""
+    rest_after: int = Field(default=2, ge=0)
+    """With `pools`: a problem rests after so many groups in a row that were all solved or all not; 0 lets none rest."""
+    rest_steps: int = Field(default=20, ge=1)
+    """With `pools`: for how many steps a problem rests before it is tried again."""
+    quarantine: bool = False
+    """A problem whose answers cannot be graded (`grading.retries`) is left out of its step, and with `pools` rests, instead of stopping
+    the run. More than half of a step still stops it."""
+
+    @field_validator("pool_weights")
+    @classmethod
+    def _some_weight(cls, weights: dict[Pool, float]) -> dict[Pool, float]:
+        if any(weight < 0 for weight in weights.values()) or not any(weights.values()):
+            raise ValueError("weights of pools must not be negative, and one must be above 0")
+        return {pool: weights.get(pool, 0.0) for pool in POOLS}
+
+
+class SafeRange(Section):
+    min: float | None = None
+    """Smallest safe value; left out: none."""
+    max: float | None = None
+    """Largest safe value; left out: none."""
+
+
+class HealthSection(Section):
+    ranges: dict[str, SafeRange] = Field(default_factory=dict)
+    """Safe ranges of a step's metrics, such as `{"optim/entropy" = {min = 0.02}}`. A run that leaves one stops, with everything saved."""
+    patience: int = Field(default=3, ge=1)
+    """How many steps in a row a metric must be outside."""
+    accept_up_to_step: int = Field(default=0, ge=0)
+    """Steps up to this number (counted from 1) are not judged: set it to the step that a run was stopped at, and it goes on."""
+
+    @field_validator("ranges")
+    @classmethod
+    def _known_metrics(cls, ranges: dict[str, SafeRange]) -> dict[str, SafeRange]:
+        if unknown := sorted(set(ranges) - set(METRICS)):
+            raise ValueError(f"unknown metric {', '.join(unknown)}; known: {', '.join(METRICS)}")
+        return ranges
