@@ -21,6 +21,7 @@ from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
 
 logger = logging.getLogger(__name__)
 
+_ROOMY_BYTES = 24 << 30  # free on a GPU, for training passes of four times as many tokens
 _MERGE_LIMIT_BYTES = 256 * 1024 * 1024  # merged snapshots copy the model: only for small ones
 _CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
 _names = itertools.count()
@@ -74,6 +75,24 @@ class ServedModel:
         return LockstepSampler(
             LockstepDecoder(self.model, self.adapters, name), self.decode, deterministic=deterministic
         )
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one pass of training and the caches of running samples may take."""
+
+    micro_tokens: int
+    """Padded tokens of one training pass."""
+    cache_bytes: int
+    """Key-value caches, while none is being rearranged; then twice as much for a moment."""
+
+
+def room_on(device: str) -> Room:
+    """What a device has room for once the models are on it: on a GPU two fifths of what is free go to caches."""
+    if not device.startswith("cuda"):
+        return Room(4096, 1 << 30)
+    free, _ = torch.cuda.mem_get_info(torch.device(device))
+    return Room(16384 if free > _ROOMY_BYTES else 4096, int(0.4 * free))
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:

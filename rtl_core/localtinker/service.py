@@ -17,7 +17,7 @@ from rtl_core.localtinker.engine import Engine, SamplerKey, SamplerPool
 from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future, FutureStore
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
-from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
 from rtl_core.localtinker.samplers import Sampler
 from rtl_core.localtinker.sampling import SampleRequest
@@ -31,8 +31,8 @@ class Settings:
     """How the service runs.
 
     `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
-    samples, `samplers` and `sampler_bytes` the samplers kept ready, `idle_s` the time after which an unused training
-    client moves to disk.
+    samples (None for both: by the device, see `models.room_on`), `samplers` and `sampler_bytes` the samplers kept
+    ready, `idle_s` the time after which an unused training client moves to disk.
     """
 
     models: dict[str, Path]
@@ -42,8 +42,8 @@ class Settings:
     threads: int = 2
     deterministic: bool = False
     max_context: int = 32768
-    micro_tokens: int = 4096
-    cache_bytes: int = 1 << 30
+    micro_tokens: int | None = None
+    cache_bytes: int | None = None
     samplers: int = 16
     sampler_bytes: int = 1 << 30
     idle_s: float = 1800.0
@@ -61,9 +61,10 @@ class Service:
             for name, path in settings.models.items()
         }
         self.registry = Registry(settings.state)
-        self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens)
+        room = room_on(settings.device)
+        self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens or room.micro_tokens)
         self._pool = SamplerPool(self._build_sampler, limit=settings.samplers, budget_bytes=settings.sampler_bytes)
-        self.engine = Engine(self._pool, threads=settings.threads, cache_bytes=settings.cache_bytes)
+        self.engine = Engine(self._pool, threads=settings.threads, cache_bytes=settings.cache_bytes or room.cache_bytes)
         self.futures: FutureStore
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
