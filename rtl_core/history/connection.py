@@ -67,10 +67,10 @@ def connect(
         try:
             _attach(con, path, read_only=read_only, patience_s=patience_s)
             try:
-                if read_only or _identity(path) not in _checked:
+                if _identity(path) not in _checked:
                     _check(con, path, read_only=read_only, old_is_fine=old_is_fine)
-                if not read_only:
-                    _checked.add(_identity(path))
+                    if not read_only:
+                        _checked.add(_identity(path))
                 yield con
             finally:
                 _detach(con)

@@ -56,6 +56,12 @@ def known(con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], colum
     return found
 
 
+def first_free_step(con: duckdb.DuckDBPyConnection, run: str) -> int:
+    """The first train step after all those of which rollouts are stored."""
+    ((last,),) = con.execute("SELECT max(step) FROM rollouts WHERE run = ? AND purpose = 'train'", [run]).fetchall()
+    return 0 if last is None else int(last) + 1
+
+
 def runs(con: duckdb.DuckDBPyConnection, name: str | None = None) -> list[RunRecord]:
     """All runs newest first, or the one of that name."""
     sql = "SELECT * FROM runs WHERE ? IS NULL OR run = ? ORDER BY created_at DESC, run"

@@ -36,6 +36,7 @@ from rtl_core.history.records import (
     ValidationRecord,
     utc_now,
 )
+from rtl_core.history.spent import Meter, Spent
 from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
@@ -57,8 +58,14 @@ class History:
         self.path = Path(path)
         self.read_only = read_only
         self._prepared = False
+        self._meter = Meter()
 
     # -- connections
+
+    @property
+    def spent(self) -> Spent:
+        """What all uses of this object have taken so far."""
+        return self._meter.total
 
     def _writer(self) -> duckdb.DuckDBPyConnection | None:
         return _held().get(self.path.resolve())
@@ -70,6 +77,21 @@ class History:
             yield
 
     @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """All questions of this thread inside the block share one connection, which saves an opening each.
+        Wait for nothing inside it, and write nothing."""
+        with self._reading() as con:
+            held = _held()
+            outermost = self.path.resolve() not in held
+            if outermost:
+                held[self.path.resolve()] = con
+            try:
+                yield
+            finally:
+                if outermost:
+                    del held[self.path.resolve()]
+
+    @contextlib.contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
             raise HistoryError(f"{self.path} was opened to be read only", "the flow's process alone writes the history")
@@ -77,7 +99,7 @@ class History:
         if inner is not None:
             yield inner
             return
-        with connection.connect(self.path, read_only=False) as con:
+        with self._meter.measure(writing=True), connection.connect(self.path, read_only=False) as con:
             held = _held()
             held[self.path.resolve()] = con
             try:
@@ -105,7 +127,7 @@ class History:
         if not self.read_only and not self._prepared:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
-        with connection.connect(self.path, read_only=True) as con:
+        with self._meter.measure(writing=False), connection.connect(self.path, read_only=True) as con:
             try:
                 yield con
             except duckdb.Error as error:
@@ -194,19 +216,23 @@ class History:
         now = rows.naive(utc_now())
         times = rows.table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
         metrics = rows.table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
+        place = [step.run, step.step]
         with self._writing() as con:
-            con.execute(
-                "INSERT OR IGNORE INTO steps (run, step, epoch, status, planned_at) VALUES (?, ?, ?, 'planned', ?)",
-                [step.run, step.step, step.epoch, now],
-            )
+            found = con.execute("SELECT status FROM steps WHERE run = ? AND step = ?", place).fetchall()
+            if not found:
+                con.execute(
+                    "INSERT INTO steps (run, step, epoch, status, planned_at) VALUES (?, ?, ?, 'planned', ?)",
+                    [*place, step.epoch, now],
+                )
+            elif found[0][0] == "trained":
+                for table in ("step_times", "step_metrics"):
+                    con.execute(f"DELETE FROM {table} WHERE run = ? AND step = ?", place)
             con.execute(
                 "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?"
                 " WHERE run = ? AND step = ?",
-                [now, step.state_path, step.sampler_path, step.run, step.step],
+                [now, step.state_path, step.sampler_path, *place],
             )
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
-            for table in ("step_times", "step_metrics"):
-                con.execute(f"DELETE FROM {table} WHERE run = ? AND step = ?", [step.run, step.step])
             _insert(con, {"step_times": times, "step_metrics": metrics})
 
     # -- rollouts and what is found out about them
@@ -217,15 +243,16 @@ class History:
         Raises ValueError when a rollout's tokens and log-probabilities differ in number.
         """
         with self._writing() as con:
-            keys = [r.key for r in rollouts]
-            stored = set(reading.known(con, "rollouts", keys))
-            fresh = {key: r for key, r in zip(reversed(keys), reversed(rollouts), strict=True) if key not in stored}
-            tables = rows.rollout_tables(list(reversed(fresh.values())), utc_now())
+            memory = memory_of(self.path)
+            first = {r.key: r for r in reversed(rollouts)}
+            stored = memory.stored(con, first)
+            fresh = {key: r for key, r in reversed(first.items()) if key not in stored}
+            tables = rows.rollout_tables(list(fresh.values()), utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
-            old = set(reading.known(con, "prompts", prompts, column="prompt"))
-            tables["prompts"] = tables["prompts"].filter(pa.array([p not in old for p in prompts], pa.bool_()))
+            new = memory.new_prompts(con, prompts)
+            tables["prompts"] = tables["prompts"].filter(pa.array([p in new for p in prompts], pa.bool_()))
             _insert(con, tables)
-            memory_of(self.path).insert((key, rows.place_of(r)) for key, r in fresh.items())
+            memory.insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
@@ -345,6 +372,8 @@ class History:
 
     def rollouts_of(self, run: str, place: int | str) -> list[StoredRollout]:
         """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
+        if isinstance(place, int) and memory_of(self.path).is_empty(run, place):
+            return []
         with self._reading() as con:
             return reading.rollouts_of(con, run, place)
 

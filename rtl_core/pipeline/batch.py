@@ -21,6 +21,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.clock import StageClock
+from rtl_core.pipeline.recorder import StoreTime
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.rollout import Purpose, Rollout
@@ -48,8 +49,8 @@ class Batch:
     failed_grades: Counter[str] = field(default_factory=Counter)
     """Problem id -> how often grading itself failed."""
     clock: StageClock = field(default_factory=StageClock)
-    store_before_s: float = 0.0
-    """Seconds that the recorder had spent in the database when the batch began."""
+    store_before: StoreTime = field(default_factory=StoreTime)
+    """What the history had cost the run when the batch began, or when the step before it was recorded."""
 
     @property
     def key(self) -> str:
@@ -75,7 +76,8 @@ _open: dict[tuple[str, str], Batch] = {}
 
 def register(session: Session, batch: Batch) -> Batch:
     """Make a batch reachable by name for the tasks that work on it, with what the history already holds of it."""
-    batch.store_before_s = session.recorder.busy_s
+    batch.store_before = session.store_mark or session.recorder.times()
+    session.store_mark = None
     batch.take_up(session.history.rollouts_of(session.run, batch.evaluation or batch.step))
     _open[session.run, batch.key] = batch
     return batch

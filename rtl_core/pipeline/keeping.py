@@ -22,8 +22,10 @@ async def tidy(session: Session) -> int:
 
     Nothing hangs on it: what fails is told and tried again after the next step.
     """
-    trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
-    old = superseded(trained, session.history.evaluations(session.run), retention_of(session.config))
+    with session.history.reading():
+        trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
+        evaluations = session.history.evaluations(session.run)
+    old = superseded(trained, evaluations, retention_of(session.config))
     old = [state for state in old if state.step not in session.tidied]
     if not old:
         return 0

@@ -1,8 +1,9 @@
 """The one writer of a run: rows queue up and go to the history in few, short transactions.
 
 Opening and closing the database costs more than writing a group's rows. So rows are queued when their stage ends and written
-together, at the latest `interval_s` later; `settle` writes what is left and is waited for before the optimizer runs and at the
-end of an evaluation. What a crash takes before its rows are written is done again, under the same keys.
+together, `interval_s` later or when the writer has rested long enough from its last transaction (`share`). `settle` writes what
+is left: while the optimizer runs, before its weights are saved, and at the end of an evaluation. What a crash takes before its
+rows are written is done again, under the same keys.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rtl_core.history.store import History
@@ -20,17 +23,39 @@ _ROWS = ("record_rollouts", "record_verdicts", "record_cached_verdicts", "record
 _SINGLE = ("finish_step", "record_evaluation")
 
 
-class Recorder:
-    """Queues rows for `History` and writes them in groups from a thread, one transaction at a time."""
+@dataclass(frozen=True)
+class StoreTime:
+    """Seconds that went into the history: inside it, whoever worked meanwhile; waited for, which alone makes a step longer; and
+    of one core."""
 
-    def __init__(self, history: History, interval_s: float = 1.0) -> None:
+    busy_s: float = 0.0
+    waited_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def __sub__(self, earlier: StoreTime) -> StoreTime:
+        return StoreTime(self.busy_s - earlier.busy_s, self.waited_s - earlier.waited_s, self.cpu_s - earlier.cpu_s)
+
+
+class Recorder:
+    """Queues rows for `History` and writes them in groups from a thread, one transaction at a time.
+
+    Between transactions that nobody waits for it rests until they were at most `share` of the time.
+    """
+
+    def __init__(self, history: History, interval_s: float = 1.0, share: float = 0.02) -> None:
         self._history = history
         self._interval_s = interval_s
+        self._share = share
+        self._rest_until = 0.0
         self._rows: dict[str, list[Any]] = defaultdict(list)
         self._lock = asyncio.Lock()
         self._later: asyncio.Task[None] | None = None
-        self.busy_s = 0.0
-        """Seconds spent inside the database since the start."""
+        self._waited_s = 0.0
+
+    def times(self) -> StoreTime:
+        """What the history has cost the run so far. Its questions hold everything up, so they count as waited for."""
+        spent = self._history.spent
+        return StoreTime(spent.writing_s + spent.reading_s, self._waited_s + spent.reading_s, spent.cpu_s)
 
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.
@@ -47,7 +72,25 @@ class Recorder:
 
     async def settle(self) -> None:
         """Write everything that is queued; when this returns, it is committed."""
-        await self._write()
+        start = time.perf_counter()
+        try:
+            await self._write()
+        finally:
+            self._waited_s += time.perf_counter() - start
+        self._raise_failure()
+
+    @asynccontextmanager
+    async def settling(self) -> AsyncIterator[None]:
+        """Write everything that is queued while the block runs; when it is left, it is committed."""
+        writing = asyncio.create_task(self._write())
+        try:
+            yield
+        finally:
+            start = time.perf_counter()
+            try:
+                await writing
+            finally:
+                self._waited_s += time.perf_counter() - start
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -56,7 +99,11 @@ class Recorder:
             failed.result()
 
     async def _write_later(self) -> None:
-        await asyncio.sleep(self._interval_s)
+        rest = self._interval_s
+        while rest > 0:
+            await asyncio.sleep(rest)
+            async with self._lock:  # somebody may have settled meanwhile
+                rest = self._rest_until - time.perf_counter()
         await self._write()
         self._later = None
 
@@ -82,11 +129,7 @@ class Recorder:
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run one writing method of the history at once, in turn with the flushes."""
         async with self._lock:
-            start = time.perf_counter()
-            try:
-                return await asyncio.to_thread(function, *arguments)
-            finally:
-                self.busy_s += time.perf_counter() - start
+            return await asyncio.to_thread(function, *arguments)
 
     def _commit(self, batch: dict[str, list[Any]]) -> None:
         start = time.perf_counter()
@@ -97,4 +140,4 @@ class Recorder:
             for method in _SINGLE:
                 for row in batch.get(method, ()):
                     getattr(self._history, method)(row)
-        self.busy_s += time.perf_counter() - start
+        self._rest_until = start + (time.perf_counter() - start) / self._share

@@ -20,7 +20,7 @@ from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
 from rtl_core.pipeline.lock import lock_path, run_lock
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.recorder import Recorder
+from rtl_core.pipeline.recorder import Recorder, StoreTime
 from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.pipeline.stored import write_config
 from rtl_core.policy.clients import Policy
@@ -62,6 +62,8 @@ class Session:
     """The weights that the last recorded step left; None before the first."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
+    store_mark: StoreTime | None = None
+    """What the history had cost when the last step's record was about to be written: that write counts for the next step."""
     prices: Prices = field(default_factory=load_prices)
     opened_at: float = field(default_factory=time.monotonic)
     """When this process opened the run, on the monotonic clock (seconds)."""
@@ -144,7 +146,7 @@ async def open_session(
             config=config,
             history=history,
             # Where tokens are paid for, none waits long for its place on disk.
-            recorder=Recorder(history, interval_s=1.0 if config.tinker.is_local else 0.1),
+            recorder=Recorder(history) if config.tinker.is_local else Recorder(history, interval_s=0.1, share=0.1),
             grader=grader,
             cache=cache,
             pool=pool,

@@ -98,17 +98,18 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     """
     config = session.config
     policy = session.require_policy()
-    # Everything that the step is made of is on disk before the weights change.
-    await session.recorder.settle()
     with batch.clock.measure("train"):
         if policy.trainer is None:
             await open_trainer(session)
         trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
         examples, scalars = build_examples(batch, config)
+        session.recorder.put("record_advantages", list(scalars.items()))
         share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
-        with client_may_be_lost():
-            rate = share * config.learning.learning_rate
-            metrics = await train_step(trainer, examples, config, rate) if examples else {}
+        # Everything that the step is made of is on disk before its weights are saved.
+        async with session.recorder.settling():
+            with client_may_be_lost():
+                rate = share * config.learning.learning_rate
+                metrics = await train_step(trainer, examples, config, rate) if examples else {}
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
         if drift > config.learning.max_sampler_trainer_kl:
             raise RunHealthError(
@@ -120,8 +121,10 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             days = config.checkpoints.ttl_days
             ttl_s = None if days is None else int(days * 86400)
             checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}", ttl_s)
-    session.recorder.put("record_advantages", list(scalars.items()))
-    batch.clock.add("store", session.recorder.busy_s - batch.store_before_s)
+    session.store_mark = session.recorder.times()
+    store = session.store_mark - batch.store_before
+    batch.clock.add("store", store.busy_s)
+    batch.clock.add("store_waited", store.waited_s)
     times = batch.clock.seconds()
     record = StepRecord(
         run=session.run,
@@ -136,6 +139,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             "train/examples": float(len(examples)),
             **cost_metrics(batch_usage(batch, config), config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
+            "cpu/store": store.cpu_s,
         },
     )
     session.recorder.put("finish_step", [record])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import duckdb
 import numpy as np
 import pytest
 import synthetic
@@ -87,6 +90,38 @@ def test_a_rollout_keeps_its_first_text(tmp_path):
     assert history.record_rollouts([first.model_copy(update={"text": "other", "tokens_T": (), "logprobs_T": ()})]) == 0
     assert history.rollout(first.key).rollout.text == first.text
     assert len(history.rollout(first.key).rollout.tokens_T) == len(first.tokens_T)
+
+
+def test_what_an_earlier_process_stored_is_known_to_the_next(tmp_path):
+    """The writing process asks the file for steps that were begun before it, and only for those."""
+    history = History(tmp_path / "h.duckdb")
+    rng, p = np.random.default_rng(1), synthetic.problem(0, "train")
+    old = [synthetic.rollout("r", "train", None, 0, 3, p, i, synthetic.Shape(), rng) for i in range(2)]
+    history.record_rollouts(old)
+    memory_of(history.path).forget()
+    assert not memory_of(history.path).is_empty("r", 4)  # nobody has looked yet
+    new = [synthetic.rollout("r", "train", None, 0, step, p, 0, synthetic.Shape(), rng) for step in (3, 4)]
+    assert history.record_rollouts([*new, new[1]]) == 1
+    assert history.record_rollouts(new) == 0
+    assert [len(history.rollouts_of("r", step)) for step in (2, 3, 4, 5)] == [0, 2, 1, 0]
+    assert memory_of(history.path).is_empty("r", 5)
+    with contextlib.suppress(KeyboardInterrupt), history.batch():
+        history.record_rollouts([new[1].model_copy(update={"step": 5})])
+        raise KeyboardInterrupt
+    assert history.rollouts_of("r", 5) == []
+    assert history.record_rollouts([new[1].model_copy(update={"step": 5})]) == 1
+
+
+def test_questions_may_share_a_connection(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    with history.reading():
+        assert [r.name for r in history.runs()] == ["r"]
+        assert history.steps("r") == []
+        with pytest.raises(duckdb.InvalidInputException, match="read-only"):
+            history.heartbeat("r")
+    history.heartbeat("r")
+    assert history.spent.writing_s > 0 < history.spent.reading_s
 
 
 def test_a_later_verdict_replaces_the_earlier_one_whole(tmp_path):

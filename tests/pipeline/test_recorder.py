@@ -56,6 +56,60 @@ def test_rows_are_written_after_the_interval_without_being_asked(tmp_path: Path)
     assert asyncio.run(wait())
 
 
+def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=0.001, share=0.001)
+
+    async def two_groups() -> tuple[int, int]:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        await recorder.settle()
+        recorder.put("record_rollouts", [rollout("b", 0)])
+        await asyncio.sleep(0.5)  # a write takes milliseconds, so the rest after it takes seconds
+        resting = len(history.rollouts_of("r", 0))
+        await recorder.settle()
+        return resting, len(history.rollouts_of("r", 0))
+
+    assert asyncio.run(two_groups()) == (1, 2)
+
+
+def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=60)
+
+    async def train(fails: bool) -> None:
+        recorder.put("record_rollouts", [rollout("b" if fails else "a", 0)])
+        async with recorder.settling():
+            await asyncio.sleep(1.5)
+            if fails:
+                raise RuntimeError("the service is gone")
+
+    async def both() -> None:
+        await train(False)
+        assert recorder.times().waited_s < recorder.times().busy_s  # written while the other work went on
+        with pytest.raises(RuntimeError, match="is gone"):
+            await train(True)
+
+    asyncio.run(both())
+    assert len(history.rollouts_of("r", 0)) == 2
+    assert recorder.times().cpu_s > 0
+
+
+def test_a_failed_write_beside_other_work_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "h.duckdb"
+    path.write_text("this is not a database")
+    recorder = Recorder(History(path), interval_s=60)
+
+    async def train() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        async with recorder.settling():
+            pass
+
+    with pytest.raises(HistoryError):
+        asyncio.run(train())
+
+
 def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")
