@@ -7,14 +7,17 @@ started it. One that was cancelled, paused, finished, or failed for a reason tha
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from prefect import flow, get_client
 from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterIdempotencyKey
+from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
@@ -26,7 +29,10 @@ from rtl_core.pipeline import stored
 from rtl_core.pipeline.lock import is_held, lock_path, read_holder
 from rtl_core.pipeline.progress import progress
 
-AGAIN_AFTER_S = 900
+STARTING_S = 120.0
+"""Seconds in which a flow run that was triggered again must have become a process."""
+ATTEMPTS = 20
+"""Flow runs that may die, one after another, before they take the run's lock; then somebody has to look."""
 
 
 @flow(name="resume", flow_run_name="resume what crashed", validate_parameters=True)
@@ -66,28 +72,66 @@ def wants_to_run(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -
 
 
 async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str, Any]) -> bool:
-    """Trigger the run's deployment, unless its flow run was cancelled or is about to run again by itself."""
+    """Trigger the run's deployment once for each death; whether this call did.
+
+    Not when its flow run was cancelled, or is about to run again by itself. The flow run that is started may die in its turn
+    before it takes the run's lock: then the next one is triggered.
+    """
     flow_run_id = UUID(holder["flow_run"])
     try:
-        state = (await client.read_flow_run(flow_run_id)).state
+        dead = await client.read_flow_run(flow_run_id)
     except ObjectNotFound:
-        state = None
-    if state is not None:
-        if state.is_scheduled() or state.is_cancelled():
+        dead = None
+    if dead is not None and not await _confirm_end(client, dead):
+        return False
+    for attempt in range(ATTEMPTS):
+        key = f"resume/{config.run.name}/{flow_run_id}/{attempt}"
+        known = await client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
+        )
+        if not known:
+            await arun_deployment(
+                holder["deployment"],
+                parameters={"config": str(stored.write_config(config))},
+                idempotency_key=key,
+                timeout=0,
+                as_subflow=False,
+            )
+            return True
+        if _on_its_way(known[0]) or not await _confirm_end(client, known[0]):
             return False
-        if state.is_cancelling():
-            # Nobody was left to confirm it.
-            await client.set_flow_run_state(flow_run_id, Cancelled(message="its process is gone"), force=True)
-            return False
-        if not state.is_final():
-            # Prefect does not notice the end of a process whose worker died; this also gives its slot back.
-            await client.set_flow_run_state(flow_run_id, Crashed(message="its process is gone"), force=True)
-    await arun_deployment(
-        holder["deployment"],
-        parameters={"config": str(stored.write_config(config))},
-        # Once for each death, however often we look; again after a while, should the new one have died before it took the lock.
-        idempotency_key=f"resume/{config.run.name}/{flow_run_id}/{int(time.time() // AGAIN_AFTER_S)}",
-        timeout=0,
-        as_subflow=False,
-    )
+    return False
+
+
+async def _confirm_end(client: PrefectClient, flow_run: FlowRun) -> bool:
+    """Tell Prefect that a flow run's process is gone; whether another flow run may take its place.
+
+    Prefect does not notice the end of a process whose worker died; telling it also gives the deployment's slot back.
+    """
+    state = flow_run.state
+    if state is None or state.is_scheduled() or state.is_cancelled():
+        return False
+    if state.is_cancelling():
+        # Nobody was left to confirm it.
+        await client.set_flow_run_state(flow_run.id, Cancelled(message="its process is gone"), force=True)
+        return False
+    if not state.is_final():
+        await client.set_flow_run_state(flow_run.id, Crashed(message="its process is gone"), force=True)
     return True
+
+
+def _on_its_way(flow_run: FlowRun) -> bool:
+    """Whether a flow run that does not hold the lock may still come to it: it is young, or a process here works on it."""
+    state = flow_run.state
+    if state is None or state.is_final():
+        return False
+    if (datetime.now(UTC) - state.timestamp).total_seconds() < STARTING_S:
+        return True
+    mark = f"PREFECT__FLOW_RUN_ID={flow_run.id}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone, or another user's
+            # Not its children, which may live a little longer than the run.
+            is_run = b"prefect.engine" in (process / "cmdline").read_bytes()
+            if is_run and mark in (process / "environ").read_bytes().split(b"\0"):
+                return True
+    return False

@@ -116,27 +116,36 @@ def up(deployment: LocalDeployment, prefect_file: Path, tell: Callable[[str], No
 
 
 def down(deployment: LocalDeployment, tell: Callable[[str], None], grace_s: float = 30.0) -> list[int]:
-    """End worker, runs and server. Returns the ids of processes that had to be ended by force, ideally none."""
+    """End worker, runs and server, in this order: a run that ends tells the server so.
+
+    Returns the ids of processes that had to be ended by force, ideally none.
+    """
     mark = deployment.settings()[MARK]
-    for part in reversed(PARTS):
-        pid = deployment.pid_of(part)
-        if pid is None:
-            continue
-        tell(f"{part}: ending")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-        _until(partial(_is_gone, pid, mark), grace_s)
+    _end_part(deployment, "worker", tell, grace_s)
     # Runs that outlived their worker get the same chance to save their state as a cancelled one.
-    for pid in _marked(mark):
+    runs = set(_marked(mark)) - _family(deployment.pid_of("server"))
+    for pid in runs:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    _until(lambda: not list(_marked(mark)), grace_s)
+    _until(lambda: not any(_is_marked(pid, mark) for pid in runs), grace_s)
+    _end_part(deployment, "server", tell, grace_s)
+    _until(lambda: not list(_marked(mark)), 1.0)
     left = list(_marked(mark))
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     tell("down" if not left else f"down; {len(left)} processes were ended by force")
     return left
+
+
+def _end_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None], grace_s: float) -> None:
+    pid = deployment.pid_of(part)
+    if pid is None:
+        return
+    tell(f"{part}: ending")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    _until(partial(_is_gone, pid, deployment.settings()[MARK]), grace_s)
 
 
 def status(deployment: LocalDeployment) -> dict[str, str]:
@@ -221,6 +230,19 @@ def _is_marked(pid: int, mark: str) -> bool:
 
 def _is_gone(pid: int, mark: str) -> bool:
     return not _is_marked(pid, mark)
+
+
+def _family(pid: int | None) -> set[int]:
+    """A process and everything that it started, directly or not."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(") ", 1)[1].split()[1])
+    family = {pid} if pid is not None else set()
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family
 
 
 def _marked(mark: str) -> Iterator[int]:

@@ -1,0 +1,73 @@
+"""What two runs of the same seeds must hold alike: every fact that the history keeps, and the last weights to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rtl_core.history.store import History
+
+# What both runs must agree on: a name, and the rows with the run's name taken out of the keys.
+FACTS = {
+    "rollouts": """SELECT replace(rollout, run || '/', '') AS key, purpose, epoch, step, problem_id, sample, policy_step, stop_reason,
+        text, tokens_T, logprobs_T FROM rollouts JOIN tokens USING (rollout)""",
+    "verdicts": """SELECT replace(rollout, run || '/', '') AS key, outcome, tests_passed, tests_total, reasons, executor, tools, seed
+        FROM verdicts""",
+    "stages": "SELECT replace(rollout, run || '/', '') AS key, position, stage, status, reasons FROM verdict_stages",
+    "rewards": "SELECT replace(rollout, run || '/', '') AS key, total FROM rewards",
+    "teacher": """SELECT replace(s.rollout, run || '/', '') AS key, k1_mean, k2_mean, k3_mean, n_tokens, logprobs_T
+        FROM teacher_scores s JOIN teacher_tokens USING (rollout)""",
+    "advantages": "SELECT replace(rollout, run || '/', '') AS key, advantage FROM advantages",
+    "steps": "SELECT CAST(step AS VARCHAR) AS key, epoch, status FROM steps",
+    "plan": "SELECT step || '/' || position AS key, problem_id FROM step_problems",
+    "evaluations": """SELECT replace(evaluation, run || '/', '') AS key, status, n_problems, samples, pass_at_1, lo, hi, pass_at_k
+        FROM evaluations""",
+}
+
+
+def rows_of(history: History, fact: str, run: str) -> list[dict[str, Any]]:
+    return history.query(f"SELECT * FROM ({FACTS[fact]} WHERE run = ?) ORDER BY ALL", [run]).to_pylist()
+
+
+def differences(histories: dict[str, History], home: Path) -> list[str]:
+    """What the second run holds otherwise than the first, in words; empty when nothing is."""
+    found = []
+    one, other = histories
+    for fact in FACTS:
+        left, right = (rows_of(history, fact, run) for run, history in histories.items())
+        for run, rows in ((one, left), (other, right)):
+            # A stage has its position in its key.
+            keys = Counter((row["key"], row.get("position")) for row in rows)
+            if repeated := [key for key, n in keys.items() if n > 1]:
+                found.append(f"{fact}: {run} holds {len(repeated)} keys more than once, such as {repeated[0]}")
+        missing = {row["key"] for row in left} ^ {row["key"] for row in right}
+        if missing:
+            found.append(f"{fact}: {len(missing)} keys are in one run only, such as {min(missing)}")
+        elif left != right:
+            bad = next(a["key"] for a, b in zip(left, right, strict=True) if a != b)
+            n = sum(a != b for a, b in zip(left, right, strict=True))
+            found.append(f"{fact}: {n} of {len(left)} rows differ, such as {bad}")
+        print(f"  {fact:12} {len(left):6} rows", "equal" if left == right else "DIFFERENT", flush=True)
+    weights = [final_weights(history, home, run) for run, history in histories.items()]
+    for name in weights[0]:
+        same = weights[0][name] == weights[1].get(name)
+        print(f"  {name}: {weights[0][name][:16]}", "equal" if same else f"DIFFERENT {weights[1].get(name, '')[:16]}")
+        if not same:
+            found.append(f"{name} of the last step differs")
+    return found
+
+
+def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
+    """File -> SHA-256 of the last step's adapter and optimizer, as the embedded service keeps them."""
+    from rtl_core.localtinker.registry import Registry
+
+    last = history.last_trained_step(run)
+    assert last is not None
+    assert last.state_path is not None
+    registry = Registry(home / "runs" / run / "tinker")
+    folder = registry.blob_path(registry.checkpoint(last.state_path).blob)
+    registry.close()
+    files = sorted(folder.glob("*.safetensors"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

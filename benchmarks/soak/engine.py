@@ -1,0 +1,79 @@
+"""A Docker engine of one's own, which may be killed: apart from the machine's in socket, data and processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rtl_core.errors import InfrastructureError, ToolMissingError
+
+IMAGE = "rtl-distill-sim"
+
+
+class Engine:
+    """Starts `dockerd` in `folder` and copies the simulation image there from the engine that has it. Needs root.
+
+    `host` is its DOCKER_HOST.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("dockerd") is None or os.geteuid() != 0:
+            raise ToolMissingError("a Docker engine of its own needs dockerd and root", "apt-get install docker.io")
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self.host = f"unix://{folder}/docker.sock"
+        self._process = self._start()
+        save = subprocess.Popen(["docker", "save", IMAGE], stdout=subprocess.PIPE)
+        subprocess.run(
+            ["docker", "-H", self.host, "load", "-q"], stdin=save.stdout, check=True, stdout=subprocess.DEVNULL
+        )
+        if save.wait() != 0:
+            raise InfrastructureError(f"the image {IMAGE} cannot be copied", "deployments/sim/build.sh")
+
+    def crash(self) -> None:
+        """kill -9, and start it again."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = self._start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def containers(self) -> list[str]:
+        """Ids of every container that it holds, running or not."""
+        done = subprocess.run(["docker", "-H", self.host, "ps", "-aq"], check=True, capture_output=True, text=True)
+        return done.stdout.split()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        (self._folder / "docker.pid").unlink(missing_ok=True)
+        command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
+        command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
+        # Containers of grades have no network, so the engine needs neither a bridge nor rules of a firewall.
+        command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
+        with (self._folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        for _ in range(240):
+            if subprocess.run(["docker", "-H", self.host, "info"], capture_output=True).returncode == 0:
+                return process
+            if process.poll() is not None:
+                break
+            time.sleep(0.5)
+        tail = (self._folder / "log").read_text(errors="replace")[-2000:]
+        raise InfrastructureError(f"the Docker engine does not start:\n{tail}")

@@ -1,0 +1,76 @@
+"""A Postgres of one's own, for as long as a program runs: Debian's `postgresql` package, a fresh cluster on a loopback port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rtl_core.errors import ToolMissingError
+
+
+class Postgres:
+    """Starts a cluster in `folder` with an empty database `prefect`; `url` is what Prefect takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bin = _programs()
+        # Postgres refuses to run as root.
+        self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        self._data, self._log = folder / "data", folder / "log"
+        folder.mkdir(parents=True)
+        if self._as:
+            shutil.chown(folder, "postgres", "postgres")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._run(
+            "initdb", "--auth=trust", "--username=prefect", "--encoding=UTF8", "--locale=C", "-D", str(self._data)
+        )
+        self._start()
+        try:
+            self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "prefect", "prefect")
+        except BaseException:
+            self.stop()
+            raise
+        self.url = f"postgresql+asyncpg://prefect@127.0.0.1:{self.port}/prefect"
+
+    def crash(self) -> None:
+        """End it without a checkpoint, as a power cut would, and start it again; it recovers from its log."""
+        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
+        self._start()
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self._data}"
+        self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-w", "-t", "120", "-o", options, "start")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # Its own session: a Ctrl-C at the terminal is not for the database.
+        subprocess.run(
+            [str(self._bin / program), *arguments], check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+            start_new_session=True, cwd="/", **self._as,
+        )  # fmt: skip
+
+
+def _programs() -> Path:
+    """The folder of initdb and pg_ctl; Debian keeps them out of PATH."""
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name)):
+        if (folder / "initdb").is_file():
+            return folder
+    found = shutil.which("initdb")
+    if found is None:
+        raise ToolMissingError("Postgres is not installed: there is no initdb", "apt-get install postgresql")
+    return Path(found).resolve().parent
