@@ -15,7 +15,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from rtl_core.policy.faults import is_transient
 from tasks.cluster import cluster_of
-from tasks.groups import grade_group, sample_group
+from tasks.groups import grade_group, refine_group, sample_group
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -63,6 +63,8 @@ async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
         nonlocal done
         await sample_group(run, held.key, problem_id)
         await grade_group(run, held.key, problem_id)
+        for turn in range(2, session.config.refinement.turns + 1):
+            await refine_group(run, held.key, problem_id, turn)
         done += 1
         tell.advance("problems", done, len(held.problem_ids))
 
@@ -70,6 +72,8 @@ async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
         await for_each(group, held.problem_ids)
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(record))
+        for line in evaluation.turns_in_words(held):
+            tell.line(line)
     except Exception as error:
         if not is_transient(error):
             raise

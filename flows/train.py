@@ -16,7 +16,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session, session_of
 from tasks.artifacts import publisher_of
 from tasks.cluster import cluster_of
-from tasks.groups import grade_group, sample_group, score_group
+from tasks.groups import grade_group, refine_group, sample_group, score_group
 from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
 from tasks.training import order_problems, train_step
 
@@ -98,6 +98,8 @@ async def one_step(run: str, state: planning.StepState) -> None:
         await sample_group(run, step.key, problem_id)
         graded = grade_group(run, step.key, problem_id)
         await (asyncio.gather(graded, score_group(run, step.key, problem_id)) if score else graded)
+        for turn in range(2, session.config.refinement.turns + 1):
+            await refine_group(run, step.key, problem_id, turn)
 
     await for_each(group, state.problem_ids)
     await train_step(run, step.key)

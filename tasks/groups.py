@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline import batch
+from rtl_core.pipeline import batch, refining
 from rtl_core.pipeline.session import session_of
 from tasks.retrying import step_task
 
@@ -23,3 +23,11 @@ async def grade_group(run: str, key: str, problem_id: str) -> int:
 async def score_group(run: str, key: str, problem_id: str) -> float:
     """Teacher's log-probabilities of a group; returns its mean KL per token in nats."""
     return await batch.score(session_of(run), batch.batch_of(run, key), problem_id)
+
+
+@step_task("refine group", "turn {turn} of {problem_id} ({key})")
+async def refine_group(run: str, key: str, problem_id: str, turn: int) -> int:
+    """A further answer to each that failed, sampled, graded and, in training with a teacher, scored; returns how many passed."""
+    session, first = session_of(run), batch.batch_of(run, key)
+    score = first.purpose == "train" and session.config.learning.kl_weight > 0
+    return await refining.refine(session, first, turn, problem_id, score=score)

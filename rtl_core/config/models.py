@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
+from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.section import Section
 from rtl_core.learning.reward import TERMS
 
@@ -204,6 +205,7 @@ class RunConfig(Section):
     reward: RewardSection = RewardSection()
     learning: LearningSection = LearningSection()
     curriculum: CurriculumSection = CurriculumSection()
+    refinement: RefinementSection = RefinementSection()
     health: HealthSection = HealthSection()
     evaluation: EvaluationSection = EvaluationSection()
     checkpoints: CheckpointsSection = CheckpointsSection()

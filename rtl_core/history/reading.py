@@ -152,7 +152,7 @@ def rollouts_of(con: duckdb.DuckDBPyConnection, run: str, place: int | str) -> l
     """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
     if isinstance(place, int):
         return stored_rollouts(con, "run = ? AND purpose = 'train' AND step = ?", [run, place])
-    return stored_rollouts(con, "run = ? AND purpose = 'evaluation' AND evaluation = ?", [run, place])
+    return stored_rollouts(con, "run = ? AND evaluation = ?", [run, place])
 
 
 def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:

@@ -46,6 +46,10 @@ class Batch:
     """Weights to sample from; None is the untrained student."""
     rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    later: dict[int, Batch] = field(default_factory=dict)
+    """Turn (2, 3) -> the batch of the further answers to what failed (refining.py)."""
+    before: Batch | None = None
+    """Of a later turn: the batch of the turn before."""
     failed_grades: Counter[str] = field(default_factory=Counter)
     """Problem id -> how often grading itself failed."""
     clock: StageClock = field(default_factory=StageClock)
@@ -89,8 +93,9 @@ def batch_of(run: str, key: str) -> Batch:
 
 
 def release(session: Session, batch: Batch) -> None:
-    """Forget a batch whose work is recorded."""
-    _open.pop((session.run, batch.key), None)
+    """Forget a batch whose work is recorded, and its later turns."""
+    for one in (batch, *batch.later.values()):
+        _open.pop((session.run, one.key), None)
 
 
 async def sample(session: Session, batch: Batch, problem_id: str) -> int:

@@ -12,6 +12,7 @@ from rtl_core.history.records import EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.refining import passed_by_turn
 from rtl_core.pipeline.session import Session
 
 
@@ -108,6 +109,16 @@ async def record_failure(session: Session, plan: EvaluationPlan) -> None:
     )  # fmt: skip
     session.recorder.put("record_evaluation", [failed])
     await session.recorder.settle()
+
+
+def turns_in_words(batch: Batch) -> list[str]:
+    """One line for each later turn: pass@1 by its end, with its interval. None for a single-shot evaluation."""
+    lines = []
+    for turn, rates in passed_by_turn(batch).items():
+        if turn > 1:
+            interval = mean_interval(list(rates.values()))
+            lines.append(f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]")
+    return lines
 
 
 def in_words(record: EvaluationRecord) -> str:

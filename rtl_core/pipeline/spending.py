@@ -14,12 +14,12 @@ from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, togethe
 _GROUPS = """
 SELECT r.purpose, contains(coalesce(r.evaluation, ''), '/teacher/') AS by_teacher, any_value(r.n_prompt) AS prompt, list(r.n_tokens) AS completions,
        list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL) AS scored,
-       list(r.n_tokens) FILTER (WHERE r.purpose = 'train' AND s.status = 'trained') AS trained
+       list(r.n_tokens) FILTER (WHERE (r.purpose = 'train' OR r.evaluation LIKE 'step %/turn-%') AND s.status = 'trained') AS trained
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN steps s ON s.run = r.run AND s.step = r.step
 WHERE r.run = ?
-GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, s.status
+GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, r.prompt, s.status
 """
 
 

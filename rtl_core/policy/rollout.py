@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Purpose = Literal["train", "evaluation"]
+Purpose = Literal["train", "evaluation", "refinement"]
+"""`refinement`: a later turn of either (pipeline/refining.py)."""
 
 
 class Rollout(BaseModel):
@@ -38,5 +39,5 @@ class Rollout(BaseModel):
     @property
     def key(self) -> str:
         """Primary key in the history, the same however often this rollout is produced."""
-        place = f"eval/{self.evaluation}" if self.purpose == "evaluation" else f"step/{self.step:05d}"
+        place = f"step/{self.step:05d}" if self.evaluation is None else f"eval/{self.evaluation}"
         return f"{self.run}/{place}/{self.problem_id}/{self.sample}"
