@@ -10,8 +10,11 @@ from prefect import flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import NO_OPTIONS, Options, load_config
-from rtl_core.pipeline import batch, control, evaluation, keeping, planning, reporting
+from rtl_core.errors import RunHealthError
+from rtl_core.history.records import StepState
+from rtl_core.pipeline import batch, control, drawing, evaluation, keeping, planning, reporting
 from rtl_core.pipeline.concurrently import for_each
+from rtl_core.pipeline.overlap import in_order
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session, session_of
 from tasks.artifacts import publisher_of
@@ -54,6 +57,7 @@ async def everything_left(session: Session) -> str | None:
     """What the history does not hold yet, in order. Returns why it ends early, if it does."""
     run, settings = session.run, session.config
     await validate_problems(run)
+    await measure_problems(run)
     steps = await order_problems(run)
     if reason := control.stop_reason(session):
         return reason
@@ -75,24 +79,30 @@ async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: in
 
 @flow(name="epoch", flow_run_name="{run} epoch {epoch}")
 async def train_epoch(run: str, epoch: int) -> str | None:
-    """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did."""
+    """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did.
+
+    With a staleness of n, the next n steps are prepared while one is trained.
+    """
     session = session_of(run)
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
-    for state in planning.todo(session, epoch):
-        if reason := control.stop_reason(session):
-            return reason
-        await one_step(run, state)
-        every = session.config.evaluation.every
-        if every and (state.step + 1) % every == 0 and state is not session.steps[-1]:
-            await evaluate_now(run, "student", state.step + 1)
-    return None
+    stopped: str | RunHealthError | None = await in_order(
+        planning.todo(session, epoch),
+        prepare=lambda state: prepare_step(run, state),
+        finish=lambda state: train_step(run, planning.key_of(session, state)),
+        after=lambda state: after_step(run, state),
+        stop=lambda under_way: control.why_stop(session, under_way),
+        ahead=session.config.learning.staleness,
+    )
+    if isinstance(stopped, RunHealthError):
+        raise stopped
+    return stopped
 
 
-async def one_step(run: str, state: planning.StepState) -> None:
-    """Sample, grade and score every group side by side, then train on all of them."""
+async def prepare_step(run: str, state: StepState) -> None:
+    """Sample, grade and score every group side by side; where there is no KL, replace groups that teach nothing."""
     session = session_of(run)
-    step = batch.register(session, planning.step_batch(session, state))
-    score = session.config.learning.kl_weight > 0
+    step = batch.register(session, await planning.begin(session, state))
+    score = planning.needs_scores(session, step)
 
     async def group(problem_id: str) -> None:
         await sample_group(run, step.key, problem_id)
@@ -101,9 +111,41 @@ async def one_step(run: str, state: planning.StepState) -> None:
         for turn in range(2, session.config.refinement.turns + 1):
             await refine_group(run, step.key, problem_id, turn)
 
-    await for_each(group, state.problem_ids)
-    await train_step(run, step.key)
-    batch.release(session, step)
+    async def place(slot: int) -> None:
+        problem_id: str | None = step.planned[slot]
+        attempt = 0
+        while problem_id is not None:
+            await group(problem_id)
+            attempt += 1
+            problem_id = drawing.substitute(session, step, slot, attempt)
+
+    if planning.needs_answers(session, step):
+        await for_each(place, range(len(step.planned)))
+
+
+async def after_step(run: str, state: StepState) -> None:
+    """What follows a trained step: old weights go, the step is told of, and now and then the student is evaluated."""
+    session = session_of(run)
+    batch.release(session, batch.batch_of(run, planning.key_of(session, state)))
     await keeping.tidy(session)
     reporting.after_step(session, state.step)
     publisher_of(session).after_step(state.step)
+    every = session.config.evaluation.every
+    if every and (state.step + 1) % every == 0 and state.step != session.steps[-1].step:
+        await evaluate_now(run, "student", state.step + 1)
+
+
+async def measure_problems(run: str) -> None:
+    """How hard the training problems are for student and teacher before the first step, where the curriculum wants to know."""
+    session = session_of(run)
+    for policy in planning.to_measure(session):
+        progress.get().stage(f"measuring the training problems: {policy}")
+        asked = batch.register(session, planning.measurement(session, policy))
+
+        async def group(problem_id: str, key: str = asked.key) -> None:
+            await sample_group(run, key, problem_id)
+            await grade_group(run, key, problem_id)
+
+        await for_each(group, asked.problem_ids)
+        await session.recorder.settle()
+        batch.release(session, asked)

@@ -211,6 +211,14 @@ class History:
             head = [(run, s.step, epoch, "planned", now) for s in fresh]
             _insert(con, {"steps": rows.table("steps", head), "step_problems": rows.table("step_problems", plan)})
 
+    def plan_step(self, run: str, step: StepPlan) -> None:
+        """Give a planned step its problems, once it is known which; one that has some keeps them."""
+        plan = rows.table("step_problems", [(run, step.step, i, p) for i, p in enumerate(step.problem_ids)])
+        with self._writing() as con:
+            known = con.execute("SELECT 1 FROM step_problems WHERE run = ? AND step = ?", [run, step.step]).fetchall()
+            if not known:
+                _insert(con, {"step_problems": plan})
+
     def finish_step(self, step: StepRecord) -> None:
         """Note that a step was trained, with its weights, times and metrics, all at once."""
         now = rows.naive(utc_now())

@@ -83,9 +83,11 @@ def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], ste
 def plan_epoch(ordered: Sequence[str], problems_per_step: int, epoch: int, seed: int, order: Order) -> list[list[str]]:
     """Problem ids of each step of one epoch; each problem once, the last step may be shorter.
 
-    With `easy_to_hard`, windows of four steps' worth of neighbouring problems are shuffled, which keeps steps varied and
+    With `pools` as many steps, each empty: it is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of neighbouring problems are shuffled, which keeps steps varied and
     the epoch's slope.
     """
+    if order == "pools":
+        return [[] for _ in range(0, len(ordered), problems_per_step)]
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)
     window = len(ids) if order == "shuffled" else 4 * problems_per_step

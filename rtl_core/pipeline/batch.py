@@ -21,6 +21,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.clock import StageClock
+from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import StoreTime
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.clients import Policy
@@ -39,6 +40,7 @@ class Batch:
     step: int
     policy_step: int
     problem_ids: tuple[str, ...]
+    """Planned problems, and after them those that replaced groups without signal."""
     group_size: int
     evaluation: str | None = None
     sampler: Literal["student", "teacher"] = "student"
@@ -46,6 +48,12 @@ class Batch:
     """Weights to sample from; None is the untrained student."""
     rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    substitutes: dict[tuple[int, int], str] = field(default_factory=dict)
+    """(attempt, place in the plan) -> problem that replaced a group without signal."""
+    candidates: list[str] | None = None
+    """Problems that may replace others, in order; None until they are first needed."""
+    quarantined: set[str] = field(default_factory=set)
+    """Problems whose answers could not be graded; they take no part in the step."""
     later: dict[int, Batch] = field(default_factory=dict)
     """Turn (2, 3) -> the batch of the further answers to what failed (refining.py)."""
     before: Batch | None = None
@@ -59,6 +67,17 @@ class Batch:
     @property
     def key(self) -> str:
         return self.evaluation or f"step {self.step}"
+
+    @property
+    def planned(self) -> tuple[str, ...]:
+        """The problems of the plan, without substitutes."""
+        return self.problem_ids[: len(self.problem_ids) - len(self.substitutes)]
+
+    def add_substitute(self, slot: int, attempt: int, problem_id: str) -> None:
+        """Let a problem replace the group at a place of the plan; their order does not depend on who was first."""
+        planned = self.planned
+        self.substitutes[attempt, slot] = problem_id
+        self.problem_ids = (*planned, *(self.substitutes[place] for place in sorted(self.substitutes)))
 
     def group(self, problem_id: str) -> list[StoredRollout]:
         """The rollouts of one problem by sample index."""
@@ -108,7 +127,9 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
         seeds = None
         if config.sampling.seeded:
             # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
-            place = "evaluation" if batch.purpose == "evaluation" else f"step/{batch.step}"
+            place = {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
+                batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
+            )
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
         with fresh_clients_after_errors(policy):
             teaching = batch.sampler == "teacher"
@@ -180,6 +201,11 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         batch.failed_grades[problem_id] += 1
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
         if batch.failed_grades[problem_id] > session.config.grading.retries:
+            if batch.purpose == "train" and session.config.curriculum.quarantine:
+                batch.quarantined.add(problem_id)
+                if 2 * len(batch.quarantined) <= len(batch.problem_ids):
+                    progress.get().line(f"quarantined: {why}")
+                    return 0
             raise RunHealthError(
                 f"{why} (tried {batch.failed_grades[problem_id]} times)",
                 "mend what it names; the same command goes on and grades these answers again",

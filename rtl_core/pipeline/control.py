@@ -1,20 +1,25 @@
-"""Asking a run to stop at its next step: by `rtl-distill pause`, or because its budget is used up.
+"""Asking a run to stop at its next step: by `rtl-distill pause`, because its budget is used up, or because it left its safe range.
 
-Either way the step under way is finished and recorded, and the same command goes on from there.
+Each time the step under way is finished and recorded. The same command goes on from there; after the last only when it is told to.
 """
 
 from __future__ import annotations
 
 import time
 
+from rtl_core.errors import RunHealthError
+from rtl_core.learning.health import breaches
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import spent, step_costs
 from rtl_core.pipeline.stored import pause_path
 from rtl_core.policy.cost import total_dollars
 
 
-def stop_reason(session: Session) -> str | None:
-    """Why no further step or evaluation should begin, in words; None to go on."""
+def stop_reason(session: Session, under_way: int = 0) -> str | None:
+    """Why no further step or evaluation should begin, in words; None to go on.
+
+    `under_way` is how many steps were begun whose cost is not in the history yet.
+    """
     config = session.config
     if pause_path(config).exists():
         return f"paused by request; `rtl-distill resume {session.run}` goes on"
@@ -30,9 +35,39 @@ def stop_reason(session: Session) -> str | None:
     # Half-begun steps cost as well: stop before the one that would not fit.
     costs = step_costs(session.history, session.run)
     next_step = sum(costs[-5:]) / len(costs[-5:]) if costs else 0.0
-    if so_far + next_step > config.cost.budget_usd:
+    if so_far + (1 + under_way) * next_step > config.cost.budget_usd:
         return (
             f"the budget of ${config.cost.budget_usd:,.2f} would be exceeded: ${so_far:,.4f} spent, "
             f"a step costs about ${next_step:,.4f}; raise cost.budget_usd and the same command goes on"
         )
     return None
+
+
+def health_breach(session: Session) -> RunHealthError | None:
+    """The error of a run whose last recorded steps left a safe range, unless it was told to go on; None for a healthy one."""
+    health = session.config.health
+    if not health.ranges:
+        return None
+    rows = session.history.query(
+        "SELECT m.step, m.name, m.value FROM step_metrics m JOIN steps s USING (run, step)"
+        " WHERE m.run = ? AND s.status = 'trained' AND m.step >= ? ORDER BY m.step",
+        [session.run, health.accept_up_to_step],
+    ).to_pylist()
+    steps: dict[int, dict[str, float]] = {}
+    for row in rows:
+        steps.setdefault(row["step"], {})[row["name"]] = row["value"]
+    ranges = {metric: (bounds.min, bounds.max) for metric, bounds in health.ranges.items()}
+    found = breaches(list(steps.values()), ranges, health.patience)
+    if not found:
+        return None
+    last = max(steps) + 1
+    return RunHealthError(
+        f"run {session.run} left its safe range after step {last}: {'; '.join(map(str, found))}",
+        f"everything up to step {last} is saved; look at `rtl-distill report {session.run}`, then go on all the same with "
+        f"--set health.accept_up_to_step={last}, or with another range in health.ranges",
+    )
+
+
+def why_stop(session: Session, under_way: int = 0) -> str | RunHealthError | None:
+    """Why no further step should begin: an error where the run is not well, words where it was asked to stop."""
+    return health_breach(session) or stop_reason(session, under_way)

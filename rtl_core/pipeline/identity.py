@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.metadata import version
+from typing import Any
+
+from pydantic import ValidationError
 
 from rtl_core import __version__
 from rtl_core.config import RunConfig
@@ -35,7 +38,7 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
     before = history.run(config.run.name)
     if before is None or accept_changes:
         return
-    old, new = before.config, config.model_dump(mode="json")
+    old, new = _with_defaults(before.config), config.model_dump(mode="json")
     changes = []
     for section in _FIXED:
         for key, value in new[section].items():
@@ -51,6 +54,14 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
             + "\n".join(f"  {c}" for c in changes),
             "choose another run.name, or pass --accept-changes to go on all the same",
         )
+
+
+def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the keys that have come since at their defaults, which is what it was run with."""
+    try:
+        return RunConfig.model_validate(stored).model_dump(mode="json")
+    except ValidationError:
+        return stored  # it holds keys or values that are refused today: shown as the differences that they are
 
 
 def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:

@@ -51,15 +51,17 @@ def after_step(session: Session, step: int) -> None:
 
 
 def step_in_words(step: int, total: int, metrics: dict[str, float]) -> str:
-    """One line for a human about a trained step."""
-    parts = [
-        f"step {step + 1:>3}/{total}",
-        f"reward {metrics['env/all/reward/total']:.2f}",
-        f"pass {metrics['env/all/tests_passed']:.2f}",
-        f"interface {metrics['env/all/interface_valid']:.2f}",
-    ]
-    if "teacher_kl" in metrics:
-        parts.append(f"teacher KL {metrics['teacher_kl']:.3f}")
+    """One line for a human about a trained step; what was not measured is left out."""
+    parts = [f"step {step + 1:>3}/{total}"]
+    for label, name, form in (
+        ("reward", "env/all/reward/total", ".2f"),
+        ("pass", "env/all/tests_passed", ".2f"),
+        ("interface", "env/all/interface_valid", ".2f"),
+        ("imitated", "warm_start/examples", ".0f"),
+        ("teacher KL", "teacher_kl", ".3f"),
+    ):
+        if name in metrics:
+            parts.append(f"{label} {metrics[name]:{form}}")
     if "cost/usd" in metrics:
         parts.append(f"${metrics['cost/usd']:.3f}")
     parts.append(f"{metrics['time/total']:.1f} s")

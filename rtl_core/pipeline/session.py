@@ -60,6 +60,8 @@ class Session:
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
     """The weights that the last recorded step left; None before the first."""
+    sampler_paths: dict[int, str] = field(default_factory=dict)
+    """Train steps seen -> weights to sample from, as far as recorded; the untrained student (0) has none."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
     store_mark: StoreTime | None = None

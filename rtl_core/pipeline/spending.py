@@ -14,7 +14,8 @@ from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, togethe
 _GROUPS = """
 SELECT r.purpose, contains(coalesce(r.evaluation, ''), '/teacher/') AS by_teacher, any_value(r.n_prompt) AS prompt, list(r.n_tokens) AS completions,
        list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL) AS scored,
-       list(r.n_tokens) FILTER (WHERE (r.purpose = 'train' OR r.evaluation LIKE 'step %/turn-%') AND s.status = 'trained') AS trained
+       list(r.n_tokens) FILTER (WHERE (r.purpose IN ('train', 'warm_start') OR r.evaluation LIKE 'step %/turn-%')
+                                AND s.status = 'trained') AS trained
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN steps s ON s.run = r.run AND s.step = r.step
@@ -58,7 +59,8 @@ def batch_usage(batch: Batch, config: RunConfig) -> dict[str, Tokens]:
             continue
         prompt = len(group[0].rollout.prompt_P)
         lengths = [len(stored.rollout.tokens_T) for stored in group]
-        usages.append({student: sampled(prompt, lengths) + trained(prompt, lengths)})
+        sampler = teacher if batch.sampler == "teacher" and teacher else student
+        usages += [{sampler: sampled(prompt, lengths)}, {student: trained(prompt, lengths)}]
         if teacher and (done := [len(s.rollout.tokens_T) for s in group if s.teacher is not None]):
             usages.append({teacher: scored(prompt, done)})
     return together(usages)

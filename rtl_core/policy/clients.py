@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+MOST_SAMPLERS = 4
+"""Sampling clients that are kept, the last ones opened."""
+
 
 class Policy:
     """The Tinker side of a session: the service, its REST client, the tokenizer that student and teacher share, their clients.
@@ -27,8 +30,9 @@ class Policy:
         """Sampling client of frozen weights; None stands for the untrained student. A new path always gives a new client."""
         async with self._lock:
             if path not in self._samplers:
-                # One snapshot at a time is sampled from; the untrained student is cheap to keep.
-                self._samplers = {key: client for key, client in self._samplers.items() if key is None}
+                # Few snapshots at a time are sampled from (a stale one, the newest, an evaluated one).
+                for old in list(self._samplers)[: 1 - MOST_SAMPLERS]:
+                    del self._samplers[old]
                 self._samplers[path] = await self.service.create_sampling_client(
                     **({"base_model": self._student} if path is None else {"model_path": path})
                 )

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-Purpose = Literal["train", "evaluation", "refinement"]
-"""`refinement`: a later turn of either (pipeline/refining.py)."""
+Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement"]
+"""`refinement`: a later turn of a step or evaluation (pipeline/refining.py); `warm_start`: the teacher's answers that the student imitates at first; `measurement`: how hard problems are before the run."""
 
 
 class Rollout(BaseModel):
@@ -21,7 +21,7 @@ class Rollout(BaseModel):
     run: str
     purpose: Purpose
     evaluation: str | None = None
-    """Key of the evaluation that this rollout belongs to; None for training."""
+    """Key of the evaluation, warm start or measurement that this rollout belongs to; None for training."""
     epoch: int
     step: int
     problem_id: str

@@ -53,6 +53,27 @@ def to_datum(example: TrainExample) -> types.Datum:
     )
 
 
+def to_supervised_datum(prompt_P: Sequence[int], tokens_T: Sequence[int]) -> types.Datum:
+    """An answer to imitate as the SDK takes it: weight 1 on its T tokens, 0 on the prompt; all arrays have length P + T − 1."""
+    sequence = [*prompt_P, *tokens_T]
+    weights = np.zeros(len(sequence) - 1, np.float32)
+    weights[len(prompt_P) - 1 :] = 1.0
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(sequence[:-1]),
+        loss_fn_inputs={
+            "target_tokens": types.TensorData.from_numpy(np.array(sequence[1:], np.int64)),
+            "weights": types.TensorData.from_numpy(weights),
+        },
+    )
+
+
+def loss_config(config: RunConfig) -> dict[str, float] | None:
+    """The loss's own settings, under the names that the Tinker API gives them; None for a loss without any."""
+    if config.learning.loss == "importance_sampling":
+        return None
+    return {"clip_low_threshold": config.learning.clip_low, "clip_high_threshold": config.learning.clip_high}
+
+
 async def open_training_client(service: Any, config: RunConfig, state_path: str | None) -> Any:
     """The student's training client: a fresh adapter, or the recorded state with its optimizer."""
     if state_path is not None:
@@ -69,20 +90,14 @@ async def train_step(
 
     Returns:
         Metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
-        `optim/entropy` (mean of − sampler log-probability), `optim/lr` and what the service reports, under `service/`.
+        `optim/kl_sample_train_v2` (half the mean of its square), `optim/entropy` (mean of − sampler log-probability), `optim/lr`
+        and what the service reports, under `service/`.
     """
-    learning = config.learning
     # Both are submitted before either is awaited: the service then runs them in one cycle.
-    backward = client.forward_backward([to_datum(example) for example in examples], learning.loss)
-    optim = client.optim_step(
-        types.AdamParams(
-            learning_rate=learning_rate,
-            beta1=learning.beta1,
-            beta2=learning.beta2,
-            eps=learning.eps,
-            grad_clip_norm=learning.grad_clip_norm,
-        )
+    backward = client.forward_backward(
+        [to_datum(example) for example in examples], config.learning.loss, loss_config(config)
     )
+    optim = client.optim_step(_adam(config, learning_rate))
     output, optim_output = await backward, await optim
     sampler = np.concatenate([example.logprobs_T for example in examples]).astype(np.float64)
     trainer = np.concatenate(
@@ -91,13 +106,52 @@ async def train_step(
             for record, example in zip(output.loss_fn_outputs, examples, strict=True)
         ]
     )
-    service_metrics = {**output.metrics, **(optim_output.metrics or {})}
     return {
         "optim/kl_sample_train_v1": float(np.mean(sampler - trainer)),
+        "optim/kl_sample_train_v2": float(np.mean((sampler - trainer) ** 2) / 2),
         "optim/entropy": float(np.mean(-sampler)),
         "optim/lr": learning_rate,
-        **{f"service/{name}": float(value) for name, value in service_metrics.items()},
+        **_service_metrics(output, optim_output),
     }
+
+
+async def supervised_step(
+    client: Any, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], config: RunConfig, learning_rate: float
+) -> dict[str, float]:
+    """One cross-entropy pass over (prompt, answer) pairs and one optimizer step.
+
+    Returns:
+        Metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step, nats), `optim/lr` and the service's.
+    """
+    backward = client.forward_backward([to_supervised_datum(*pair) for pair in pairs], "cross_entropy")
+    optim = client.optim_step(_adam(config, learning_rate))
+    output, optim_output = await backward, await optim
+    logprobs = [
+        np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(tokens_T) :]
+        for record, (_, tokens_T) in zip(output.loss_fn_outputs, pairs, strict=True)
+    ]
+    return {
+        "warm_start/nll": float(-np.concatenate(logprobs).mean()),
+        "optim/lr": learning_rate,
+        **_service_metrics(output, optim_output),
+    }
+
+
+def _adam(config: RunConfig, learning_rate: float) -> types.AdamParams:
+    learning = config.learning
+    return types.AdamParams(
+        learning_rate=learning_rate,
+        beta1=learning.beta1,
+        beta2=learning.beta2,
+        eps=learning.eps,
+        grad_clip_norm=learning.grad_clip_norm,
+    )
+
+
+def _service_metrics(output: Any, optim_output: Any) -> dict[str, float]:
+    """What the service reports of both passes."""
+    reported = {**output.metrics, **(optim_output.metrics or {})}
+    return {f"service/{name}": float(value) for name, value in reported.items()}
 
 
 async def save_checkpoint(client: Any, name: str, ttl_s: int | None = None) -> Checkpoint:

@@ -1,0 +1,108 @@
+"""From a graded and scored batch to what the train step takes: advantages on the student's answers, or answers to imitate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.config import RunConfig
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.advantage import answer_advantages, token_advantages
+from rtl_core.pipeline.batch import Batch
+from rtl_core.policy.trainer import TrainExample
+
+
+def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Scalar advantages of a graded group's G answers, reward weight included, and which of them count (see learning).
+
+    Raises:
+        RuntimeError: an answer has no verdict.
+    """
+    learning, group = config.learning, batch.group(problem_id)
+    rewards_G = np.array([stored.reward.total for stored in group if stored.reward is not None])
+    if len(rewards_G) != len(group):
+        raise RuntimeError(f"{batch.key}: a rollout of {problem_id} has no verdict; it must not be trained on")
+    advantages_G, counts_G = answer_advantages(
+        rewards_G,
+        [len(stored.rollout.tokens_T) for stored in group],
+        [stored.rollout.stop_reason == "length" for stored in group],
+        limit=config.sampling.max_tokens,
+        truncated=learning.truncated,
+        penalty=learning.overlong_penalty,
+        buffer=learning.overlong_buffer,
+        baseline=learning.baseline,
+        normalise_std=learning.normalise_std,
+    )
+    return learning.reward_weight * advantages_G, counts_G
+
+
+def build_examples(
+    batch: Batch, config: RunConfig, kl_weight: float | None = None
+) -> tuple[list[TrainExample], dict[str, float]]:
+    """Training examples of a batch, and the scalar advantage of each rollout by key.
+
+    Rollouts whose every token advantage is 0 teach nothing and are left out, as are quarantined groups.
+
+    Args:
+        kl_weight: λ of this step; None takes the configured one.
+    """
+    learning = config.learning
+    scalars: dict[str, float] = {}
+    rows: list[tuple[StoredRollout, np.ndarray]] = []
+    for problem_id in batch.problem_ids:
+        if problem_id in batch.quarantined:
+            continue
+        advantages_G, counts_G = advantages_of(batch, problem_id, config)
+        for stored, advantage, counts in zip(batch.group(problem_id), advantages_G, counts_G, strict=True):
+            scalars[stored.rollout.key] = float(advantage)
+            if not counts:
+                continue
+            advantages_T = token_advantages(
+                float(advantage),
+                np.array(stored.rollout.logprobs_T),
+                None if stored.teacher is None else np.asarray(stored.teacher.logprobs_T),
+                kl_weight=learning.kl_weight if kl_weight is None else kl_weight,
+                kl_discount=learning.kl_discount,
+                kl_clamp=learning.kl_clamp,
+            )
+            rows.append((stored, advantages_T))
+    if learning.permute_advantages:
+        rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
+    examples = [
+        TrainExample(
+            prompt_P=stored.rollout.prompt_P,
+            tokens_T=stored.rollout.tokens_T,
+            logprobs_T=np.array(stored.rollout.logprobs_T, np.float32),
+            advantages_T=advantages_T.astype(np.float32),
+        )
+        for stored, advantages_T in rows
+        if advantages_T.any()
+    ]
+    return examples, scalars
+
+
+def permute(rows: list[tuple[StoredRollout, np.ndarray]], rng: random.Random) -> list[tuple[StoredRollout, np.ndarray]]:
+    """Hand each rollout the mean token advantage of another, so that size and spread of the signal stay and its meaning goes."""
+    means = [float(advantages_T.mean()) for _, advantages_T in rows]
+    rng.shuffle(means)
+    return [
+        (stored, np.full(len(advantages_T), mean)) for (stored, advantages_T), mean in zip(rows, means, strict=True)
+    ]
+
+
+def answers_to_imitate(batch: Batch, config: RunConfig) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """(prompt tokens, completion tokens) of the teacher's answers that a warm start trains on: whole ones, and by default only
+    those that pass; each distinct answer of a group once."""
+    chosen: list[tuple[Sequence[int], Sequence[int]]] = []
+    for problem_id in batch.problem_ids:
+        seen: set[tuple[int, ...]] = set()
+        for stored in batch.group(problem_id):
+            passed = stored.verdict is not None and stored.verdict.passed
+            wanted = passed or not config.learning.warm_start_passing_only
+            if wanted and stored.rollout.stop_reason == "stop" and stored.rollout.tokens_T not in seen:
+                seen.add(stored.rollout.tokens_T)
+                chosen.append((stored.rollout.prompt_P, stored.rollout.tokens_T))
+    return chosen
