@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "config": "rtl_core.cli.config:config",
     "pause": "rtl_core.cli.pause:pause",
     "resume": "rtl_core.cli.pause:resume",
+    "regrade": "rtl_core.cli.regrade:regrade",
     "checkpoints": "rtl_core.cli.checkpoints:checkpoints",
     "estimate": "rtl_core.cli.estimate:estimate",
     "deploy": "rtl_core.cli.deploy:deploy",

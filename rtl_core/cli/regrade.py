@@ -1,0 +1,51 @@
+"""`rtl-distill regrade`: grade stored rollouts again, with other tools or another seed."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Annotated, Any, Literal
+
+import typer
+
+from rtl_core.cli.database import DbOption, database_path, open_history, pick_run
+
+
+def regrade(
+    run: Annotated[str | None, typer.Argument(help="The run (default: the newest).")] = None,
+    executor: Annotated[
+        Literal["bubblewrap", "docker"] | None, typer.Option(help="Where the harness runs (default: as in the run).")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Simulation image of the Docker executor.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed of the harnesses (default: as in the run).")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the regrading (default: executor, tools, seed).")] = None,
+    purpose: Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")] = "all",
+    first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
+    last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many rollouts at most.")] = 2**31 - 1,
+    db: DbOption = None,
+) -> None:
+    """Grade what a run sampled again and tell which verdicts changed; what training saw stays as it is.
+
+    Verdicts are kept under a label; the same command goes on where it stopped. `rtl-distill query regrades` lists the labels and
+    `rtl-distill query changed-verdicts` every rollout that changed.
+
+    Examples:
+
+        rtl-distill regrade demo --seed 7                       # do verdicts hang on the harness' seed?
+
+        rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
+    """
+    from rtl_core.cli.flow import run_flow
+
+    name = pick_run(open_history(db), run)
+
+    def flow() -> Coroutine[Any, Any, str]:
+        from flows.regrade import regrade as regrade_flow
+
+        return regrade_flow(
+            name, str(database_path(db)), label, executor, image, seed, purpose, first_step, last_step, most
+        )
+
+    run_flow(flow)

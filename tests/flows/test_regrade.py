@@ -1,0 +1,138 @@
+"""Stored rollouts are graded again by real simulators, and the verdicts that change are told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import ConfigError, HistoryError, InfrastructureError
+from rtl_core.grading import Grader, make_executor
+from rtl_core.grading.verdict import Outcome
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.reward import reward
+from rtl_core.pipeline.regrading import Choice, open_regrading
+from rtl_core.policy.rollout import Rollout
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
+from rtl_core.prompting.extraction import extract_answer
+
+pytestmark = pytest.mark.usefixtures("prefect")
+
+ODD_SEEDS_FAIL = '    assert int(__import__("os").environ["COCOTB_RANDOM_SEED"]) % 2 == 0, "an odd seed"\n'
+"""The last line of the last test."""
+RUN = "graded"
+
+
+def problems() -> tuple[tuple[Problem, str], tuple[Problem, str]]:
+    """(problem, golden answer) twice: an honest one, and one whose harness fails on odd seeds."""
+    first, second = starter_specs("train", 2, seed=3)
+    moody = problem_of(second)
+    path = next(path for path, text in moody.harness.items() if "\n@cocotb.test()\n" in text)
+    moody = moody.model_copy(update={"harness": {**moody.harness, path: moody.harness[path] + ODD_SEEDS_FAIL}})
+    return (problem_of(first), golden_answer(first)), (moody, golden_answer(second))
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> History:
+    """A run whose eight rollouts (golden, golden again, empty, golden of an evaluation; per problem) were graded with seed 2."""
+    history = History(tmp_path / "history.duckdb")
+    config = load_config("demo", [f"run.name={RUN}", f"run.history={history.path}", "grading.seed=2"])
+    history.start_run(RunRecord(name=RUN, config=config.model_dump(mode="json")))
+    pairs = problems()
+    history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(pairs)])
+    with make_executor("bubblewrap") as executor:
+        grader = Grader(executor, seed=2)
+        rows, rollouts = [], []
+        for problem, golden in pairs:
+            for sample, text in enumerate(
+                (f"```verilog\n{golden}```",) * 2 + ("I do not know.",) + (f"```verilog\n{golden}```",)
+            ):
+                rollout = Rollout(
+                    run=RUN, purpose="evaluation" if sample == 3 else "train", evaluation="e" if sample == 3 else None, epoch=0,
+                    step=sample, problem_id=problem.id, sample=sample, prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.1,),
+                    stop_reason="stop", text=text, policy_step=0,
+                )  # fmt: skip
+                verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
+                rollouts.append(rollout)
+                rows.append((rollout.key, verdict, reward(verdict, config.reward.weights)))
+        grader.close()
+    history.record_rollouts(rollouts)
+    history.record_verdicts(rows)
+    assert [v.outcome is Outcome.PASSED for _, v, _ in rows] == [True, True, False, True] * 2
+    return history
+
+
+def ask(history: History, name: str) -> list[dict]:
+    query = named_query(name)
+    return history.query(query.sql, query.bind({}, RUN)).to_pylist()
+
+
+def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded: History) -> None:
+    from flows.regrade import regrade
+
+    before = graded.query("SELECT * FROM verdicts ORDER BY rollout")
+    label = asyncio.run(regrade(RUN, str(graded.path), seed=3))
+    assert label.startswith("bubblewrap-")
+    assert label.endswith("-seed3")
+    moody = problems()[1][0].id
+    changed = ask(graded, "changed-verdicts")
+    assert [(r["was"], r["now"]) for r in changed] == [("passed", "tests_failed")] * 3
+    assert {r["rollout"] for r in changed} == {
+        r["rollout"]
+        for r in graded.query(
+            "SELECT rollout FROM verdicts WHERE problem_id = ? AND outcome = 'passed'", [moody]
+        ).to_pylist()
+    }
+    ((counted),) = ask(graded, "regrades")
+    assert (counted["label"], counted["rollouts"], counted["changed"]) == (label, 8, 3)
+    stored = graded.query("SELECT DISTINCT seed FROM regrades").column(0).to_pylist()
+    assert stored == [3]
+    assert graded.query("SELECT * FROM verdicts ORDER BY rollout").equals(before)
+
+
+def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
+    from flows.regrade import regrade
+
+    asyncio.run(regrade(RUN, str(graded.path), label="again", purpose="train", first_step=1))
+    first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
+    assert len(first) == 4
+    asyncio.run(regrade(RUN, str(graded.path), label="again"))
+    found = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
+    assert len(found) == 8
+    assert [row for row in found if row in first] == first
+    assert ask(graded, "changed-verdicts") == []
+
+
+def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
+    graded: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulator that is gone: the flow fails with the reason, and the same label goes on when it is back."""
+    from flows.regrade import regrade
+    from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+
+    def gone(self: BubblewrapExecutor, job: object) -> None:
+        raise InfrastructureError("no sandbox today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BubblewrapExecutor, "run", gone)
+        with pytest.raises(InfrastructureError, match=r"6 rollouts: .*no sandbox today"):
+            asyncio.run(regrade(RUN, str(graded.path), label="late"))
+    assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 2}]  # those without any file
+    asyncio.run(regrade(RUN, str(graded.path), label="late"))
+    assert graded.query("SELECT count(*) AS n FROM regrades").to_pylist() == [{"n": 8}]
+
+
+def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
+    config = load_config("demo", [f"run.name={RUN}"])
+    with pytest.raises(ConfigError, match="uses no image"), open_regrading(graded.path, config, Choice(), image="x"):
+        pass
+    with (
+        pytest.raises(HistoryError, match="no graded rollout"),
+        open_regrading(graded.path, config, Choice("train", 9)),
+    ):
+        pass
