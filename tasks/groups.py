@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline import batch, refining
+from rtl_core.pipeline import batch, planning, refining
 from rtl_core.pipeline.session import session_of
 from tasks.retrying import step_task
 
@@ -29,5 +29,5 @@ async def score_group(run: str, key: str, problem_id: str) -> float:
 async def refine_group(run: str, key: str, problem_id: str, turn: int) -> int:
     """A further answer to each that failed, sampled, graded and, in training with a teacher, scored; returns how many passed."""
     session, first = session_of(run), batch.batch_of(run, key)
-    score = first.purpose == "train" and session.config.learning.kl_weight > 0
+    score = planning.needs_scores(session, first)
     return await refining.refine(session, first, turn, problem_id, score=score)

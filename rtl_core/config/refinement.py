@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from rtl_core.config.section import Section
@@ -13,7 +15,8 @@ class RefinementSection(Section):
     compiler and tests said, in training and in evaluation; single-shot figures are told beside."""
     improvement_weight: float = Field(default=0.5, ge=0)
     """How much of its improvement over the answer before is added to the reward that a later turn is trained on."""
-    show_answer: bool = True
-    """Show the answer before, as a chat. Off: what was said follows the problem in one message, for models of single turns."""
+    style: Literal["chat", "terse"] = "chat"
+    """`chat` shows the answer before and then what was said of it. `terse` adds only the names in question to the problem's own
+    message: for models that know a single turn and few words, such as the embedded student."""
     feedback_chars: int = Field(default=1500, ge=40)
-    """Longest list of reasons that is shown, in characters. The prompt keeps to `prompting.max_prompt_tokens`."""
+    """With `chat`: longest list of reasons that is shown, in characters. The prompt keeps to `prompting.max_prompt_tokens`."""

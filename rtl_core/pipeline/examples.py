@@ -12,6 +12,7 @@ from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import answer_advantages, token_advantages
 from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.refining import trained_reward
 from rtl_core.policy.trainer import TrainExample
 
 
@@ -22,9 +23,8 @@ def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDA
         RuntimeError: an answer has no verdict.
     """
     learning, group = config.learning, batch.group(problem_id)
-    rewards_G = np.array([stored.reward.total for stored in group if stored.reward is not None])
-    if len(rewards_G) != len(group):
-        raise RuntimeError(f"{batch.key}: a rollout of {problem_id} has no verdict; it must not be trained on")
+    weight = config.refinement.improvement_weight
+    rewards_G = np.array([trained_reward(batch, stored, weight) for stored in group])
     advantages_G, counts_G = answer_advantages(
         rewards_G,
         [len(stored.rollout.tokens_T) for stored in group],
@@ -52,11 +52,12 @@ def build_examples(
     learning = config.learning
     scalars: dict[str, float] = {}
     rows: list[tuple[StoredRollout, np.ndarray]] = []
-    for problem_id in batch.problem_ids:
+    groups = [(turn, p) for turn in (batch, *batch.later.values()) for p in turn.problem_ids if turn.group(p)]
+    for turn, problem_id in groups:
         if problem_id in batch.quarantined:
             continue
-        advantages_G, counts_G = advantages_of(batch, problem_id, config)
-        for stored, advantage, counts in zip(batch.group(problem_id), advantages_G, counts_G, strict=True):
+        advantages_G, counts_G = advantages_of(turn, problem_id, config)
+        for stored, advantage, counts in zip(turn.group(problem_id), advantages_G, counts_G, strict=True):
             scalars[stored.rollout.key] = float(advantage)
             if not counts:
                 continue

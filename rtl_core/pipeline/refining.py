@@ -65,11 +65,12 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
     async def one(parent: StoredRollout) -> Rollout | None:
         assert parent.verdict is not None
         prompt = build_refinement(
+            session.problems[problem_id],
             session.prompts[problem_id],
             parent.rollout.text,
             parent.verdict,
             policy.tokenizer,
-            show_answer=section.show_answer,
+            style=section.style,
             most_chars=section.feedback_chars,
             max_tokens=config.prompting.max_prompt_tokens,
         )
@@ -116,7 +117,7 @@ async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, 
 
     Raises what grading raises (batch.py); a repeat does only what is missing.
     """
-    if not parents(batch, turn, problem_id):
+    if batch.purpose not in ("train", "evaluation") or not parents(batch, turn, problem_id):
         return 0
     await sample_turn(session, batch, turn, problem_id)
     later = batch.later[turn]

@@ -63,6 +63,12 @@ def batch_usage(batch: Batch, config: RunConfig) -> dict[str, Tokens]:
         usages += [{sampler: sampled(prompt, lengths)}, {student: trained(prompt, lengths)}]
         if teacher and (done := [len(s.rollout.tokens_T) for s in group if s.teacher is not None]):
             usages.append({teacher: scored(prompt, done)})
+    for later in batch.later.values():
+        for stored in later.rollouts.values():  # each with a prompt of its own
+            prompt, length = len(stored.rollout.prompt_P), len(stored.rollout.tokens_T)
+            usages.append({student: sampled(prompt, [length]) + trained(prompt, [length])})
+            if teacher and stored.teacher is not None:
+                usages.append({teacher: scored(prompt, [length])})
     return together(usages)
 
 

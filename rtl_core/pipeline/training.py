@@ -14,6 +14,7 @@ from rtl_core.pipeline.distilling import kl_weight_of
 from rtl_core.pipeline.drawing import pool_metrics
 from rtl_core.pipeline.examples import build_examples
 from rtl_core.pipeline.measures import batch_metrics, warm_start_metrics
+from rtl_core.pipeline.refining import turn_metrics
 from rtl_core.pipeline.session import Session, open_trainer
 from rtl_core.pipeline.spending import batch_usage, cost_metrics
 from rtl_core.pipeline.warm_start import pairs_to_imitate
@@ -104,6 +105,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> dict[str, f
             metrics = await train_step(trainer, examples, config, rate) if examples else {}
     return {
         **batch_metrics(batch, config),
+        **turn_metrics(batch),
         **metrics,
         "learning/kl_weight": kl_weight,
         "train/examples": float(len(examples)),

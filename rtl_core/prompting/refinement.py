@@ -7,10 +7,11 @@ line of the harness.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.grading.verdict import MismatchKind, Outcome, Verdict
+from rtl_core.problems.problem import Interface, Problem
 from rtl_core.prompting.budget import Prompt, encode_messages
 from rtl_core.prompting.messages import Message
 
@@ -55,40 +56,57 @@ def _cut(lines: Sequence[str], most_chars: int) -> list[str]:
     return kept
 
 
-def refine_messages(messages: Sequence[Message], answer: str | None, said: str) -> list[Message]:
-    """The chat of a further turn after `messages`, the chat of the first: the answer (None leaves it out) and what was said.
+def terse_feedback(verdict: Verdict, demanded: Interface | None) -> str:
+    """The same in the fewest words: each wrong part of the interface as it is demanded, or the names of the failing checks.
 
-    Without the answer, what was said follows the problem in one user message, for models that know a single turn only.
+    Raises ValueError when the answer passed.
     """
-    if answer is None:
-        *before, last = messages
-        return [*before, {**last, "content": f"{last['content']}\n{said}"}]
-    return [
-        *messages,
-        {"role": "assistant", "content": answer},
-        {"role": "user", "content": f"{said}\n{ASK}"},
-    ]
+    if verdict.passed:
+        raise ValueError("an answer that passed needs no further turn")
+    ports = {port.name: port for port in demanded.ports} if demanded else {}
+    words = []
+    for mismatch in verdict.mismatches:
+        port = ports.get(mismatch.name)
+        if mismatch.kind is MismatchKind.WRONG_MODULE:
+            words.append(f"Module {mismatch.expected}.")
+        elif port is not None:
+            width = f", {port.width} bits" if port.width is not None and port.width > 1 else ""
+            words.append(f"{(port.direction or 'port').capitalize()} {port.name}{width}.")
+        elif mismatch.kind is MismatchKind.MISSING_PARAMETER or mismatch.kind is MismatchKind.WRONG_PARAMETER:
+            words.append(f"Parameter {mismatch.name}, default {mismatch.expected}.")
+    checks = [reason.partition(":")[0] for reason in verdict.reasons] if not words else []
+    return " ".join([*words, *(f"Check {name}." for name in checks)])
+
+
+def chat_messages(messages: Sequence[Message], answer: str, said: str) -> list[Message]:
+    """The chat of a further turn after `messages`, the chat of the first."""
+    return [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": f"{said}\n{ASK}"}]
+
+
+def terse_messages(messages: Sequence[Message], said: str) -> list[Message]:
+    """The first turn's chat with what was said behind the problem, in the same message."""
+    *before, last = messages
+    return [*before, {**last, "content": f"{last['content']} {said}"}]
 
 
 def build_refinement(
+    problem: Problem,
     first: Prompt,
     answer: str,
     verdict: Verdict,
     tokenizer: Any,
     *,
-    show_answer: bool,
+    style: Literal["chat", "terse"],
     most_chars: int,
     max_tokens: int,
 ) -> Prompt | None:
-    """The prompt of a further turn within `max_tokens`; without the answer where it would not fit, None where nothing fits.
+    """The prompt of a further turn within `max_tokens`; None where it does not fit: that answer is not followed up.
 
     The turns between are left out: the last answer and its verdict are what there is to mend.
     """
-    said = feedback(verdict, most_chars)
-    for shown in [answer, None] if show_answer else [None]:
-        messages = refine_messages(first.messages, shown, said)
-        tokens_P = encode_messages(tokenizer, messages)
-        if len(tokens_P) <= max_tokens:
-            notes = () if shown is not None or not show_answer else ("the answer before: left out",)
-            return Prompt(first.problem_id, messages, tokens_P, notes)
-    return None
+    if style == "terse":
+        messages = terse_messages(first.messages, terse_feedback(verdict, problem.interface))
+    else:
+        messages = chat_messages(first.messages, answer, feedback(verdict, most_chars))
+    tokens_P = encode_messages(tokenizer, messages)
+    return Prompt(first.problem_id, messages, tokens_P) if len(tokens_P) <= max_tokens else None
