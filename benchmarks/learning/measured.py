@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from rtl_core.history.store import History
+from rtl_core.learning.passk import pass_at_k
 from rtl_core.problems.starter.catalog import FAMILIES
 from rtl_core.problems.starter.spec import Tier
 from rtl_core.reporting.evaluations import INTERFACE_SQL, PROBLEMS_SQL
 
 _FAMILY_SQL = "SELECT problem_id, family FROM run_problems WHERE run = $run AND split = 'heldout'"
+_TURN_SQL = (
+    "SELECT problem_id, count(*) FILTER (WHERE outcome = 'passed') AS passed FROM verdicts"
+    " WHERE run = $run AND evaluation = $turn GROUP BY problem_id"
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,21 @@ class Measured:
     families: dict[str, str]
     """Problem id -> family."""
     minutes: float
-    turns: dict[str, float] = field(default_factory=dict)
-    """Turn -> pass@1 after training, for runs with refinement."""
+    samples: int = 1
+    """Answers to each problem."""
+    second_turn: dict[str, float] = field(default_factory=dict)
+    """With refinement: problem id -> share of the answers that had passed by the end of the second turn, after training."""
+
+    def figure(self, name: str) -> dict[str, float]:
+        """Problem id -> `pass@1`, `pass@2` or `turn 2` after training. ValueError for another name."""
+        if name == "pass@1":
+            return self.after.passed
+        if name == "pass@2":
+            n = self.samples
+            return {p: pass_at_k(n, round(rate * n), 2) for p, rate in self.after.passed.items()}
+        if name == "turn 2":
+            return self.second_turn
+        raise ValueError(f"no figure is called {name!r}")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -59,6 +77,17 @@ def read_rates(history: History, run: str, policy: str, tier: Tier) -> tuple[int
     if not done:
         raise LookupError(f"run {run} holds no finished evaluation of the {policy}")
     return _rates(history, run, done[-1].key, done[-1].step, tier)
+
+
+def read_second_turn(history: History, run: str, tier: Tier) -> dict[str, float]:
+    """Problem id -> share passed by the end of turn 2 in the newest evaluation of the student; empty for a single-shot run."""
+    done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
+    later = {"run": run, "turn": f"{done[-1].key}/turn-2"}
+    found = {r["problem_id"]: r["passed"] for r in history.query(_TURN_SQL, later).to_pylist()}
+    if not found:
+        return {}
+    rates = _rates(history, run, done[-1].key, done[-1].step, tier)[1]
+    return {p: rate + found.get(p, 0) / done[-1].samples for p, rate in rates.passed.items()}
 
 
 def read_before(history: History, run: str, tier: Tier) -> Rates:

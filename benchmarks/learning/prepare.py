@@ -8,12 +8,12 @@ student. Runs start from a copy of the history, so that they find all of it ther
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
+from rtl_core.cli.flow import run_flow
 from rtl_core.config import load_config
 from rtl_core.pipeline import evaluation
 from rtl_core.pipeline.session import open_session
@@ -31,4 +31,4 @@ async def prepare(paths: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(prepare([Path(name) for name in sys.argv[1:]]))
+    run_flow(lambda: prepare([Path(name) for name in sys.argv[1:]]))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.learning.measured import Measured, Rates, read_before, read_lines, read_rates
+from benchmarks.learning.measured import Measured, Rates, read_before, read_lines, read_rates, read_second_turn
 from benchmarks.learning.settings import SETTINGS, Setting, Size, config_of
 from rtl_core.config import RunConfig, to_toml
 from rtl_core.history.store import History
@@ -143,8 +143,19 @@ class Matrix:
         before = read_before(found, config.run.name, setting.tier)
         for left in ("tinker", "prefect"):  # weights and server files, megabytes each, that nothing here reads again
             shutil.rmtree(history.parent / left, ignore_errors=True)
-        recipe = recipe_of(config)
-        return Measured(setting.name, setting.tier, seed, steps, recipe, before, after, families, minutes)
+        return Measured(
+            setting.name,
+            setting.tier,
+            seed,
+            steps,
+            recipe_of(config),
+            before,
+            after,
+            families,
+            minutes,
+            self.size.samples,
+            read_second_turn(found, config.run.name, setting.tier) if config.refinement.turns > 1 else {},
+        )
 
     def _write(self, config: RunConfig) -> Path:
         folder = self.folder / "runs" / config.run.name

@@ -92,6 +92,26 @@ SETTINGS: dict[str, Setting] = {
             ("learning.reward_weight=0.0", "learning.kl_weight=1.0", *_SHUFFLED, *_HARD),
         ),
         Setting("hard-curriculum", "hard", "RL, easy problems first", (*RL, *_EASY_FIRST, *_HARD)),
+        Setting("hard-pools", "hard", "RL, pools by measured pass rate", (*RL, 'curriculum.order="pools"', *_HARD)),
+        Setting(
+            "hard-warm",
+            "hard",
+            "RL after 8 steps on the teacher's passing answers",
+            (*RL, *_SHUFFLED, *_HARD, "learning.warm_start_steps=8"),
+        ),
+        Setting(
+            "hard-refinement",
+            "hard",
+            "RL, a second turn",
+            (
+                *RL,
+                *_SHUFFLED,
+                *_HARD,
+                "refinement.turns=2",
+                'refinement.style="terse"',
+                "prompting.max_prompt_tokens=512",
+            ),
+        ),
         Setting(
             "hard-mixed",
             "hard",
@@ -103,20 +123,40 @@ SETTINGS: dict[str, Setting] = {
 }
 """Every setting by name. A new one is an entry here; what it is compared with is a line below."""
 
-COMPARISONS: tuple[tuple[str, str, str], ...] = (
-    ("both", "rl", "the teacher (λ = 0.1), over RL alone"),
-    ("both-0.5", "both", "λ = 0.5 instead of 0.1"),
-    ("both-1", "both", "λ = 1 instead of 0.1"),
-    ("both", "distillation", "the reward, over distillation alone"),
-    ("both", "shuffled", "the curriculum"),
-    ("hard-teacher", "hard-rl", "hard tier: the teacher (λ = 0.1), over RL alone"),
-    ("hard-distillation", "hard-rl", "hard tier: distillation instead of RL"),
-    ("hard-rl", "hard-pass-only", "hard tier: partial credit by stages, over a reward for passing only"),
-    ("hard-partial", "hard-rl", "hard tier: partial credit by tests, over stages alone"),
-    ("hard-curriculum", "hard-rl", "hard tier: easy problems first"),
-    ("hard-mixed", "hard-rl", "hard tier: half of the problems from the starter tier, those first"),
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one setting is asked to add to another."""
+
+    setting: str
+    against: str
+    about: str
+    by: str = "pass@1"
+    """Figure of `setting`: `pass@1`, or `turn 2` (passed by the end of the second turn)."""
+    to: str = "pass@1"
+    """Figure of `against`: `pass@1`, or `pass@2` (of two answers at least one passes: a second turn has had two tries)."""
+
+
+COMPARISONS = (
+    Comparison("both", "rl", "the teacher (λ = 0.1), over RL alone"),
+    Comparison("both-0.5", "both", "λ = 0.5 instead of 0.1"),
+    Comparison("both-1", "both", "λ = 1 instead of 0.1"),
+    Comparison("both", "distillation", "the reward, over distillation alone"),
+    Comparison("both", "shuffled", "the curriculum"),
+    Comparison("hard-teacher", "hard-rl", "hard tier: the teacher (λ = 0.1), over RL alone"),
+    Comparison("hard-distillation", "hard-rl", "hard tier: distillation instead of RL"),
+    Comparison("hard-warm", "hard-rl", "hard tier: a warm start on the teacher's answers"),
+    Comparison("hard-rl", "hard-pass-only", "hard tier: partial credit by stages, over a reward for passing only"),
+    Comparison("hard-partial", "hard-rl", "hard tier: partial credit by tests, over stages alone"),
+    Comparison("hard-curriculum", "hard-rl", "hard tier: easy problems first"),
+    Comparison("hard-pools", "hard-rl", "hard tier: pools by measured pass rate"),
+    Comparison("hard-mixed", "hard-rl", "hard tier: half of the problems from the starter tier, those first"),
+    Comparison("hard-refinement", "hard-rl", "hard tier: refinement, judged single-shot"),
+    Comparison(
+        "hard-refinement", "hard-rl", "hard tier: the second turn itself, against two tries", by="turn 2", to="pass@2"
+    ),
 )
-"""(setting, compared with, what is added)."""
+"""In the order of the report."""
 
 
 def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple[str, ...] = ()) -> RunConfig:

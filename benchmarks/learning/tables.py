@@ -84,18 +84,18 @@ def rows(results: Results) -> list[Row]:
 def added(results: Results) -> list[Added]:
     """One entry per comparison whose two settings share a seed."""
     found = []
-    for name, against, about in COMPARISONS:
-        seeds = sorted({s for n, s in results if n == name} & {s for n, s in results if n == against})
+    for asked in COMPARISONS:
+        seeds = sorted({s for n, s in results if n == asked.setting} & {s for n, s in results if n == asked.against})
         if not seeds:
             continue
-        ours, theirs = [results[name, s] for s in seeds], [results[against, s] for s in seeds]
-        problems = _shared([*ours, *theirs])
-        difference = crossed_interval(
-            np.array(
-                [[a.after.passed[p] - b.after.passed[p] for p in problems] for a, b in zip(ours, theirs, strict=True)]
-            )
-        )
-        found.append(Added(about, name, against, len(seeds), difference, in_words(difference)))
+        ours = [results[asked.setting, seed].figure(asked.by) for seed in seeds]
+        theirs = [results[asked.against, seed].figure(asked.to) for seed in seeds]
+        problems = sorted(set.intersection(*(set(rates) for rates in (*ours, *theirs))))
+        if not problems:
+            continue
+        table = [[a[p] - b[p] for p in problems] for a, b in zip(ours, theirs, strict=True)]
+        difference = crossed_interval(np.array(table))
+        found.append(Added(asked.about, asked.setting, asked.against, len(seeds), difference, in_words(difference)))
     return found
 
 
