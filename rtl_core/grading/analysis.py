@@ -31,6 +31,10 @@ MEMORY_MB = 1024
 CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
+END_S = 1.0
+TRIES = 3
+BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
+"""Ends that a text can cause: an exception (no memory), no CPU time left, a crash of the parser. A kill says nothing about it."""
 
 
 class Analysis(BaseModel):
@@ -59,25 +63,33 @@ class Analyst:
     def analyse(
         self, answer: Mapping[str, str], context: Mapping[str, str], top: str | None, design: Sequence[str]
     ) -> Analysis:
-        """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files."""
-        with self._lock:
-            child = self._free.pop() if self._free else None
-        child = child or _Child(self._memory_mb)
+        """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files.
+
+        Raises:
+            InfrastructureError: children were killed from outside, or got no CPU time, several times in a row.
+        """
         hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
         hdl.update({path: "" for path in context if path not in hdl})
         request = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
-        reply = child.ask(request, self._timeout_s)
-        if reply is None:
-            child.close()
-            bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
-            return Analysis(failed=f"the text cannot be parsed within {bounds}")
+        for _ in range(TRIES):
+            with self._lock:
+                child = self._free.pop() if self._free else None
+            child = child or _Child(self._memory_mb)
+            reply = child.ask(request, self._timeout_s)
+            if reply is not None:
+                self._give_back(child)
+                return Analysis.model_validate(reply)
+            if child.end() in BY_THE_TEXT:
+                bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
+                return Analysis(failed=f"the text cannot be parsed within {bounds}")
+        raise InfrastructureError(f"the analysis of an answer was broken off {TRIES} times")
+
+    def _give_back(self, child: _Child) -> None:
         with self._lock:
             if not self._closed:
                 self._free.append(child)
-                child = None
-        if child is not None:
-            child.close()
-        return Analysis.model_validate(reply)
+                return
+        child.close()
 
     def close(self) -> None:
         with self._lock:
@@ -124,6 +136,14 @@ class _Child:
                 return None
             data += part
         return bytes(data)
+
+    def end(self) -> int | None:
+        """How it ended by itself, as `Popen.returncode` tells; None when it had to be ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
+        code = self._process.returncode
+        self.close()
+        return code
 
     def close(self) -> None:
         self._process.kill()

@@ -1,0 +1,49 @@
+"""An analysis that is broken off from outside is no fault of the answer's; one that the text ends is."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.analysis import Analyst
+
+ANSWER = {"rtl/a.v": "module a(input x, output y);\n  assign y = x;\nendmodule\n"}
+
+
+@pytest.fixture
+def analyst() -> Iterator[Analyst]:
+    made = Analyst(timeout_s=2.0)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst: Analyst, end: signal.Signals) -> None:
+    before = analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"])
+    assert before.interface is not None
+    os.kill(analyst._free[0]._process.pid, end)
+    assert analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"]) == before
+
+
+def test_a_text_that_takes_the_child_down_is_told_so() -> None:
+    doubling = "`define a0 x x\n" + "".join(f"`define a{i + 1} `a{i} `a{i}\n" for i in range(40))
+    analyst = Analyst()
+    try:
+        found = analyst.analyse({"rtl/a.v": doubling + "module a; wire w = `a40; endmodule\n"}, {}, "a", ["rtl/a.v"])
+    finally:
+        analyst.close()
+    assert found.failed is not None
+    assert "cannot be parsed within" in found.failed
+
+
+def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault() -> None:
+    analyst = Analyst(timeout_s=0.0)
+    try:
+        with pytest.raises(InfrastructureError, match="broken off 3 times"):
+            analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"])
+    finally:
+        analyst.close()
