@@ -1,6 +1,6 @@
 """A soak: a run of many steps under the deployment with random faults, compared with an undisturbed run of the same seeds.
 
-    python -m benchmarks.soak                        # 200 steps, 30 faults; about an hour on two cores
+    python -m benchmarks.soak                        # 200 steps, 30 faults; under an hour on two idle cores
     python -m benchmarks.soak --steps 10 --faults 4  # minutes
     python -m benchmarks.soak --postgres             # the server on Postgres, which crashes as well
     python -m benchmarks.soak --docker               # grading in containers, whose engine is killed as well
@@ -21,12 +21,14 @@ import contextlib
 import os
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import httpx
 
@@ -78,9 +80,20 @@ class Soak:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
     def trigger(self, run: str) -> None:
-        deployment = self._http.get("/deployments/name/train/nightly").raise_for_status().json()["id"]
-        options = {"config": "demo", "overrides": overrides(run, self.steps, self.docker), "options": {"run_name": run}}
-        self._http.post(f"/deployments/{deployment}/create_flow_run", json={"parameters": options}).raise_for_status()
+        parameters = {
+            "config": "demo",
+            "overrides": overrides(run, self.steps, self.docker),
+            "options": {"run_name": run},
+        }
+        for attempt in range(20):
+            # A busy server on SQLite says 503 now and then; the key makes the repeat harmless.
+            with contextlib.suppress(httpx.HTTPError):
+                found = self._http.get("/deployments/name/train/nightly").raise_for_status().json()
+                body = {"parameters": parameters, "idempotency_key": f"soak/{run}"}
+                self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body).raise_for_status()
+                return
+            time.sleep(1 + attempt)
+        raise SystemExit("the server takes no runs")
 
     def history(self, run: str) -> History:
         return History(self.place.home / f"runs/{run}.duckdb", read_only=True)
@@ -99,7 +112,7 @@ class Soak:
         found = self.rows(run, "SELECT status FROM runs")
         return found[0]["status"] if found else None
 
-    def finish(self, run: str, faults: Faults | None = None) -> float:
+    def finish(self, run: str, faults: Faults) -> float:
         """Trigger a run and see it to its end, injecting faults on the way. Returns its seconds."""
         started = last = told = time.monotonic()
         done = -1
@@ -115,11 +128,10 @@ class Soak:
                 self.tell(f"{run}: {done} of {self.steps} steps")
             if time.monotonic() - last > STUCK_S:
                 raise SystemExit(f"{run} has trained no step for {STUCK_S:.0f} s (at {done} of {self.steps})")
-            if faults is not None:
-                if faults.due(done):
-                    faults.inject(run, done)
-                    last = time.monotonic()
-                self.sweep(run)
+            if faults.due(done):
+                faults.inject(run, done)
+                last = time.monotonic()
+            self.sweep(run)
             time.sleep(0.3)
         seconds = time.monotonic() - started
         self.tell(f"{run}: {self.trained(run)} steps in {seconds:.0f} s")
@@ -157,6 +169,51 @@ class Soak:
             os.chdir(here)
 
 
+class Calm:
+    """The undisturbed run: the plain command, beside the other, with a temporary server of its own."""
+
+    def __init__(self, test: Soak) -> None:
+        self._test, self._started = test, time.monotonic()
+        home = test.place.home
+        sets = [part for one in overrides("calm", test.steps, test.docker) for part in ("--set", one)]
+        command = [
+            sys.executable,
+            "-c",
+            "from rtl_core.cli import main; main()",
+            "train",
+            "demo",
+            "--set",
+            "run.name=calm",
+        ]
+        mine = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+        with (home / "calm.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, *sets], cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**mine, "PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"},
+            )  # fmt: skip
+
+    def wait(self) -> float:
+        """Until it has finished; returns the seconds that it took."""
+        while self._process.poll() is None:
+            self._test.tell(f"calm: {self._test.trained('calm')} of {self._test.steps} steps")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(60)
+        if self._test.status("calm") != "finished":
+            raise SystemExit(f"the undisturbed run did not finish; see {self._test.place.home / 'calm.log'}")
+        (row,) = self._test.rows("calm", "SELECT epoch(heartbeat_at - created_at) AS s FROM runs")
+        return row["s"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(120)
+
+
 def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
     """Both runs and their comparison. Returns the differences, in words."""
     with ExitStack() as stack:
@@ -173,16 +230,17 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
         test = Soak(place, arguments.steps, arguments.docker)
         test.up()
         try:
-            calm = test.finish("calm")
+            calm = stack.enter_context(Calm(test))
             faults = Faults(
                 place, random.Random(arguments.seed), steps=arguments.steps, number=arguments.faults,
                 up_again=test.up, tell=test.tell, database=postgres, engine=engine,
             )  # fmt: skip
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
+            calm_s = calm.wait()
             test.tell(
                 f"{total} faults ({', '.join(f'{n} {kind}' for kind, n in sorted(faults.injected.items()))}), "
-                f"{test.restarts} restarts of the run; {calm:.0f} s undisturbed, {storm:.0f} s with faults"
+                f"{test.restarts} restarts of the run; {calm_s:.0f} s undisturbed, {storm:.0f} s with faults"
             )
             found = differences({run: test.history(run) for run in ("calm", "storm")}, home)
             if faults.waiting:

@@ -42,6 +42,22 @@ class Postgres:
         self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
         self._start()
 
+    def query(self, sql: str) -> str:
+        """What psql prints of a query's rows, without decoration."""
+        command = [
+            str(self._bin / "psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            "prefect",
+            "-Atc",
+            sql,
+            "prefect",
+        ]
+        return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
+
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
 
