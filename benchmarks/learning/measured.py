@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,11 @@ def _rates(history: History, run: str, evaluation: str, step: int, tier: Tier) -
 
 
 def read_lines(path: Path) -> list[Measured]:
-    """Every result in a file of lines; none when there is no file."""
+    """Every result in a file of lines; none when there is no file. Lines of another version of this module are no results."""
     if not path.exists():
         return []
-    return [Measured.from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        with suppress(TypeError, KeyError):
+            found.append(Measured.from_json(line))
+    return found

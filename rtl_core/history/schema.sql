@@ -450,3 +450,19 @@ SELECT g.label, g.run, g.rollout, g.problem_id, v.outcome AS was, g.outcome AS n
        v.executor AS was_executor, g.executor AS now_executor
 FROM regrades g JOIN verdicts v USING (rollout)
 WHERE g.outcome <> v.outcome;
+
+-- Answers by turn: 1 is single-shot; a later turn's answer follows its `parent`, which failed. `base` is the evaluation, or NULL
+-- for a train step.
+CREATE OR REPLACE VIEW rollout_turns AS
+WITH placed AS (
+    SELECT *, CASE WHEN purpose = 'refinement' THEN CAST(regexp_extract(evaluation, '/turn-([0-9]+)$', 1) AS INTEGER) ELSE 1 END AS turn,
+           regexp_replace(evaluation, '/turn-[0-9]+$', '') AS place
+    FROM rollouts WHERE purpose IN ('train', 'evaluation', 'refinement'))
+SELECT rollout, run, CASE WHEN evaluation IS NULL OR place LIKE 'step %' THEN 'train' ELSE 'evaluation' END AS purpose,
+       CASE WHEN place LIKE 'step %' THEN NULL ELSE place END AS base, epoch, step, problem_id, sample, turn,
+       CASE WHEN turn = 1 THEN NULL
+            ELSE run || CASE WHEN turn > 2 THEN '/eval/' || place || '/turn-' || (turn - 1)
+                             WHEN place LIKE 'step %' THEN printf('/step/%05d', step)
+                             ELSE '/eval/' || place END
+                 || '/' || problem_id || '/' || sample END AS parent
+FROM placed;
