@@ -83,9 +83,19 @@ def by_source(
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     """Figures by source, and below a line for each problem that is not fit."""
-    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True)
     sums.add_column("source", no_wrap=True)
-    for name in ("fit", "no golden", "weak", "flaky", "broken", "unsupported", "golden passes", "mutants found"):
+    # Two lines a heading, so that all of it fits a terminal of 80 columns.
+    for name in (
+        "fit",
+        "fit, no\ngolden",
+        "weak",
+        "flaky",
+        "broken",
+        "unsup-\nported",
+        "golden\npasses",
+        "mutants\nfound out",
+    ):
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
         counts = [str(row.counts[name]) if row.counts[name] else "·" for name in COLUMNS]
