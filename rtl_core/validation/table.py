@@ -83,8 +83,8 @@ def by_source(
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     """Figures by source, and below a line for each problem that is not fit."""
-    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), collapse_padding=True)
-    sums.add_column("source", no_wrap=True)
+    sums = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0))
+    sums.add_column("source ", no_wrap=True)
     # Two lines a heading, so that all of it fits a terminal of 80 columns.
     for name in (
         "fit",
