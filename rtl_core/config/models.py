@@ -78,9 +78,13 @@ class ProblemsSection(Section):
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 
 
+Template = Literal["bare", "exact", "table", "examples", "full"]
+
+
 class PromptingSection(Section):
-    template: Literal["exact", "bare"] = "exact"
-    """`exact` demands the exact interface and shows the answer's format; `bare` sends the problem's own text alone."""
+    template: Template = "exact"
+    """`exact` demands the exact interface and shows the answer's format; `table` restates the interface as a table as well,
+    `examples` shows a right and a wrong answer, `full` does both; `bare` sends the problem's own text alone."""
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
 

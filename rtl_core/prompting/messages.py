@@ -5,6 +5,9 @@ Templates:
 - `bare`: the problem's own text as the user's message, nothing else. For models that were trained on such prompts.
 - `exact`: a system message that puts the specification above habit, the problem's text, its context files, and the format in
   which the answer is read.
+- `table`: `exact`, and the interface restated as a table before the format (interface_table.py).
+- `examples`: `exact`, and a right and a wrong answer to a small specification in the system message.
+- `full`: both.
 
 A problem's own system message (CVDP's agentic one) describes shell commands and a patch format. Answers here are single-shot
 whole files, so that message is left out.
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rtl_core.problems.problem import Problem
+from rtl_core.prompting.interface_table import EXAMPLE, interface_table
 
 Message = dict[str, str]
 
@@ -50,13 +54,38 @@ def _exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
 
 
+def _table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    parts = [_with_context(problem.prompt, context), interface_table(problem), answer_format(problem.targets)]
+    user = "\n\n".join(part for part in parts if part)
+    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
+
+
+def _examples(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    return _with_example(_exact(problem, context))
+
+
+def _full(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    return _with_example(_table(problem, context))
+
+
+def _with_example(messages: list[Message]) -> list[Message]:
+    system, *rest = messages
+    return [{**system, "content": f"{system['content']}\n\n{EXAMPLE}"}, *rest]
+
+
 def _with_context(prompt: str, context: Mapping[str, str]) -> str:
     parts = [prompt]
     parts += [f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items()]
     return "\n\n".join(parts)
 
 
-TEMPLATES: dict[str, Callable[[Problem, Mapping[str, str]], list[Message]]] = {"bare": _bare, "exact": _exact}
+TEMPLATES: dict[str, Callable[[Problem, Mapping[str, str]], list[Message]]] = {
+    "bare": _bare,
+    "exact": _exact,
+    "table": _table,
+    "examples": _examples,
+    "full": _full,
+}
 """Every template. A new one is a function here and its name in config/models.py."""
 
 

@@ -1,0 +1,66 @@
+"""Templates for compliance: what each adds, and that none tells what the specification hides."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from rtl_core.config.models import PromptingSection, Template
+from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_core.prompting.interface_table import EXAMPLE, interface_table
+from rtl_core.prompting.messages import SYSTEM, TEMPLATES, build_messages
+
+
+def problem(prompt: str, **changes) -> Problem:
+    ports = (
+        Port(name="clk_i", direction="input", width=1),
+        Port(name="load", direction="input", width=12),
+        Port(name="hidden_q", direction="output", width=12),
+    )
+    interface = Interface(
+        module="box",
+        ports=ports,
+        parameters=(Parameter(name="DEPTH", default=4),),
+        source=InterfaceSource.GOLDEN,
+    )
+    return Problem(
+        id="p", source="cvdp", category="cid003", difficulty="easy", prompt=prompt, targets=("rtl/box.sv",), harness={},
+        interface=interface, **changes,
+    )  # fmt: skip
+
+
+def test_the_configuration_knows_every_template():
+    assert set(get_args(Template)) == set(TEMPLATES)
+    assert PromptingSection().template == "exact"
+
+
+def test_the_table_lists_what_the_text_shows_and_nothing_else():
+    table = interface_table(problem("Module box: clk_i, load of 12 bits. DEPTH words."))
+    assert "| `load` | input | 12 |" in table
+    assert "| `clk_i` | input | 1 |" in table
+    assert "hidden_q" not in table
+    assert "as far as it can be read" in table
+    assert "Parameters: `DEPTH`." in table
+
+
+def test_a_width_that_the_text_does_not_name_is_not_told():
+    table = interface_table(problem("Module box: clk_i and a bus load."))
+    assert "| `load` | input | as specified |" in table
+    assert "| `load` | input | 12 |" in interface_table(problem("Module box: `input [11:0] load`."))
+
+
+def test_a_text_without_names_gets_no_table():
+    assert interface_table(problem("Store a word.")) is None
+    (system, user) = build_messages(problem("Store a word."), "table")
+    assert build_messages(problem("Store a word."), "exact") == [system, user]
+
+
+@pytest.mark.parametrize("name", ["exact", "table", "examples", "full"])
+def test_each_template_keeps_problem_and_format_and_adds_its_part(name):
+    system, user = build_messages(problem("Module box: clk_i, load."), name)
+    assert system["content"].startswith(SYSTEM)
+    assert user["content"].startswith("Module box: clk_i, load.")
+    assert "`rtl/box.sv` in one fenced code block" in user["content"]
+    assert (EXAMPLE in system["content"]) == (name in ("examples", "full"))
+    assert ("| port |" in user["content"]) == (name in ("table", "full"))
