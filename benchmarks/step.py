@@ -1,6 +1,7 @@
 """Where a train step's time goes: sample, grade, score, train, store, Prefect, and the share that is ours to lose.
 
-    python -m benchmarks.step [--steps 10] [--repeat 1]
+    python -m benchmarks.step [--steps 10]
+    python -m benchmarks.step --staleness      # overlapping steps, see overlap.py
 
 Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through the Prefect flow, and
 through the same functions without Prefect. Stages of a step overlap, so their seconds add up to more than the step. `work` is the
@@ -17,6 +18,7 @@ import argparse
 import asyncio
 import os
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,6 +26,8 @@ os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.overlap import compare
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
 
@@ -89,7 +93,15 @@ def main() -> None:
         "--steps", type=int, default=10, help="steps of each run (default 10; the first is not counted)"
     )
     parser.add_argument("--config", default="demo")
+    parser.add_argument(
+        "--staleness",
+        action="store_true",
+        help="compare steps with and without overlap at a cloud's stage times instead",
+    )
+    parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")
     arguments = parser.parse_args()
+    if arguments.staleness:
+        sys.exit(not compare(arguments.steps, arguments.factor))
     with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
         folder = Path(name)
         for run, work in (("plain", without_prefect), ("prefect", with_prefect)):
