@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 CLOUD_S = {"sample": 44.0, "grade": 30.0, "score": 10.0, "train": 31.0}
-GROUPS, ANSWERS, GRADERS = 8, 4, 4
+GROUPS, ANSWERS, GRADERS = 8, 2, 4
 LIMIT = 1.15
 """A step with a staleness of 1 may take so many times its longest stage."""
 

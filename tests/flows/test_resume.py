@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,30 +41,40 @@ def wait_for_rollouts_of(history: History, run: str, step: int, process: subproc
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("staleness", [0, 1])
 def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_undisturbed_run(
-    small_run: Callable[..., list[str]], tmp_path: Path
+    small_run: Callable[..., list[str]], tmp_path: Path, staleness: int
 ) -> None:
-    fixed = ("tinker.local_deterministic=true", "evaluation.teacher=false")
+    fixed: tuple[str, ...] = (
+        "tinker.local_deterministic=true",
+        "evaluation.teacher=false",
+        f"learning.staleness={staleness}",
+    )
+    if staleness:  # four steps of one epoch, so that they overlap
+        fixed = (*fixed, "run.epochs=1", "problems.sources.0.train=8")
     subprocess.run(command(small_run("calm", *fixed)), env=environment(tmp_path), check=True, timeout=300)
 
     killed = small_run("killed", *fixed)
+    kill_in = (1, 3) if staleness else (1, 2)
     reader = History(tmp_path / "history.duckdb", read_only=True)
-    for step in (1, 2):
+    for step in kill_in:
         process = subprocess.Popen(command(killed), env=environment(tmp_path), start_new_session=True)
         wait_for_rollouts_of(reader, "killed", step, process)
         process.send_signal(signal.SIGKILL)
         process.wait()
     subprocess.run(command(killed), env=environment(tmp_path), check=True, timeout=300)
 
-    def rollouts(run: str) -> list[dict[str, object]]:
+    def rollouts(run: str) -> list[dict[str, Any]]:
         sql = """
-            SELECT r.purpose, r.step, r.problem_id, r.sample, r.text, t.logprobs_T, v.outcome, s.k1_mean
+            SELECT r.purpose, r.step, r.policy_step, r.problem_id, r.sample, r.text, t.logprobs_T, v.outcome, s.k1_mean
             FROM rollouts r JOIN tokens t USING (rollout) JOIN verdicts v USING (rollout)
             LEFT JOIN teacher_scores s USING (rollout) WHERE r.run = ? ORDER BY ALL
         """
         return reader.query(sql, [run]).to_pylist()
 
     assert rollouts("killed") == rollouts("calm")
+    behind = {row["step"] - row["policy_step"] for row in rollouts("calm") if row["purpose"] == "train"}
+    assert behind == set(range(staleness + 1))
     assert [s.status for s in reader.steps("killed")] == ["trained"] * 4
     # Equal weights sample equal answers: the last evaluation of both runs is of the same student.
     last = [e.pass_at_1 for run in ("calm", "killed") for e in reader.evaluations(run) if e.step == 4]
