@@ -1,10 +1,12 @@
 """Do the executors agree? Right and wrong answers, graded by both, and every difference with its cause.
 
-    python benchmarks/agreement.py [--data ../shared/data] [--starter 54] [--agentic 0]
+    python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--agentic 0]
 
-Per starter problem: the golden answer, a mutant of it, one with a wrong port, one that does not compile, and a constant.
-Per published example: the golden answer and its mutants. With --agentic N also a stand-in for the first N agentic
-problems (see benchmarks/harnesses.py). Two verdicts agree when outcome and tests passed of total are the same.
+Per starter problem and published example: the golden answer, a mutant of it, one with a port more, one with a port
+renamed, one that does not compile, and a constant. With --agentic N also a stand-in for the first N agentic problems
+(see benchmarks/harnesses.py). Two verdicts agree when outcome and tests passed of total are the same. With the toolchain
+installed (`rtl-distill toolchain install`) both run the same tools, and no difference is expected; the exit code is 1 if
+there is one.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import argparse
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.grading import examples
 from benchmarks.harnesses import stand_in
-from rtl_core.grading import Grader, Limits, Verdict, make_executor
+from rtl_core.grading import Executor, Grader, Limits, Outcome, Verdict, make_executor
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
@@ -39,10 +42,10 @@ def answers(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
     mutant = {path: _mutated(text) for path, text in golden.items()}
     if mutant != golden:
         yield "mutant", mutant
-    yield (
-        "wrong port",
-        {p: re.sub(r"\binput\b(\s*\w*)", r"input wrong_port, input\1", t, count=1) for p, t in golden.items()},
-    )
+    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in golden.items()}
+    if problem.interface:
+        port = problem.interface.ports[0].name
+        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in golden.items()}
     yield "broken", {path: text.replace(";", "", 1) for path, text in golden.items()}
     if problem.interface:
         ports = ", ".join(f"{p.direction} [{(p.width or 1) - 1}:0] {p.name}" for p in problem.interface.ports)
@@ -63,12 +66,44 @@ def cause(one: Verdict, other: Verdict) -> str:
     tools = {t for t in set(one.tools) & set(other.tools) if one.tools[t] != other.tools[t]}
     words = " ".join((*one.reasons, *other.reasons)).lower()
     if "infrastructure_error" in (one.outcome, other.outcome):
-        return "one executor lacks something: " + next(iter((*one.reasons, *other.reasons)), "")[:80]
+        broken = one if one.outcome is Outcome.INFRASTRUCTURE_ERROR else other
+        return f"{broken.executor} could not: " + next(iter(broken.reasons), "")[:80]
     if "longer than" in words:
         return "time: one ran into its limit"
     if "compile_failed" in (one.outcome, other.outcome):
         return f"compiler versions ({', '.join(sorted(tools)) or 'the same'})"
     return f"simulator or library versions ({', '.join(sorted(tools)) or 'the same'})"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A problem and an answer of a kind, with the verdict of each executor by name."""
+
+    problem: Problem
+    kind: str
+    verdicts: dict[str, Verdict]
+
+    @property
+    def agreed(self) -> bool:
+        said = {(v.outcome, v.tests_passed, v.tests_total) for v in self.verdicts.values()}
+        return len(said) == 1 and Outcome.INFRASTRUCTURE_ERROR not in {v.outcome for v in self.verdicts.values()}
+
+
+def agreement(
+    pairs: Sequence[tuple[Problem, str, Mapping[str, str]]], executors: Mapping[str, Executor], limits: Limits
+) -> list[Pair]:
+    """Grades (problem, kind, files) by every executor, on all cores."""
+    verdicts: dict[str, list[Verdict]] = {}
+    for name, executor in executors.items():
+        grader = Grader(executor, limits=limits)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(grader.grade, p, Answer(files=dict(files))) for p, _, files in pairs]
+            verdicts[name] = [job.result() for job in track(jobs, name, console=Console(stderr=True))]
+        grader.close()
+    return [
+        Pair(problem, kind, dict(zip(verdicts, said, strict=True)))
+        for (problem, kind, _), *said in zip(pairs, *verdicts.values(), strict=True)
+    ]
 
 
 def main() -> None:
@@ -77,9 +112,9 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
     )
-    parser.add_argument("--starter", type=int, default=60)
+    parser.add_argument("--starter", type=int, default=54)
     parser.add_argument("--agentic", type=int, default=0)
-    parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--timeout", type=float, default=30.0)
     arguments = parser.parse_args()
     console = Console(width=150)
     pairs = [
@@ -90,27 +125,27 @@ def main() -> None:
     if arguments.agentic:
         path = next((arguments.data / "cvdp").glob("*v1.0*agentic*no_commercial.jsonl"))
         pairs += [(p, "stand-in", stand_in(p)) for p in read_cvdp(path).problems[: arguments.agentic]]
-    limits = Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout)
-    verdicts: dict[str, list[Verdict]] = {}
-    for name in ("bubblewrap", "docker"):
-        executor = make_executor(name)
-        grader = Grader(executor, limits=limits)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            jobs = [pool.submit(grader.grade, p, Answer(files=files)) for p, _, files in pairs]
-            verdicts[name] = [job.result() for job in track(jobs, name, console=console)]
-        grader.close()
+    executors = {name: make_executor(name) for name in ("bubblewrap", "docker")}
+    for name, executor in executors.items():
+        console.print(f"{name}: {executor.tools()}")
+    found = agreement(pairs, executors, Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout))
+    for executor in executors.values():
         executor.close()
-        console.print(f"{name}: {verdicts[name][0].tools}")
-    table = Table("problem", "answer", "bubblewrap", "docker", "cause", title="differences")
-    counts: Counter[str] = Counter()
-    for (problem, kind, _), one, other in zip(pairs, *verdicts.values(), strict=True):
-        counts[f"{kind}: {one.outcome.value}"] += 1
-        if (one.outcome, one.tests_passed, one.tests_total) != (other.outcome, other.tests_passed, other.tests_total):
-            counts["differences"] += 1
+    counts = Counter(f"{pair.kind}: {pair.verdicts['docker'].outcome.value}" for pair in found)
+    summary = Table("answer: verdict of docker", "pairs", title=f"{len(found)} pairs")
+    for label, count in sorted(counts.items()):
+        summary.add_row(label, str(count))
+    console.print(summary)
+    different = [pair for pair in found if not pair.agreed]
+    if different:
+        table = Table("problem", "answer", "bubblewrap", "docker", "cause", title="differences")
+        for pair in different:
+            one, other = pair.verdicts.values()
             cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in (one, other)]
-            table.add_row(problem.id, kind, *cells, cause(one, other))
-    console.print(table)
-    console.print(f"{len(pairs)} pairs, {counts.pop('differences', 0)} differences; {dict(counts)}")
+            table.add_row(pair.problem.id, pair.kind, *cells, cause(one, other))
+        console.print(table)
+    console.print(f"{len(found)} pairs, {len(different)} differences")
+    raise SystemExit(1 if different else 0)
 
 
 if __name__ == "__main__":

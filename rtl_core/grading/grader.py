@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -98,9 +98,17 @@ class Grader:
         """What the harness needs and the executor lacks, in words; looked up once a problem."""
         known = self._lacking.get(problem.fingerprint)
         if known is None:
-            known = missing_requirements(problem.harness, self._tools, self.executor.has_module)
+            known = missing_requirements(problem.harness, self._tools, self._has_module(problem))
             self._lacking[problem.fingerprint] = known
         return known
+
+    def _has_module(self, problem: Problem) -> Callable[[str], bool]:
+        """Modules that the executor has; where it derives images, what the harness' Dockerfile installs is found out then."""
+        if self.executor.derives_images and re.search(
+            r"^\s*RUN\b.*\binstall\b", problem.harness.get("Dockerfile", ""), re.M
+        ):
+            return lambda name: name != "cocotb.runner" or self.executor.has_module(name)
+        return self.executor.has_module
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
         top = problem.interface.module if problem.interface else None

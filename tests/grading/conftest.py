@@ -1,12 +1,15 @@
 """Real executors, started once, and the published examples."""
 
 import os
+import shutil
 from pathlib import Path
 
+import docker
 import pytest
 
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.executors.installed import InstalledToolchain, install
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 
@@ -28,6 +31,23 @@ def examples(cvdp):
     """Problem id -> problem, for the published examples that open tools can grade."""
     found = [read_cvdp(path) for path in cvdp.glob("*v1.1.0_example*no_commercial*.jsonl")]
     return {problem.id: problem for problems in found for problem in problems.problems}
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """The toolchain taken from the simulation image; one that RTL_DISTILL_TOOLS already holds is used as it is."""
+    from rtl_core.grading.executors.docker_images import IMAGE
+
+    image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
+    found = InstalledToolchain.find()
+    if found is not None and found.made_of == image:
+        yield found
+        return
+    home = tmp_path_factory.mktemp("tools")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RTL_DISTILL_TOOLS", str(home))
+        yield install("docker")
+    shutil.rmtree(home)  # a gigabyte
 
 
 @pytest.fixture(scope="session")

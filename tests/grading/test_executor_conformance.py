@@ -14,16 +14,23 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.limits import Limits
 
 SMALL = Limits(wall_s=5, cpu_s=5, memory_mb=1024, processes=40, file_mb=8, disk_mb=32, output_kb=8, output_mb=4)
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(
+    scope="module", params=["bubblewrap", *(pytest.param(n, marks=pytest.mark.docker) for n in ("docker", "installed"))]
+)
 def executor(request):
-    """The suite is the same for all; Docker's turn is `make test-docker`, on a machine with an engine and the image."""
-    with make_executor(request.param) as started:
-        yield started
+    """The suite is the same for all; `make test-docker` adds Docker, and bubblewrap with the tools of Docker's image."""
+    if request.param == "installed":
+        with BubblewrapExecutor(request.getfixturevalue("installed")) as started:
+            yield started
+    else:
+        with make_executor(request.param) as started:
+            yield started
 
 
 def kill_sandboxes(executor):

@@ -108,6 +108,8 @@ class Executor(Protocol):
     name: str
     cpu_s: float
     """CPU time that the programs of all jobs have used so far."""
+    derives_images: bool
+    """Whether it installs what a harness' Dockerfile asks for."""
 
     def tools(self) -> dict[str, str]:
         """Name -> version of what decides a verdict, or `image` -> digest."""

@@ -12,7 +12,6 @@ Covered: network, files, processes, CPU time, memory, disk and output. Not cover
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import socket
@@ -27,6 +26,7 @@ from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
+from rtl_core.grading.executors.installed import InstalledToolchain
 from rtl_core.grading.executors.toolbox import Toolbox, warm_command
 from rtl_core.grading.executors.wire import GUARD, Connection, job_message, patience, step_result
 
@@ -39,9 +39,13 @@ class BubblewrapExecutor:
     """Runs jobs in bwrap cells. Thread-safe; keeps as many cells as jobs were ever run at one time."""
 
     name = "bubblewrap"
+    derives_images = False
 
-    def __init__(self, toolbox: Toolbox | None = None, *, warm: bool = True) -> None:
-        """Finds the tools and proves with a first cell that the sandbox works here.
+    def __init__(self, toolbox: Toolbox | InstalledToolchain | None = None, *, warm: bool = True) -> None:
+        """Proves with a first cell that the sandbox works here.
+
+        Without a `toolbox` the installed toolchain is used where there is one (`rtl-distill toolchain install`), else this
+        machine's own tools, with one warning when they are older than the simulation image's.
 
         `warm` keeps a started Python and simulator in each cell, from which every grade is forked; without it each
         grade starts its programs afresh. The verdicts are the same.
@@ -49,7 +53,7 @@ class BubblewrapExecutor:
         Raises ToolMissingError when bwrap or a simulator is missing, InfrastructureError when this machine does not
         allow the sandbox.
         """
-        self.toolbox = toolbox or Toolbox.of_this_machine()
+        self.toolbox = toolbox or InstalledToolchain.find() or Toolbox.of_this_machine(warn=True)
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
@@ -69,10 +73,7 @@ class BubblewrapExecutor:
         return self.toolbox.versions()
 
     def has_module(self, name: str) -> bool:
-        try:
-            return importlib.util.find_spec(name) is not None
-        except (ImportError, ValueError):
-            return False
+        return self.toolbox.has_module(name)
 
     def run(self, job: Job) -> JobResult:
         """Runs one job; a cell that dies is replaced and the job is tried once more."""

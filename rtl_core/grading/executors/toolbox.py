@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 
 from rtl_core.errors import ToolMissingError
+from rtl_core.grading.executors.probe import base_environment
 
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 _SIMULATORS = ("iverilog", "vvp", "verilator", "yosys")
 _OLDER = ("cocotb==1.9.2",)
+IMAGE_ICARUS = 12
+"""Major version of Icarus in the simulation image (Debian trixie)."""
 DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 _VERSION_FLAGS = {"iverilog": "-V", "verilator": "--version", "yosys": "-V"}
 
@@ -40,8 +45,11 @@ class Toolbox:
     """A directory that holds cocotb 1.9 for the older harnesses, or None where it is not installed."""
 
     @classmethod
-    def of_this_machine(cls) -> Toolbox:
-        """Raises ToolMissingError when no simulator is installed or cocotb is not importable."""
+    def of_this_machine(cls, *, warn: bool = False) -> Toolbox:
+        """The tools on PATH. `warn` says so, once a process, when Icarus is older than the simulation image's.
+
+        Raises ToolMissingError when no simulator is installed or cocotb is not importable.
+        """
         if shutil.which("iverilog") is None or shutil.which("vvp") is None:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)))
@@ -54,12 +62,15 @@ class Toolbox:
         older = tools_home() / "cocotb1"
         if (older / "cocotb").is_dir():
             prefixes[str(older)] = None
-        return cls(
+        toolbox = cls(
             cocotb1=str(older) if str(older) in prefixes else None,
             python=sys.executable,
             prefixes=tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/")),
             tool_directories=tuple(directories),
         )
+        if warn:
+            _warn_of_older(toolbox.versions().get("iverilog", "unknown"))
+        return toolbox
 
     @property
     def path(self) -> str:
@@ -69,15 +80,7 @@ class Toolbox:
 
     def binds(self) -> list[str]:
         """bwrap arguments that make up the root."""
-        arguments = ["--ro-bind", "/usr", "/usr"]
-        for name in ("bin", "sbin", "lib", "lib32", "lib64"):
-            if os.path.islink(f"/{name}"):
-                arguments += ["--symlink", os.readlink(f"/{name}"), f"/{name}"]
-            elif os.path.isdir(f"/{name}"):
-                arguments += ["--ro-bind", f"/{name}", f"/{name}"]
-        arguments += ["--perms", "0755", "--dir", "/etc"]
-        for name in _ETC:
-            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        arguments = system_binds()
         for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
             # bwrap makes missing parents for root alone; the steps run as somebody else.
             arguments += ["--perms", "0755", "--dir", parent]
@@ -87,17 +90,14 @@ class Toolbox:
 
     def environment(self) -> dict[str, str]:
         """What every step finds in its environment, before the harness' own settings."""
-        return {
-            "PATH": self.path,
-            "HOME": "/code/rundir",
-            "LANG": "C.UTF-8",
-            "TMPDIR": "/tmp",
-            "PYTHONHASHSEED": "0",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            # Plugins of this environment are none of the harness' business, and each costs start-up time twice.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "LIBPYTHON_LOC": self._libpython,
-        }
+        return base_environment(self.path, self._libpython)
+
+    def has_module(self, name: str) -> bool:
+        """Whether this environment's Python can import a module."""
+        try:
+            return importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            return False
 
     @cached_property
     def cocotb_libraries(self) -> str:
@@ -149,6 +149,32 @@ class Toolbox:
                 match = re.search(r"\d+\.\d+(?:\.\d+)?", text)
                 found[tool] = match[0] if match else "unknown"
         return found
+
+
+@cache
+def _warn_of_older(icarus: str) -> None:
+    """Once for each version: the tools decide verdicts."""
+    if icarus.split(".")[0].isdigit() and int(icarus.split(".")[0]) < IMAGE_ICARUS:
+        logging.getLogger("rtl_distill").warning(
+            "Icarus Verilog %s of this machine is older than the simulation image's %d and judges some answers otherwise "
+            "(versions are kept with each verdict); for the same tools: rtl-distill toolchain install",
+            icarus,
+            IMAGE_ICARUS,
+        )
+
+
+def system_binds(root: str = "") -> list[str]:
+    """bwrap arguments for the system directories of a root file system, and the few files of /etc that programs need."""
+    arguments = ["--ro-bind", f"{root}/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        if os.path.islink(f"{root}/{name}"):
+            arguments += ["--symlink", os.readlink(f"{root}/{name}"), f"/{name}"]
+        elif os.path.isdir(f"{root}/{name}"):
+            arguments += ["--ro-bind", f"{root}/{name}", f"/{name}"]
+    arguments += ["--perms", "0755", "--dir", "/etc"]
+    for name in _ETC:
+        arguments += ["--ro-bind-try", f"{root}/etc/{name}", f"/etc/{name}"]
+    return arguments
 
 
 def warm_command(vvp: str, libraries: str) -> list[str]:

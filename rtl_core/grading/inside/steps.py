@@ -171,6 +171,7 @@ class Running:
         self.output, self.witness = Output(self.limits["output_kb"] << 10), Witness()
         self.status = self.overrun = None
         self.watched = self.started
+        self.killed_before = oom_kills()
         self.simulators = {}
         self.selector = selectors.DefaultSelector()
         self.pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
@@ -212,12 +213,12 @@ class Running:
         return self.result()
 
     def watch(self):
-        """In a container: memory and number of processes."""
+        """In a container: memory and number of processes. What grew faster than we look, the kernel has killed."""
         now = time.monotonic()
         if now - self.watched > WATCH_EVERY_S:
             self.watched = now
             count, memory = usage({os.getpid()})
-            if memory > self.limits["memory_mb"] << 20:
+            if memory > self.limits["memory_mb"] << 20 or oom_kills() > self.killed_before:
                 self.overrun = "memory"
             elif count > self.limits["processes"] + 16:
                 self.overrun = "processes"
@@ -228,6 +229,8 @@ class Running:
     def result(self):
         assert self.status is not None
         exit_code = os.waitstatus_to_exitcode(self.status)
+        if "control" in self.job and exit_code != 0 and oom_kills() > self.killed_before:
+            self.overrun = self.overrun or "memory"
         if exit_code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
             self.overrun = self.overrun or "cpu"
         return {
@@ -322,6 +325,14 @@ def usage(own):
             except (OSError, IndexError):
                 continue
     return count, memory
+
+
+def oom_kills():
+    """How many processes of this container the kernel has killed for memory; 0 where no cgroup of its own is seen."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    return 0
 
 
 def cpu_of_children():

@@ -1,0 +1,119 @@
+"""Images of the Docker executor: the simulation image, and those that a harness' own Dockerfile derives from it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.probe import SCRIPT, SIM_PYTHON, Inside
+
+IMAGE = "rtl-distill-sim"
+BUILD = "make sim-image (deployments/sim/build.sh)"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image by digest, and what its inside is like."""
+
+    digest: str
+    inside: Inside
+
+    def tools(self) -> dict[str, str]:
+        return {"image": self.digest, **self.inside.tools}
+
+
+def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Image:
+    """Runs the probe in a container of the image. Raises InfrastructureError when image or tools are missing."""
+    import docker.errors
+
+    try:
+        digest = api.inspect_image(name)["Id"]
+    except docker.errors.ImageNotFound as error:
+        raise InfrastructureError(f"the image {name} is missing", BUILD) from error
+    container = api.create_container(
+        digest,
+        entrypoint=[SIM_PYTHON, "-c", SCRIPT],
+        labels=dict(labels),
+        network_disabled=True,
+        host_config=api.create_host_config(network_mode="none", cap_drop=["ALL"]),
+    )["Id"]
+    try:
+        api.start(container)
+        code = api.wait(container)["StatusCode"]
+        output = api.logs(container, stderr=code != 0).decode()
+    finally:
+        with contextlib.suppress(Exception):
+            api.remove_container(container, force=True, v=True)
+    if code:
+        raise InfrastructureError(f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD)
+    return Image(digest, Inside.parse(output))
+
+
+class DerivedImages:
+    """Images with what a harness' Dockerfile adds to the simulation image, built once and kept by the engine. Thread-safe."""
+
+    def __init__(self, api: Any, base: Image) -> None:
+        self._api, self._base = api, base
+        self._lock = threading.Lock()
+        self._known: dict[str, str] = {}
+
+    def digest(self, dockerfile: str | None) -> str:
+        """The image for a harness. Raises InfrastructureError when its additions cannot be installed here and now."""
+        additions = [line for line in instructions(dockerfile or "") if not self._has(line)]
+        if not additions:
+            return self._base.digest
+        key = "\n".join(additions)
+        with self._lock:
+            # Held while building, so that one harness is built once for all threads.
+            if key not in self._known:
+                self._known[key] = self._build(additions)
+            return self._known[key]
+
+    def _has(self, instruction: str) -> bool:
+        """Whether an instruction only pip-installs what the image has."""
+        match = re.fullmatch(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S)
+        if not match:
+            return False
+        return all(self._base.inside.has_package(word) for word in match[1].split() if not word.startswith("-"))
+
+    def _build(self, additions: list[str]) -> str:
+        import docker.errors
+
+        text = "\n".join([f"FROM {self._base.digest}", *additions]) + "\n"
+        tag = f"{IMAGE}-derived:{uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:16]}"
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            return str(self._api.inspect_image(tag)["Id"])
+        folder = Path(tempfile.mkdtemp(prefix="rtl-distill-image-"))
+        (folder / "Dockerfile").write_text(text)
+        try:
+            log = list(
+                self._api.build(path=str(folder), tag=tag, network_mode="host", rm=True, forcerm=True, decode=True)
+            )
+            failed = next((line["error"] for line in log if "error" in line), None)
+        except docker.errors.APIError as error:
+            failed = str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if failed:
+            raise InfrastructureError(
+                f"the harness' own additions to the image ({'; '.join(additions)[:200]}) cannot be installed: "
+                f"{failed.strip()[-200:]}",
+                "check the network, or build the image with them (deployments/sim/requirements.txt)",
+            )
+        return str(self._api.inspect_image(tag)["Id"])
+
+
+def instructions(dockerfile: str) -> list[str]:
+    """What a harness' Dockerfile does after FROM, one instruction a line, comments left out."""
+    text = re.sub(r"\\\s*\n", " ", re.sub(r"^\s*#.*$", "", dockerfile, flags=re.M))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [line for line in lines if not re.match(r"FROM\b|CMD\b|ENTRYPOINT\b|WORKDIR\b|LABEL\b|EXPOSE\b", line, re.I)]

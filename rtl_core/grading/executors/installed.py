@@ -1,0 +1,191 @@
+"""The installed toolchain: the simulation image's files in a directory, for bubblewrap to use as its root.
+
+So both executors run the same tools. `install` takes the files from the image of a running engine, or makes them by
+debootstrap with the very scripts that make the image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rtl_core.errors import InfrastructureError, ToolMissingError
+from rtl_core.grading.executors.probe import SCRIPT, SIM_PYTHON, Inside
+from rtl_core.grading.executors.toolbox import system_binds, tools_home
+
+Source = Literal["docker", "debootstrap"]
+_MANIFEST = "rtl-distill.json"
+_PROBE_S = 300
+
+
+@dataclass(frozen=True)
+class InstalledToolchain:
+    """A root for bubblewrap's sandboxes, and what is in it."""
+
+    root: Path
+    made_of: str
+    """The image by digest, or `debootstrap`."""
+    inside: Inside
+
+    @classmethod
+    def find(cls) -> InstalledToolchain | None:
+        """The one under `tools_home()`, or None. Raises ToolMissingError when it is there and cannot be used."""
+        root = tools_home() / "root"
+        if not root.is_dir():
+            return None
+        try:
+            manifest = json.loads((root / _MANIFEST).read_text())
+            return cls(root, manifest["made_of"], Inside.of(manifest["inside"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ToolMissingError(
+                f"the toolchain in {root} cannot be used: {error!r}", "rtl-distill toolchain install"
+            ) from error
+
+    @property
+    def python(self) -> str:
+        return self.inside.python
+
+    @property
+    def cocotb1(self) -> str | None:
+        return self.inside.cocotb1
+
+    @property
+    def cocotb_libraries(self) -> str:
+        return self.inside.libraries
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        return ()
+
+    def binds(self) -> list[str]:
+        """bwrap arguments that make up the root."""
+        return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
+
+    def environment(self) -> dict[str, str]:
+        return self.inside.environment()
+
+    def has_module(self, name: str) -> bool:
+        return self.inside.has_module(name)
+
+    def versions(self) -> dict[str, str]:
+        """Name -> version, and what the files were made of."""
+        return {"toolchain": self.made_of, **self.inside.tools}
+
+
+def install(source: Source | None = None) -> InstalledToolchain:
+    """Installs the toolchain under `tools_home()` in place of an older one.
+
+    `source` None takes the image of a running engine where there is one, else debootstrap. Raises ToolMissingError when
+    neither is to be had, InfrastructureError when the files that were made do not work.
+    """
+    home = tools_home()
+    home.mkdir(parents=True, exist_ok=True)
+    fresh = home / f"root.{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        if source is None:
+            source = "docker" if _engine_has_image() else "debootstrap"
+        made_of = _from_docker(fresh) if source == "docker" else _from_debootstrap(fresh)
+        manifest = {"made_of": made_of, "inside": json.loads(_probe(fresh))}
+        (fresh / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        fresh.chmod(0o755)
+        root, old = home / "root", home / f"root.{os.getpid()}.old"
+        if root.exists():
+            root.rename(old)
+        fresh.rename(root)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    found = InstalledToolchain.find()
+    assert found is not None
+    return found
+
+
+def scripts() -> Path:
+    """Where the scripts are that make the image: in the repository, or in the installed package."""
+    here = Path(__file__).resolve()
+    for place in (here.parents[3] / "deployments" / "sim", here.parents[1] / "sim"):
+        if (place / "root.sh").is_file():
+            return place
+    raise ToolMissingError("the scripts that make the toolchain are missing", "reinstall rtl-distill")
+
+
+def _engine_has_image() -> bool:
+    from rtl_core.grading.executors.docker_images import IMAGE
+
+    with contextlib.suppress(Exception):
+        import docker
+
+        with contextlib.closing(docker.APIClient(version="auto", **docker.utils.kwargs_from_env())) as api:
+            return bool(api.inspect_image(IMAGE)["Id"])
+    return False
+
+
+def _from_docker(root: Path) -> str:
+    """Exports the image's files; the digest."""
+    from rtl_core.grading.executors.docker_images import BUILD, IMAGE
+
+    try:
+        import docker
+    except ImportError as error:
+        raise ToolMissingError(
+            "the Python package `docker` is not installed", "pip install rtl-distill[docker]"
+        ) from error
+    root.mkdir()
+    try:
+        with contextlib.closing(docker.APIClient(version="auto", timeout=600, **docker.utils.kwargs_from_env())) as api:
+            digest = str(api.inspect_image(IMAGE)["Id"])
+            container = api.create_container(digest, command=["true"], network_disabled=True)["Id"]
+            try:
+                with subprocess.Popen(
+                    ["tar", "-x", "-C", str(root), "--no-same-owner", "--exclude=dev/*", "--exclude=./dev/*"],
+                    stdin=subprocess.PIPE,
+                ) as tar:
+                    assert tar.stdin is not None
+                    for part in api.export(container):
+                        tar.stdin.write(part)
+                    tar.stdin.close()
+                if tar.returncode:
+                    raise InfrastructureError(f"the image's files cannot be written to {root}", "is the disk full?")
+            finally:
+                api.remove_container(container, force=True)
+    except docker.errors.ImageNotFound as error:
+        raise ToolMissingError(f"the image {IMAGE} is missing", BUILD) from error
+    except docker.errors.DockerException as error:
+        raise ToolMissingError(
+            f"no Docker engine gives the image: {error}", "start one, or --source debootstrap"
+        ) from error
+    return digest
+
+
+def _from_debootstrap(root: Path) -> str:
+    missing = "as root" if os.geteuid() else "" if shutil.which("debootstrap") else "with debootstrap installed"
+    if missing:
+        raise ToolMissingError(
+            f"there is no Docker engine with the image, and the toolchain is made here only {missing}",
+            "make sim-image; or run this as root after apt-get install debootstrap; or --source pip, for cocotb 1.9 alone",
+        )
+    done = subprocess.run([str(scripts() / "root.sh"), str(root)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolMissingError(f"debootstrap failed: {done.stderr.strip()[-400:]}", "check the network")
+    return "debootstrap"
+
+
+def _probe(root: Path) -> str:
+    """What the probe says inside the new root, in a sandbox like those that it is for."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
+    command = [bwrap, "--unshare-all", "--clearenv", "--setenv", "PATH", "/opt/sim/bin:/usr/bin:/bin"]
+    command += [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
+    command += ["--tmpfs", "/tmp", "--", SIM_PYTHON, "-c", SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+    if done.returncode:
+        raise InfrastructureError(f"the toolchain that was made does not work: {done.stderr.strip()[-300:]}")
+    return done.stdout
