@@ -63,7 +63,8 @@ class Estimate:
 def estimate_run(config: RunConfig, work: Workload, pace: Pace, step_s: float | None = None) -> Estimate:
     """The whole run as configured. `step_s` is a measured time of a step and takes the place of the computed one.
 
-    Every rollout counts as trained on, and every answer as `work.completion` tokens long.
+    Every rollout counts as trained on, and every answer as `work.completion` tokens long. Not counted: groups that replace others,
+    what is measured for the curriculum, and the time that overlapping steps save.
     """
     group, completion = config.sampling.group_size, work.completion
     student, teacher = config.tinker.student, config.tinker.teacher
@@ -73,7 +74,9 @@ def estimate_run(config: RunConfig, work: Workload, pace: Pace, step_s: float | 
     per_group: list[Usage] = [
         {student: sampled(work.train_prompt, [completion] * group) + trained(work.train_prompt, [completion] * group)}
     ]
-    scoring = teacher is not None and config.learning.kl_weight > 0
+    learning = config.learning
+    rises = learning.kl_schedule in ("linear", "cosine") and learning.final_kl_weight > 0
+    scoring = teacher is not None and (learning.kl_weight > 0 or rises)
     if scoring and teacher is not None:
         per_group.append({teacher: scored(work.train_prompt, [completion] * group)})
     training = {model: tokens * groups for model, tokens in together(per_group).items()}
