@@ -9,11 +9,11 @@ from prefect import flow
 from pydantic import Field
 
 from flows.validate import validate_problems
+from rtl_core.config.models import Template
 from rtl_core.pipeline import batch, evaluation, visiting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
-from rtl_core.policy.faults import is_transient
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group
 
@@ -26,6 +26,7 @@ async def evaluate(
     split: Literal["heldout", "test"] = "heldout",
     samples: Annotated[int, Field(ge=1, le=256)] = 8,
     step: Annotated[int, Field(ge=0)] | None = None,
+    template: Template | None = None,
 ) -> str:
     """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
 
@@ -36,22 +37,28 @@ async def evaluate(
         split: held-out problems that the run evaluated on, or the ones kept apart while tuning.
         samples: answers per problem.
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
+        template: another prompt template than the run's own (`prompting.template`), to compare the two.
 
     Returns:
         The key of the evaluation in the history.
     """
-    settings = visiting.settings_of(Path(history), run, split)
+    settings = visiting.settings_of(Path(history), run, split, template)
     with cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            plan = visiting.plan(session, policy, step, samples)
+            plan = visiting.plan(session, policy, step, samples, template)
             await validate_problems(run)
-            await evaluate_policy(run, plan)
+            await evaluate_policy(run, plan, must_succeed=True)
+            evaluation.show(session, plan)
             return plan.key(run)
 
 
 @flow(name="evaluate-policy", flow_run_name="{run} {plan.policy} after {plan.step} steps", validate_parameters=False)
-async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
-    """Make one evaluation on an open session, unless the history holds it already; a failed one never ends a run."""
+async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan, must_succeed: bool = False) -> None:
+    """Make one evaluation on an open session, unless the history holds it already.
+
+    A failed one is recorded as that and never ends a run; with `must_succeed`, where nothing but the evaluation is wanted, its
+    error is raised.
+    """
     session, tell = session_of(run), progress.get()
     if evaluation.is_done(session, plan):
         return
@@ -75,9 +82,9 @@ async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan) -> None:
         for line in evaluation.turns_in_words(held):
             tell.line(line)
     except Exception as error:
-        if not is_transient(error):
-            raise
         await evaluation.record_failure(session, plan)
+        if must_succeed:
+            raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")
     finally:
         batch.release(session, held)

@@ -19,21 +19,30 @@ def evaluate(
     step: Annotated[
         int | None, typer.Option(min=0, help="Train steps of the student's weights; the newest by default.")
     ] = None,
+    template: Annotated[
+        Literal["bare", "exact", "table", "examples", "full"] | None,
+        typer.Option(help="Another prompt template than the run's, to compare the two."),
+    ] = None,
     db: Annotated[Path, typer.Option(envvar="RTL_DISTILL_DB", help="The history file.")] = Path("runs/history.duckdb"),
 ) -> None:
-    """Evaluate a trained run: more samples, another split, an earlier step, or the teacher.
+    """Evaluate a trained run: more samples, another split, an earlier step, another prompt template, or the teacher.
+
+    Shows pass@k with 95 % intervals by difficulty, category and family, and the paired difference to the run's other evaluations
+    of the same problems.
 
     Examples:
 
         rtl-distill evaluate demo --split heldout --samples 8
 
         rtl-distill evaluate demo --split test --step 0
+
+        rtl-distill evaluate my-run --template full
     """
     from rtl_core.cli.flow import run_flow
 
     def flow() -> Coroutine[Any, Any, str]:
         from flows.evaluate import evaluate as evaluate_flow
 
-        return evaluate_flow(run, str(db), policy, split, samples, step)
+        return evaluate_flow(run, str(db), policy, split, samples, step, template)
 
     run_flow(flow)

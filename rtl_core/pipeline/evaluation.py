@@ -8,10 +8,13 @@ from typing import Literal
 
 import numpy as np
 
+from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
+from rtl_core.pipeline import breakdown
 from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.refining import passed_by_turn
 from rtl_core.pipeline.session import Session
 
@@ -23,6 +26,7 @@ class EvaluationPlan:
     policy: Literal["student", "teacher"]
     step: int
     split: str
+    """Its name; with another prompt template than the run's, `split, template`."""
     samples: int
     sampler_path: str | None = None
     """Weights of the student; None for the untrained one and for the teacher."""
@@ -85,6 +89,17 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         by_family={name: float(np.mean(values)) for name, values in by_family.items()},
         finished_at=utc_now(),
     )
+
+
+def show(session: Session, plan: EvaluationPlan) -> None:
+    """Tell a finished evaluation in detail: pass@k with intervals by kind of problem, and paired with the run's others."""
+    record = session.history.evaluation(plan.key(session.run))
+    if record is None or record.status != "done":
+        raise HistoryError(f"evaluation {plan.key(session.run)} has not been made", "run the command again")
+    counts = breakdown.counts_of(session.history, record)
+    ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
+    found = breakdown.slices(counts, session.problems, ks)
+    progress.get().show(breakdown.table(record, found, breakdown.comparisons(session.history, record)))
 
 
 def is_done(session: Session, plan: EvaluationPlan) -> bool:

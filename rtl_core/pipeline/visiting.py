@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_core.config import RunConfig
+from rtl_core.config.models import Template
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pipeline.evaluation import EvaluationPlan
 from rtl_core.pipeline.session import Session
 
 
-def settings_of(path: Path, run: str, split: Literal["heldout", "test"] = "heldout") -> RunConfig:
-    """The configuration that a run was begun with, reading its held-out problems from `split`.
+def settings_of(
+    path: Path, run: str, split: Literal["heldout", "test"] = "heldout", template: Template | None = None
+) -> RunConfig:
+    """The configuration that a run was begun with, reading its held-out problems from `split`, with `template` if given.
 
     Raises:
         HistoryError: there is no such run.
@@ -35,16 +38,24 @@ def settings_of(path: Path, run: str, split: Literal["heldout", "test"] = "heldo
                 f"source {source['kind']} has no split kept apart for tests", "evaluate on --split heldout"
             )
     data["problems"] = {**data["problems"], "sources": sources}
+    if template is not None:
+        data["prompting"] = {**data["prompting"], "template": template}
     return RunConfig.model_validate(data)
 
 
-def plan(session: Session, policy: Literal["student", "teacher"], step: int | None, samples: int) -> EvaluationPlan:
-    """The evaluation of a policy at a step; None means the newest weights.
+def plan(
+    session: Session,
+    policy: Literal["student", "teacher"],
+    step: int | None,
+    samples: int,
+    template: Template | None = None,
+) -> EvaluationPlan:
+    """The evaluation of a policy at a step; None means the newest weights. `template`: see `settings_of`.
 
     Raises:
         HistoryError: the run has not trained that far.
     """
-    split = session.loaded.heldout_split
+    split = session.loaded.heldout_split if template is None else f"{session.loaded.heldout_split}, {template}"
     if policy == "teacher":
         return EvaluationPlan(policy, 0, split, samples)
     trained = [state for state in session.history.steps(session.run) if state.status == "trained"]

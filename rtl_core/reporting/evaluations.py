@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 
@@ -57,17 +57,27 @@ class RunResult:
 
 
 def run_result(history: History, run: str) -> RunResult:
-    """Read the finished evaluations of a run. HistoryError when there is no such run."""
-    if history.run(run) is None:
+    """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
+    template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
+    record = history.run(run)
+    if record is None:
         names = ", ".join(r.name for r in history.runs()[:8]) or "none"
         raise HistoryError(f"there is no run {run!r} in {history.path}", f"runs there: {names}")
-    done = [_view(history, e) for e in history.evaluations(run) if e.status == "done"]
+    done = [_view(history, e) for e in _own(record, [e for e in history.evaluations(run) if e.status == "done"])]
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
     before = student[0] if student and student[0].record.step == 0 else None
     after = student[-1] if student and student[-1].record.step > 0 else None
     gain = paired(before, after) if before and after else None
     return RunResult(before, after, teachers[-1] if teachers else None, student, gain)
+
+
+def _own(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]:
+    """Those with the split and the number of samples that the run's configuration names; all where it names none."""
+    samples = run.config.get("evaluation", {}).get("samples")
+    sources = run.config.get("problems", {}).get("sources", [])
+    split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
+    return [e for e in done if samples is None or (e.samples == samples and e.split == split)]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:

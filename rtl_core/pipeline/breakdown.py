@@ -1,0 +1,120 @@
+"""An evaluation in detail: pass@k with intervals, whole and by difficulty, category and family, and paired with the others of its split."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table
+
+from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
+from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.problems.problem import Problem
+from rtl_core.reporting.evaluations import PROBLEMS_SQL
+
+Counts = Mapping[str, tuple[int, int]]
+"""Problem id -> (samples, passed)."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """pass@k of some of an evaluation's problems; intervals of 95 % over problems."""
+
+    kind: str
+    """`all`, `difficulty`, `category` or `family`."""
+    name: str
+    n: int
+    pass_at: dict[int, Interval]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An evaluation against another of the same run and split, problem by problem."""
+
+    against: str
+    result: PairedResult
+
+
+def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
+    """Samples and passes of every problem of an evaluation."""
+    place = {"run": record.run, "evaluation": record.key}
+    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
+
+
+def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
+    """All problems, then each difficulty, category and family that is not all of them. Without `problems` known: all alone."""
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for problem_id in counts:
+        groups["all", "all problems"].append(problem_id)
+        if problem_id in problems:
+            problem = problems[problem_id]
+            groups["difficulty", problem.difficulty].append(problem_id)
+            groups["category", problem.category].append(problem_id)
+            if problem.family:
+                groups["family", problem.family].append(problem_id)
+    order = {"all": 0, "difficulty": 1, "category": 2, "family": 3}
+    rank = {"easy": "0", "medium": "1", "hard": "2"}
+    found = []
+    for (kind, name), ids in sorted(groups.items(), key=lambda g: (order[g[0][0]], rank.get(g[0][1], g[0][1]))):
+        if kind != "all" and len(ids) == len(counts):
+            continue
+        n_P, c_P = [counts[p][0] for p in ids], [counts[p][1] for p in ids]
+        possible = [k for k in ks if k <= min(n_P)]
+        found.append(Slice(kind, name, len(ids), {k: mean_interval(pass_at_k_P(n_P, c_P, k)) for k in possible}))
+    return found
+
+
+def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
+    """This evaluation minus each other finished one of its run and split, over the problems that both have (paired test)."""
+    ours = counts_of(history, record)
+    found = []
+    for other in history.evaluations(record.run):
+        # Another prompt template's evaluation of the split has a name that begins with the split's.
+        same = other.split.partition(",")[0] == record.split.partition(",")[0]
+        if other.key == record.key or other.status != "done" or not same:
+            continue
+        theirs = counts_of(history, other)
+        shared = sorted(ours.keys() & theirs.keys())
+        if not shared:
+            continue
+        rates = [[counts[p][1] / counts[p][0] for p in shared] for counts in (theirs, ours)]
+        found.append(Compared(in_words(other), paired_test(*rates)))
+    return found
+
+
+def in_words(record: EvaluationRecord) -> str:
+    """Which evaluation it is."""
+    who = "teacher" if record.policy == "teacher" else f"student after {record.step} steps"
+    _, _, template = record.split.partition(", ")
+    return f"{who} (× {record.samples}{f', template {template}' if template else ''})"
+
+
+def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[Compared]) -> Table:
+    """Both for a terminal."""
+    ks = sorted({k for one in found for k in one.pass_at})
+    shown = Table(title=f"{in_words(record)}: {record.split} problems of run {record.run}", box=box.SIMPLE_HEAD)
+    for name in ("", "problems", *(f"pass@{k}" for k in ks)):
+        shown.add_column(name, justify="right" if name else "left")
+    for before, one in zip([None, *found], found, strict=False):
+        if before is not None and before.kind != one.kind:
+            shown.add_section()
+        shown.add_row(one.name, str(one.n), *(_rate(one.pass_at.get(k)) for k in ks))
+    if compared:
+        lines = [
+            f"against {c.against}: {100 * c.result.gain:+.1f} points [{100 * c.result.lo:+.1f}, {100 * c.result.hi:+.1f}], "
+            f"p {'<0.001' if c.result.p_value < 0.001 else f'{c.result.p_value:.3f}'}"
+            for c in compared
+        ]
+        shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
+        shown.caption_justify = "left"
+    return shown
+
+
+def _rate(interval: Interval | None) -> str:
+    return (
+        "–" if interval is None else f"{100 * interval.mean:.1f} % [{100 * interval.lo:.1f}, {100 * interval.hi:.1f}]"
+    )

@@ -1,0 +1,52 @@
+"""The detail of an evaluation: its rates agree with the counts, and its pairs with the problems that both have."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtl_core.history.records import EvaluationRecord
+from rtl_core.learning.passk import pass_at_k
+from rtl_core.pipeline.breakdown import comparisons, counts_of, in_words, slices, table
+from rtl_core.problems.starter import starter_problems
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return {p.id: p for p in starter_problems("heldout", 20, 0)}
+
+
+def test_each_slice_is_the_mean_over_its_problems(problems):
+    counts = {p: (4, index % 5) for index, p in enumerate(problems)}
+    found = {(s.kind, s.name): s for s in slices(counts, problems, (1, 2, 8))}
+    whole = found["all", "all problems"]
+    assert whole.n == 20
+    assert whole.pass_at[1].mean == pytest.approx(0.5)
+    assert whole.pass_at[2].mean == pytest.approx(sum(pass_at_k(4, c, 2) for c in range(5)) / 5)
+    assert whole.pass_at[1].lo < 0.5 < whole.pass_at[1].hi
+    assert 8 not in whole.pass_at
+    easy = [p for p in problems.values() if p.difficulty == "easy"]
+    assert found["difficulty", "easy"].n == len(easy)
+    mean = sum(counts[p.id][1] for p in easy) / (4 * len(easy))
+    assert found["difficulty", "easy"].pass_at[1].mean == pytest.approx(mean)
+    assert "category" not in {
+        kind for kind, _ in found
+    }  # all are of one category: a slice that is everything says nothing
+    assert sum(s.n for (kind, _), s in found.items() if kind == "family") == 20
+
+
+def test_an_evaluation_is_compared_with_the_others_of_its_problems(demo):
+    done = demo.evaluations("demo")
+    last = [e for e in done if e.policy == "student"][-1]
+    found = comparisons(demo, last)
+    assert len(found) == len(done) - 1
+    first = next(c for c in found if c.against.startswith("student after 0 steps"))
+    before = counts_of(demo, next(e for e in done if e.policy == "student" and e.step == 0))
+    after = counts_of(demo, last)
+    gain = sum(after[p][1] / after[p][0] - before[p][1] / before[p][0] for p in before) / len(before)
+    assert first.result.gain == pytest.approx(gain)
+    assert table(last, slices(after, {}, (1,)), found).row_count == 1
+
+
+def test_another_template_is_named():
+    record = EvaluationRecord(key="k", run="r", policy="student", step=3, split="heldout, full", samples=8)
+    assert in_words(record) == "student after 3 steps (× 8, template full)"
