@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -171,7 +172,10 @@ def _from_debootstrap(root: Path) -> str:
             f"there is no Docker engine with the image, and the toolchain is made here only {missing}",
             "make sim-image; or run this as root after apt-get install debootstrap; or --source pip, for cocotb 1.9 alone",
         )
-    done = subprocess.run([str(scripts() / "root.sh"), str(root)], capture_output=True, text=True, check=False)
+    # A wheel does not keep that a file is executable.
+    command = ["bash", str(scripts() / "root.sh"), str(root)]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise ToolMissingError(f"debootstrap failed: {done.stderr.strip()[-400:]}", "check the network")
     return "debootstrap"

@@ -1,0 +1,63 @@
+"""Which tools the bubblewrap executor takes: the installed ones, else this machine's with a word of warning."""
+
+import json
+import logging
+
+import pytest
+
+from rtl_core.errors import ToolMissingError
+from rtl_core.grading.executors import installed as installed_module
+from rtl_core.grading.executors import toolbox
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_core.grading.executors.installed import InstalledToolchain, scripts
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RTL_DISTILL_TOOLS", str(tmp_path))
+    return tmp_path
+
+
+def test_without_an_installed_toolchain_this_machines_tools_are_used(home):
+    assert InstalledToolchain.find() is None
+    with BubblewrapExecutor(warm=False) as executor:
+        assert "toolchain" not in executor.tools()
+
+
+def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
+    (home / "root").mkdir()
+    (home / "root" / "rtl-distill.json").write_text(json.dumps({"made_of": "x"}))
+    with pytest.raises(ToolMissingError, match="toolchain install"):
+        BubblewrapExecutor()
+
+
+@pytest.mark.parametrize(("version", "times"), [("11.0", 1), ("12.0", 0), ("unknown", 0)])
+def test_older_tools_are_warned_of_once(version, times, caplog):
+    toolbox._warn_of_older.cache_clear()
+    with caplog.at_level(logging.WARNING, "rtl_distill"):
+        toolbox._warn_of_older(version)
+        toolbox._warn_of_older(version)
+    assert len([record for record in caplog.records if "toolchain install" in record.getMessage()]) == times
+
+
+def test_without_root_or_engine_the_ways_to_a_toolchain_are_named(home, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/no-engine.sock")
+    monkeypatch.setattr(installed_module.os, "geteuid", lambda: 1000)
+    with pytest.raises(ToolMissingError, match="sim-image"):
+        installed_module.install()
+    assert list(home.iterdir()) == []
+
+
+def test_the_scripts_that_make_the_image_are_found():
+    assert (scripts() / "install.sh").is_file()
+
+
+@pytest.mark.docker
+def test_the_installed_toolchain_is_the_images(installed):
+    with BubblewrapExecutor(installed) as executor:
+        tools = executor.tools()
+        assert tools["toolchain"] == installed.made_of
+        assert tools["iverilog"].startswith("12.")
+        assert {"verilator", "yosys", "cocotb1"} <= set(tools)
+        assert executor.has_module("cocotb_bus")
+        assert not executor.has_module("torch")
