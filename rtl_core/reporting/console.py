@@ -29,20 +29,16 @@ def before_after_table(history: History, run: str) -> Table:
         caption=_caption(result),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),  # with a pass@k beside pass@1 it it is 78 columns wide, which every terminal has
     )
     table.add_column("policy", no_wrap=True)
-    table.add_column("steps", justify="right")
-    table.add_column("pass@1", justify="right")
-    for k in ks:
-        table.add_column(f"pass@{k}", justify="right")
-    table.add_column("interface\nright", justify="right")
-    table.add_column("gain,\npoints", justify="right")
-    table.add_column("p", justify="right")
+    for name in ("pass@1", *(f"pass@{k}" for k in ks), "interface\nright", "gain,\npoints", "p"):
+        table.add_column(name, justify="right", overflow="fold")
     for name, view in result.shown:
         gain, p_value = _gain(result, view)
         passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
-        steps = "–" if name == "teacher" else str(view.record.step)
-        cells = [name, steps, with_interval(view.pass_at_1), *passes, with_interval(view.interface), gain, p_value]
+        steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
+        cells = [f"{name}{steps}", with_interval(view.pass_at_1), *passes, with_interval(view.interface), gain, p_value]
         table.add_row(*cells, style=_STYLES[name])
     if not result.shown:
         table.add_row(Text("no evaluation has ended yet", style="dim"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Section, Source
-from rtl_core.reporting.figures import compare, distillation, learning, mistakes, progress, result
+from rtl_core.reporting.figures import compare, distillation, health, learning, mistakes, progress, result
 
 _ONE_RUN = (
-    ("result", "Did it learn?", "Problems that training never saw, before and after, and the teacher for comparison.", result.blocks),
+    ("learned", "Did it learn?", "Problems that training never saw, before and after, and the teacher for comparison.", result.blocks),
     ("training", "What training saw", "The rollouts that the student was trained on.", learning.blocks),
-    ("teacher", "How near is the teacher?", "What distillation pulls at, and whether the machinery is healthy.", distillation.blocks),
-    ("mistakes", "What goes wrong", "Where answers miss what was asked, and problems that deserve a look themselves.", mistakes.blocks),
+    ("teacher", "How near is the teacher?", "What distillation pulls at.", distillation.blocks),
+    ("control", "Is it healthy?", "What a run should keep an eye on, and what its controllers did.", health.blocks),
+    ("wrong", "What goes wrong", "Where answers miss what was asked, and problems that deserve a look themselves.", mistakes.blocks),
     ("progress", "How the run went", "Which problems came when, and where the time went.", progress.blocks),
 )  # fmt: skip
 

@@ -34,6 +34,18 @@ def test_the_table_shows_before_after_and_teacher_with_intervals(demo):
     assert "16 problems × 4 samples" in text
 
 
+@pytest.mark.parametrize("width", [80, 70])
+def test_a_narrow_terminal_shows_every_word_and_figure(demo, width):
+    """At 80 columns with one pass@k no cell is even folded; narrower, or with more of them, cells fold and none is cut."""
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(before_after_table(demo, "demo"))
+    narrow = console.export_text()
+    assert "…" not in narrow
+    assert all(len(line.rstrip()) <= width for line in narrow.splitlines())
+    wanted = {word for word in text_of(before_after_table(demo, "demo")).split() if word[0].isdigit()}
+    assert wanted <= set(narrow.split()) | {w.rstrip("]") for w in narrow.split()}
+
+
 def test_the_gain_is_paired_by_problem(demo):
     result = run_result(demo, "demo")
     gains = [result.after.rates[p] - result.before.rates[p] for p in result.before.rates]

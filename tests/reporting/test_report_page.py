@@ -16,6 +16,12 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
 
+COMPARED = {
+    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
+    "kl-position", "entropy", "health", "mistake-kinds", "curriculum", "time-by-step",
+}  # fmt: skip
+"""Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
+
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
@@ -77,7 +83,7 @@ def test_the_page_opens_without_errors_and_without_the_network(drawn):
     found = drawn.js(
         "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
     )
-    assert len(found) == 16
+    assert {id_.removeprefix("plot-") for id_, _ in found} == COMPARED
     assert all(count > 0 for _, count in found), found
 
 
@@ -115,15 +121,28 @@ def test_pass_at_k_equals_the_query(drawn, demo):
                 assert value == pytest.approx(found[*place, k])
 
 
-def test_pass_by_difficulty_equals_the_query(drawn, demo):
+@pytest.mark.parametrize("label", ["difficulty", "family"])
+@pytest.mark.parametrize(
+    ("who", "evaluation"),
+    [("student before", "demo-student-0"), ("student after", "demo-student-12"), ("teacher", "demo-teacher-0")],
+)
+def test_pass_by_label_equals_the_query(drawn, demo, label, who, evaluation):
     sql = (
-        "SELECT difficulty, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
-        " WHERE evaluation = 'demo-student-12') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY difficulty"
+        f"SELECT {label} AS label, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
+        f" WHERE evaluation = '{evaluation}') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY {label}"
     )
-    found = {r["difficulty"]: r["rate"] for r in rows(demo, sql)}
-    assert traces(drawn, "by-difficulty")["student after"]["x"] == pytest.approx(
-        [found[d] for d in ("hard", "medium", "easy")]
-    )
+    found = {r["label"]: r["rate"] for r in rows(demo, sql)}
+    script = f"document.getElementById('plot-by-{label}').data.find(t => t.name === '{who}').customdata.map(c => c[0])"
+    shown = dict(zip(drawn.js(script), traces(drawn, f"by-{label}")[who]["x"], strict=True))
+    assert shown == pytest.approx(found)
+
+
+def test_intervals_equal_those_that_were_recorded(drawn, demo):
+    script = "document.getElementById('plot-result').data.map(t => [t.name, t.x[0] - t.error_x.arrayminus[0], t.x[0] + t.error_x.array[0]])"
+    found = {(e.policy, e.step): (e.lo, e.hi) for e in demo.evaluations("demo")}
+    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
+    for name, lo, hi in drawn.js(script):
+        assert (lo, hi) == pytest.approx(found[places[name]])
 
 
 def test_reward_by_term_adds_up_to_the_mean_reward(drawn, demo):
@@ -245,6 +264,25 @@ def test_times_equal_the_query(drawn, demo):
     for stage in ("sample", "grade", "total"):
         found = rows(demo, f"SELECT seconds FROM step_times WHERE run = 'demo' AND stage = '{stage}' ORDER BY step")
         assert shown[stage]["y"] == pytest.approx([r["seconds"] for r in found])
+
+
+def test_tables_equal_the_queries(drawn, demo):
+    def cells(table: str) -> list[list[str]]:
+        return drawn.js(
+            f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+        )
+
+    times = {r["stage"]: r for r in named(demo, "time")}
+    for stage, _, mean, share in cells("time-table"):
+        found = times[stage.replace(" ", "_")]
+        assert (mean, share) == (f"{found['mean_s']:.2f} s", f"{found['share_of_total']:.1%}")
+    assert [row[0] for row in cells("never-solved")] == [r["problem_id"] for r in named(demo, "never-solved")][:12]
+    unfit = {r["problem_id"]: r["status"] for r in named(demo, "validation") if not r["status"].startswith("fit")}
+    shown = {row[0]: row[2] for row in cells("harness-problems")}
+    assert 0 < len(shown) <= len(unfit)
+    assert shown.items() <= unfit.items()
+    after = demo.evaluation("demo-student-12")
+    assert cells("result-table")[1][1] == f"{100 * after.pass_at_1:.1f} % [{100 * after.lo:.1f}, {100 * after.hi:.1f}]"
 
 
 def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
@@ -393,5 +431,12 @@ def test_runs_are_compared_side_by_side(page, demo, tmp_path):
     for run in ("demo", "other"):
         found = rows(demo, f"SELECT reward FROM reward_by_step WHERE run = '{run}' ORDER BY step")
         assert shown[run]["y"] == pytest.approx([r["reward"] for r in found])
+    for figure, view, column in (
+        ("compare-pass", "pass_by_step", "pass_rate"),
+        ("compare-kl", "teacher_kl_by_step", "k1"),
+    ):
+        for run in ("demo", "other"):
+            found = rows(demo, f"SELECT {column} AS value FROM {view} WHERE run = '{run}' ORDER BY step")
+            assert traces(page, figure)[run]["y"] == pytest.approx([r["value"] for r in found])
     results = traces(page, "compare-result")["student after"]
     assert results["x"] == [demo.evaluation(f"{run}-student-{n}").pass_at_1 for run, n in (("demo", 12), ("other", 8))]

@@ -1,4 +1,4 @@
-"""How near is the student to its teacher? KL by step and by token position, entropy, and the trainer's health."""
+"""How near is the student to its teacher? KL by step and by token position, entropy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POSITION_SHARE = 0.05
 
 
 def blocks(source: Source) -> list[Block]:
-    """KL by step, KL by token position, entropy, sampler against trainer."""
+    """KL by step, KL by token position, entropy."""
     entropy = metric(
         source,
         "entropy",
@@ -24,17 +24,7 @@ def blocks(source: Source) -> list[Block]:
         "hold copies of one answer.",
         "@after",
     )
-    health = metric(
-        source,
-        "health",
-        "optim/kl_sample_train_v1",
-        "Sampler against trainer",
-        "Mean difference of the log-probabilities that sampler and trainer give the same tokens, in nats. Healthy is under "
-        "0.01 (dotted); more says that the weights that sample are not the ones that train.",
-        "@line3",
-        limit=0.01,
-    )
-    return [b for b in (kl(source), kl_by_position(source), entropy, health) if b is not None]
+    return [b for b in (kl(source), kl_by_position(source), entropy) if b is not None]
 
 
 def kl(source: Source) -> Figure | None:

@@ -12,7 +12,8 @@ MOST = 12
 
 def blocks(source: Source) -> list[Block]:
     """Kinds of interface mistakes over steps, the most common ones, never solved problems, harness problems."""
-    return [b for b in (kinds(source), common(source), never_solved(source), harness(source)) if b is not None]
+    found = (kinds(source), common(source), never_solved(source), harness(source), regrades(source))
+    return [b for b in found if b is not None]
 
 
 def kinds(source: Source) -> Figure | None:
@@ -76,7 +77,7 @@ def common(source: Source) -> Table | None:
         [("mistake", "left"), ("name", "code"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
          ("first half", "right"), ("second half", "right")],
         [
-            [r["kind"].replace("_", " "), r["name"], r["expected"] or "–", r["got"] or "–"]
+            [r["kind"].replace("_", " "), r["name"] or "(no name)", r["expected"] or "–", r["got"] or "–"]
             + [str(r[c]) for c in ("rollouts", "problems", "early", "late")]
             for r in rows
         ],
@@ -130,6 +131,28 @@ def harness(source: Source) -> Table | None:
         [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
         sql=source.asked(),
     )
+
+
+def regrades(source: Source) -> Table | None:
+    """What regrading with other tools or another seed changed, with one such rollout to look at."""
+    rows = source.ask(
+        "SELECT g.label, count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,"
+        " count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now,"
+        " min(g.rollout) FILTER (WHERE g.outcome <> v.outcome) AS example"
+        " FROM regrades g JOIN verdicts v USING (rollout) WHERE g.run = $run GROUP BY g.label ORDER BY max(g.graded_at), g.label"
+    )
+    if not rows:
+        source.asked()
+        return None
+    return Table(
+        "regrades",
+        "Graded again",
+        "What other tools or another seed made of stored answers (rtl-distill regrade). Each changed verdict: rtl-distill query changed-verdicts.",
+        [("regrading", "code"), ("answers", "right"), ("verdicts changed", "right"), ("passed before", "right"), ("passed now", "right")],
+        [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
+        sql=source.asked(),
+        links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
+    )  # fmt: skip
 
 
 def _evidence(text: str | None) -> str:

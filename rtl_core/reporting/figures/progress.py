@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, plain
+from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, layout, line
 
 ROWS = 120
@@ -21,7 +22,8 @@ _ROLES = {
 
 def blocks(source: Source) -> list[Block]:
     """Curriculum movement, time by stage over steps, the sums, the cost."""
-    return [b for b in (curriculum(source), time_by_step(source), time_table(source), cost(source)) if b is not None]
+    found = (curriculum(source), pools(source), time_by_step(source), time_table(source), cost(source))
+    return [b for b in found if b is not None]
 
 
 def curriculum(source: Source) -> Figure | None:
@@ -79,7 +81,7 @@ def _words(row: dict[str, Any] | None, difficulty: str) -> str:
 def time_by_step(source: Source) -> Figure | None:
     """Wall seconds of each stage by step."""
     rows = source.ask(
-        "SELECT step, stage, seconds FROM step_times WHERE run = $run AND stage NOT IN ('work') ORDER BY step"
+        "SELECT step, stage, seconds FROM step_times WHERE run = $run AND stage NOT IN ('work', 'store_waited') ORDER BY step"
     )
     if not rows:
         return None
@@ -119,11 +121,11 @@ def time_table(source: Source) -> Table | None:
     return Table(
         "time-table",
         "Where the time went",
-        "Sums over all trained steps. `work`, where it is measured, is the time during which any stage was at work; what is "
-        "left to the total is the pipeline's own.",
+        "Sums over all trained steps; stages overlap. Of “store”, most happens beside other work: what steps waited for is "
+        "“store waited”. “work” is the time during which any stage was at work; what is left to the total is the pipeline's own.",
         [("stage", "left"), ("sum", "right"), ("mean of a step", "right"), ("share of total", "right")],
         [
-            [r["stage"], duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]
+            [r["stage"].replace("_", " "), duration(r["seconds"]), f"{r['mean_s']:.2f} s", "–" if r["share_of_total"] is None else f"{r['share_of_total']:.1%}"]
             for r in rows
         ],
         wide=False,

@@ -1,0 +1,244 @@
+"""Is the run healthy, and what did its controllers do? λ, cut and repeated answers, staleness, pools, safe ranges, set-aside groups.
+
+Each block is drawn from metrics that the steps recorded; what a run did not record, or never needed, is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, plain
+from rtl_core.reporting.figures.distillation import metric
+from rtl_core.reporting.theme import PERCENT, axis, layout
+
+_SQL = (
+    "SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({names})"
+    " GROUP BY name, step // $width ORDER BY name, step // $width"
+)
+_ANSWERS = (
+    ("env/all/truncated", "cut at the token limit", "@bad"),
+    ("env/all/duplicates", "equal to an earlier one of the group", "@mixed"),
+    ("groups/no_signal", "groups that teach nothing", "@slow"),
+)
+_POOLS = (
+    ("curriculum/easy", "easy", "@easy"),
+    ("curriculum/normal", "normal", "@medium"),
+    ("curriculum/hard", "hard", "@hard"),
+    ("curriculum/resting", "resting", "@silent"),
+)
+
+
+def blocks(source: Source) -> list[Block]:
+    """Sampler against trainer, answers, λ, staleness, ranges, set-aside groups."""
+    drift = metric(
+        source,
+        "health",
+        "optim/kl_sample_train_v1",
+        "Sampler against trainer",
+        "Mean difference of the log-probabilities that sampler and trainer give the same tokens, in nats. Healthy is under "
+        "0.01 (dotted); more says that the weights that sample are not the ones that train.",
+        "@line3",
+        limit=0.01,
+    )
+    found = (drift, answers(source), kl_weight(source), staleness(source), ranges(source), set_aside(source))
+    return [b for b in found if b is not None]
+
+
+def recorded(source: Source, names: list[str], width: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Metric -> (steps, values), of those that were recorded."""
+    holders = ", ".join(f"$m{i}" for i in range(len(names)))
+    rows = source.ask(_SQL.format(names=holders), width=width, **{f"m{i}": name for i, name in enumerate(names)})
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for r in rows:
+        x, y = found.setdefault(r["name"], ([], []))
+        x.append(r["step"])
+        y.append(r["value"])
+    return found
+
+
+def kl_weight(source: Source) -> Figure | None:
+    """λ by step, beside the KL that it answers to; only where it moved."""
+    width = bin_width(source)
+    found = recorded(source, ["learning/kl_weight", "teacher_kl"], width)
+    if "learning/kl_weight" not in found or len(set(found["learning/kl_weight"][1])) < 2:
+        source.asked()
+        return None
+    (x, weights), kl = found["learning/kl_weight"], found.get("teacher_kl")
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "mode": "lines", "name": "λ", "x": x, "y": weights, "line": {"color": "@teacher", "width": 2.4},
+            "hovertemplate": "%{y:.3g}",
+        }
+    ]  # fmt: skip
+    if kl is not None:
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": "teacher KL", "x": kl[0], "y": kl[1], "yaxis": "y2",
+                "line": {"color": "@line0", "width": 1.6, "dash": "dot"}, "hovertemplate": "%{y:.4f}",
+            }
+        )  # fmt: skip
+    return Figure(
+        "kl-weight",
+        "λ, the weight of the KL",
+        f"What a token pays for each nat that it is off the teacher, as scheduled or controlled; {binned(width)}.",
+        data,
+        layout(
+            xaxis=axis("step"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
+            yaxis2=axis("nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False, tickfont={"color": "@muted", "size": 11.5}),
+        ),
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def answers(source: Source) -> Figure | None:
+    """Shares that should stay small."""
+    return _shares(
+        source,
+        "answers-health",
+        "Cut, repeated, useless",
+        "Shares that should stay small: answers cut at the token limit, answers equal to an earlier one of their group, and groups whose "
+        "equal rewards teach nothing but the KL.",
+        _ANSWERS,
+    )
+
+
+def _shares(
+    source: Source, id_: str, title: str, caption: str, metrics: tuple[tuple[str, str, str], ...]
+) -> Figure | None:
+    width = bin_width(source)
+    found = recorded(source, [name for name, _, _ in metrics], width)
+    if not found:
+        source.asked()
+        return None
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": words, "x": found[name][0], "y": found[name][1],
+            "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.1%}", "cliponaxis": False,
+        }
+        for name, words, role in metrics
+        if name in found
+    ]  # fmt: skip
+    return Figure(
+        id_,
+        title,
+        f"{caption} {binned(width).capitalize()}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT)),
+        sql=source.asked(),
+    )
+
+
+def staleness(source: Source) -> Figure | None:
+    """How many train steps the sampling weights were behind; only where they ever were."""
+    width = bin_width(source)
+    found = recorded(source, ["staleness/mean", "staleness/max"], width)
+    if not found or not any(any(y) for _, y in found.values()):
+        source.asked()
+        return None
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": words, "x": found[name][0], "y": found[name][1],
+            "line": {"color": role, "width": 2, "dash": dash}, "hovertemplate": "%{y:.2f}",
+        }
+        for name, words, role, dash in (("staleness/mean", "mean", "@after", "solid"), ("staleness/max", "oldest", "@muted", "dot"))
+        if name in found
+    ]  # fmt: skip
+    return Figure(
+        "staleness",
+        "Staleness",
+        f"Train steps between the weights that sampled an answer and those that it trains; {binned(width)}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("steps behind", rangemode="tozero")),
+        height=260,
+        sql=source.asked(),
+    )
+
+
+def pools(source: Source) -> Figure | None:
+    """How the problems move between the curriculum's pools."""
+    width = bin_width(source)
+    found = recorded(source, [name for name, _, _ in _POOLS], width)
+    if not found:
+        source.asked()
+        return None
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "stackgroup": "pools", "name": words, "x": found[name][0], "y": found[name][1],
+            "line": {"color": role, "width": 0.8}, "hovertemplate": "%{y:.0f}",
+        }
+        for name, words, role in _POOLS
+        if name in found
+    ]  # fmt: skip
+    return Figure(
+        "pools",
+        "Pools of the curriculum",
+        "Problems in each pool when a step was drawn, by what the run has measured of them; those that rest are not drawn. "
+        f"{binned(width).capitalize()}.",
+        data,
+        layout(xaxis=axis("step"), yaxis=axis("problems", rangemode="tozero")),
+        wide=True,
+        sql=source.asked(),
+    )
+
+
+def ranges(source: Source) -> Table | None:
+    """The safe ranges that the run was given, and how its metrics kept to them."""
+    (run,) = source.ask("SELECT config FROM runs WHERE run = $run")
+    limits = ((json.loads(run["config"] or "{}").get("health") or {}).get("ranges")) or {}
+    if not limits:
+        source.asked()
+        return None
+    rows = []
+    for name, limit in sorted(limits.items()):
+        lowest, highest = (None if limit.get(end) is None else float(limit[end]) for end in ("min", "max"))
+        outside = ["isnan(value)"]
+        outside += [f"value {sign} {end!r}" for sign, end in (("<", lowest), (">", highest)) if end is not None]
+        (found,) = source.ask(
+            "SELECT arg_max(value, step) AS last, min(value) AS lowest, max(value) AS highest, count(*) AS steps,"
+            f" count(*) FILTER (WHERE {' OR '.join(outside)}) AS outside FROM step_metrics WHERE run = $run AND name = $name",
+            name=name,
+        )
+        bounds = (
+            f"{'−∞' if lowest is None else format(lowest, 'g')} to {'∞' if highest is None else format(highest, 'g')}"
+        )
+        cells = [_number(found[c]) for c in ("last", "lowest", "highest")]
+        rows.append([name, bounds, *cells, f"{found['outside']} of {found['steps']}"])
+    return Table(
+        "safe-ranges",
+        "Safe ranges",
+        "What the configuration calls healthy (health.ranges), and what the steps measured. A run that leaves a range for "
+        "health.patience steps in a row stops.",
+        [("metric", "code"), ("range", "right"), ("last", "right"), ("lowest", "right"), ("highest", "right"), ("steps outside", "right")],
+        rows,
+        sql=source.asked(),
+    )  # fmt: skip
+
+
+def set_aside(source: Source) -> Table | None:
+    """Groups that were replaced or quarantined, where there were any."""
+    rows = source.ask(
+        "SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps, max(step) FILTER (WHERE value > 0) AS last"
+        " FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined') GROUP BY name"
+        " HAVING sum(value) > 0 ORDER BY name"
+    )
+    if not rows:
+        source.asked()
+        return None
+    words = {
+        "groups/replaced": "replaced: equal rewards taught nothing",
+        "groups/quarantined": "quarantined: grading kept failing",
+    }
+    return Table(
+        "set-aside",
+        "Groups set aside",
+        "Groups that were sampled and not trained on.",
+        [("why", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
+        [[plain(words[r["name"]]), f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
+        wide=False,
+        sql=source.asked(),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

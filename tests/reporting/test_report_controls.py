@@ -1,0 +1,137 @@
+"""What a run measures of itself and what its controllers did stands in the report as it stands in the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+from chromium import Page, browser
+
+from rtl_core.grading.verdict import Outcome
+from rtl_core.history.records import RunRecord, StepRecord
+from rtl_core.history.store import History
+from rtl_core.reporting.report import write_report
+
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A run with pools, a controlled λ, staleness, safe ranges, an evaluation halfway, and two regradings."""
+    path = tmp_path_factory.mktemp("controls") / "h.duckdb"
+    limits = {"optim/entropy": {"min": 0.02}, "env/all/truncated": {"min": None, "max": 0.25}}
+    History(path).start_run(RunRecord(name="demo", config={"health": {"ranges": limits, "patience": 2}}))
+    shape = synthetic.Shape(steps=STEPS, train=12, heldout=6)
+    history = synthetic.write_run(path, shape=shape)
+    for step in range(STEPS):
+        metrics = {
+            "learning/kl_weight": 0.5 + 0.1 * step, "teacher_kl": 0.3 - 0.02 * step, "optim/entropy": 0.05 - 0.01 * step,
+            "optim/kl_sample_train_v1": 0.001, "env/all/truncated": 0.1 * (step % 4), "env/all/duplicates": 0.05 * step,
+            "groups/no_signal": 0.5, "groups/replaced": float(step % 2), "groups/quarantined": 0.0, "staleness/mean": 0.5 * (step > 0),
+            "staleness/max": float(step > 0), "curriculum/easy": 2.0 + step, "curriculum/normal": 9.0 - step, "curriculum/hard": 1.0,
+            "curriculum/resting": float(step % 3),
+        }  # fmt: skip
+        times = {"sample": 1.0, "store": 0.1, "store_waited": 0.02, "total": 2.0}
+        history.finish_step(
+            StepRecord(run="demo", epoch=0, step=step, state_path="s", sampler_path="p", times=times, metrics=metrics)
+        )
+    heldout = [synthetic.problem(i, "heldout") for i in range(6)]
+    synthetic.evaluate(history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3))
+    stored = history.rollouts_of("demo", 5)
+    same = [(s.rollout.key, s.verdict) for s in stored]
+    history.record_regrades("same", same)
+    other = [(k, v.model_copy(update={"outcome": Outcome.TIMEOUT}) if v.passed else v) for k, v in same]
+    history.record_regrades("other", other)
+    return history
+
+
+@pytest.fixture(scope="module")
+def page(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    path = write_report(history, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
+    with browser() as tab:
+        tab.open(Path(path))
+        tab.js("window.report.drawAll().then(() => true)")
+        yield tab
+
+
+def traces(page: Page, figure: str) -> dict[str, dict]:
+    script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y}}) => ({{name, x, y}})))"
+    return {t["name"]: t for t in json.loads(page.js(script)) if not str(t["name"]).endswith("95 %")}
+
+
+def cells(page: Page, table: str) -> list[list[str]]:
+    return page.js(f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))")
+
+
+def recorded(history: History, name: str) -> list[float]:
+    sql = "SELECT value FROM step_metrics WHERE run = 'demo' AND name = ? ORDER BY step"
+    return history.query(sql, [name]).column(0).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("figure", "trace", "metric"),
+    [
+        ("kl-weight", "λ", "learning/kl_weight"),
+        ("kl-weight", "teacher KL", "teacher_kl"),
+        ("answers-health", "cut at the token limit", "env/all/truncated"),
+        ("answers-health", "equal to an earlier one of the group", "env/all/duplicates"),
+        ("answers-health", "groups that teach nothing", "groups/no_signal"),
+        ("staleness", "mean", "staleness/mean"),
+        ("staleness", "oldest", "staleness/max"),
+        ("pools", "easy", "curriculum/easy"),
+        ("pools", "normal", "curriculum/normal"),
+        ("pools", "hard", "curriculum/hard"),
+        ("pools", "resting", "curriculum/resting"),
+        ("health", "sampler against trainer", "optim/kl_sample_train_v1"),
+    ],
+)
+def test_each_figure_shows_what_the_steps_recorded(page, history, figure, trace, metric):
+    shown = traces(page, figure)[trace]
+    assert shown["x"] == list(range(STEPS))
+    assert shown["y"] == pytest.approx(recorded(history, metric))
+
+
+def test_safe_ranges_say_how_the_run_kept_to_them(page, history):
+    found = {row[0]: row[1:] for row in cells(page, "safe-ranges")}
+    entropy = recorded(history, "optim/entropy")
+    assert found["optim/entropy"] == [
+        "0.02 to ∞", f"{entropy[-1]:.4g}", f"{min(entropy):.4g}", f"{max(entropy):.4g}",
+        f"{sum(v < 0.02 for v in entropy)} of {STEPS}",
+    ]  # fmt: skip
+    assert found["env/all/truncated"][0] == "−∞ to 0.25"
+    assert (
+        found["env/all/truncated"][-1] == f"{sum(v > 0.25 for v in recorded(history, 'env/all/truncated'))} of {STEPS}"
+    )
+
+
+def test_groups_that_were_set_aside_are_counted(page):
+    assert [row[1:] for row in cells(page, "set-aside")] == [["3", "3", "5"]]
+
+
+def test_the_learning_curve_is_the_evaluations(page, history):
+    shown = traces(page, "learning-curve")["student"]
+    found = [(e.step, e.pass_at_1) for e in history.evaluations("demo") if e.policy == "student"]
+    assert list(zip(shown["x"], shown["y"], strict=True)) == found
+
+
+def test_regradings_tell_what_they_changed(page, history):
+    passed = sum(s.verdict.passed for s in history.rollouts_of("demo", 5))
+    assert passed > 0
+    graded = str(len(history.rollouts_of("demo", 5)))
+    found = {row[0]: row[1:5] for row in cells(page, "regrades")}
+    assert found == {"same": [graded, "0", str(passed), str(passed)], "other": [graded, str(passed), str(passed), "0"]}
+
+
+def test_what_the_store_cost_stands_beside_what_was_waited_for(page):
+    found = {row[0]: row[-1] for row in cells(page, "time-table")}
+    assert (found["store"], found["store waited"], found["total"]) == ("5.0%", "1.0%", "100.0%")
+
+
+def test_the_page_is_quiet(page):
+    assert page.complaints() == []
+    ids = page.js("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
