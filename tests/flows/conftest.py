@@ -18,7 +18,7 @@ def prefect() -> Iterator[None]:
 
     import flows  # noqa: F401  (sets Prefect's start-up patience)
 
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=300):
         yield
 
 

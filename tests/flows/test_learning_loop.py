@@ -1,0 +1,182 @@
+"""The training loop's choices in whole runs: the epoch flow's own functions over a real service, real simulators, a real database.
+
+Prefect's decorators are taken off, since other tests run them: what is left is the order of things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import flows.train as flow
+from rtl_core.config import load_config
+from rtl_core.errors import RunHealthError
+from rtl_core.history.store import History
+from rtl_core.learning.kl_weight import controlled_weight
+from rtl_core.pipeline import planning, reporting
+from rtl_core.pipeline.session import open_session
+
+pytestmark = pytest.mark.slow
+
+HEALTH = 'health.ranges={"optim/entropy" = {min = 100.0}}'
+"""A range that every run leaves."""
+QUICK = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "tinker.local_threads=1")
+
+
+class NoPublisher:
+    """Publishes nothing."""
+
+    def after_step(self, step: int) -> None:
+        pass
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None]:
+    """Trains a run to its end, or raises what stopped it."""
+    for task in ("sample_group", "grade_group", "score_group", "train_step"):
+        monkeypatch.setattr(flow, task, getattr(flow, task).fn)
+    monkeypatch.setattr(flow, "publisher_of", lambda session: NoPublisher())
+
+    async def run(overrides: list[str]) -> None:
+        async with open_session(load_config("demo", overrides)) as session, reporting.run_status(session):
+            await flow.measure_problems(session.run)
+            await planning.plan_run(session)
+            assert await flow.train_epoch.fn(session.run, 0) is None
+
+    return lambda overrides: asyncio.run(run(overrides))
+
+
+def metrics(history: History, run: str) -> list[dict[str, float]]:
+    """Metrics of each step, in order."""
+    table = history.query("SELECT step, name, value FROM step_metrics WHERE run = ? ORDER BY step", [run]).to_pylist()
+    steps: dict[int, dict[str, float]] = {}
+    for row in table:
+        steps.setdefault(row["step"], {})[row["name"]] = row["value"]
+    return list(steps.values())
+
+
+def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_paused(
+    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
+) -> None:
+    def settings(name: str) -> list[str]:
+        return small_run(
+            name,
+            *QUICK,
+            "problems.sources.0.train=8",
+            "learning.staleness=1",
+            "learning.kl_schedule=target",
+            "learning.kl_target=0.2",
+            "learning.kl_gain=0.5",
+            "curriculum.order=pools",
+            "curriculum.rest_after=1",
+            "curriculum.measure_samples=1",
+            "tinker.local_deterministic=true",
+        )
+
+    train(settings("calm"))
+    history = History(tmp_path / "history.duckdb")
+    steps = metrics(history, "calm")
+    assert len(steps) == 4
+
+    behind = history.query("SELECT DISTINCT step, policy_step FROM rollouts WHERE run = 'calm' AND purpose = 'train'")
+    assert {(row["step"], row["policy_step"]) for row in behind.to_pylist()} == {(0, 0), (1, 0), (2, 1), (3, 2)}
+    assert [step["staleness/max"] for step in steps] == [0, 1, 1, 1]
+
+    weights = [step["learning/kl_weight"] for step in steps]
+    expected = [0.1]
+    for step in steps[:-1]:
+        expected.append(controlled_weight(expected[-1], step["teacher_kl"], 0.2, gain=0.5, lowest=1e-3, highest=10.0))
+    assert weights == pytest.approx(expected)
+    assert len(set(weights)) > 1
+
+    assert all(len(state.problem_ids) == 2 for state in history.steps("calm"))
+    pools = [[step[f"curriculum/{pool}"] for pool in ("easy", "normal", "hard", "resting")] for step in steps]
+    assert all(sum(counts) == 8 for counts in pools)
+    measured = (
+        "SELECT evaluation, count(*) AS n FROM rollouts WHERE run = 'calm' AND purpose = 'measurement' GROUP BY ALL"
+    )
+    assert {row["evaluation"]: row["n"] for row in history.query(measured).to_pylist()} == {
+        "calm/student/measurement": 8,
+        "calm/teacher/measurement": 8,
+    }
+
+    # The same run, ended after its second step with the third prepared: it draws, weighs and samples the same.
+    ends = (HEALTH, "health.patience=1", "health.accept_up_to_step=1")
+    with pytest.raises(RunHealthError, match="after step 2"):
+        train([*settings("twice"), *ends])
+    assert [state.status for state in history.steps("twice")] == ["trained", "trained", "planned", "planned"]
+    ungraded = "SELECT r.step, count(*) AS n, count(v.rollout) AS graded FROM rollouts r LEFT JOIN verdicts v USING (rollout) WHERE r.run = 'twice' AND r.step > 1 GROUP BY r.step"
+    assert history.query(ungraded).to_pylist() == [{"step": 2, "n": 6, "graded": 6}]
+    train(settings("twice"))
+    assert [state.problem_ids for state in history.steps("twice")] == [s.problem_ids for s in history.steps("calm")]
+    twin = metrics(history, "twice")
+    assert [step["learning/kl_weight"] for step in twin] == pytest.approx(weights)
+    assert [step["env/all/reward/total"] for step in twin] == [step["env/all/reward/total"] for step in steps]
+
+
+def test_without_a_kl_a_golden_warm_start_and_replacements_for_groups_that_teach_nothing(
+    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
+) -> None:
+    train(
+        small_run(
+            "alone",
+            *QUICK,
+            "problems.sources.0.train=12",
+            "learning.kl_weight=0",
+            "learning.replacements=2",
+            "learning.warm_start_steps=2",
+            "learning.warm_start_source=golden",
+            # Rewards that are nearly always equal: most groups teach nothing.
+            "reward.weights={syntax = 1.0}",
+            "learning.truncated=mask",
+            "learning.loss=ppo",
+        )
+    )
+    history = History(tmp_path / "history.duckdb")
+    steps = metrics(history, "alone")
+    assert len(steps) == 6
+    assert [step["warm_start/examples"] for step in steps[:2]] == [2, 2]
+    # In the form that the student knows: a wrong one, or no end token, would be a surprise of several nats.
+    assert all(0 < step["warm_start/nll"] < 0.5 for step in steps[:2])
+    assert history.query("SELECT count(*) AS n FROM rollouts WHERE purpose = 'train' AND step < 2").to_pylist() == [
+        {"n": 0}
+    ]
+    assert history.query("SELECT count(*) AS n FROM teacher_scores").to_pylist() == [{"n": 0}]
+
+    planned = {state.step: state.problem_ids for state in history.steps("alone")}
+    replaced = 0
+    for number, step in enumerate(steps[2:], 2):
+        sql = "SELECT problem_id, max(total) - min(total) AS spread FROM rewards WHERE step = ? AND purpose = 'train' GROUP BY ALL"
+        spreads = {row["problem_id"]: row["spread"] for row in history.query(sql, [number]).to_pylist()}
+        silent = {problem_id for problem_id, spread in spreads.items() if spread < 1e-9}
+        assert set(planned[number]) <= set(spreads)
+        # Who taught something was not replaced; who did not was, up to twice.
+        assert len(spreads) - 2 == step["groups/replaced"] <= 4
+        assert len(spreads) - len(silent) == 2 or step["groups/replaced"] >= 2
+        assert step["groups/no_signal"] == pytest.approx(len(silent) / len(spreads))
+        assert step["learning/kl_weight"] == 0
+        replaced += int(step["groups/replaced"])
+    assert replaced
+
+
+def test_a_run_that_leaves_its_safe_range_stops_saved_and_goes_on_when_told(
+    small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
+) -> None:
+    def settings(*more: str) -> list[str]:
+        return small_run("ill", *QUICK, "problems.sources.0.train=6", HEALTH, "health.patience=1", *more)
+
+    history = History(tmp_path / "history.duckdb")
+    for _ in range(2):  # and again, before anything is sampled
+        with pytest.raises(RunHealthError, match=r"(?s)optim/entropy .* 100 to ∞.*health.accept_up_to_step=1"):
+            train(settings())
+        assert [state.status for state in history.steps("ill")] == ["trained", "planned", "planned"]
+        record = history.run("ill")
+        assert record is not None
+        assert record.status == "failed"
+    with pytest.raises(RunHealthError, match="accept_up_to_step=2"):
+        train(settings("health.accept_up_to_step=1"))
+    train(settings("health.accept_up_to_step=3"))
+    assert [state.status for state in history.steps("ill")] == ["trained"] * 3
