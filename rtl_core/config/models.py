@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.section import Section
+from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
 
 
@@ -214,6 +215,7 @@ class RunConfig(Section):
     evaluation: EvaluationSection = EvaluationSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
     cost: CostSection = CostSection()
+    tracking: TrackingSection = TrackingSection()
 
     @model_validator(mode="after")
     def _combinations(self) -> RunConfig:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rtl_core.history.records import RunStatus
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
+from rtl_core.pipeline.tracking import Tracker
 from rtl_core.policy.faults import is_transient
 from rtl_core.reporting.console import before_after_table
 from rtl_core.reporting.report import write_report
@@ -26,7 +27,8 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         await session.recorder.call(session.history.set_run_status, session.run, status, message)
 
     try:
-        yield
+        with Tracker(session.history, session.config) as session.tracker:
+            yield
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:2000]
         await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
@@ -45,6 +47,8 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Tell how a step went."""
+    if session.tracker is not None:
+        session.tracker.recorded()
     progress.get().advance("steps", step + 1, len(session.steps))
     if session.last_step is not None:
         progress.get().line(step_in_words(step, len(session.steps), session.last_step))

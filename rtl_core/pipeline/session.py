@@ -23,6 +23,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder, StoreTime
 from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.pipeline.stored import write_config
+from rtl_core.pipeline.tracking import Tracker
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
@@ -71,6 +72,8 @@ class Session:
     """When this process opened the run, on the monotonic clock (seconds)."""
     tidied: set[int] = field(default_factory=set)
     """Steps whose weights this process has seen deleted."""
+    tracker: Tracker | None = None
+    """Where metrics go besides the history."""
     cancel_note: str = "stopped by a signal"
     """Who ended the run, should it be cancelled."""
     stopped: str | None = None
