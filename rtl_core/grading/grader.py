@@ -21,9 +21,9 @@ from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, is_fatal
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, missing_requirements
-from rtl_core.grading.screen import neutralise
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
 from rtl_core.problems.interface import top_levels
 from rtl_core.problems.problem import InterfaceSource, Problem

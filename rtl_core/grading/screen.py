@@ -4,8 +4,7 @@ Rejected in design code: system tasks that read or write files, end the simulati
 DPI; `bind` and configurations; `force`; names that lead out of the module; includes of what was not given; macros that
 tell one tool from another; encrypted regions. What the problem's own context does is allowed to the answer too.
 
-Neutralised rather than rejected (`neutralise`): `SYNTHESIS` guards and translate_off comments, so that every tool sees
-the same text. The simulator sees what CVDP's would; a synthesiser sees it too.
+What honest designs do for synthesis is made the same for every tool beforehand (neutralise.py), not rejected.
 
 This is the first line of defence. Behind it stand the sandbox and the attestation of results, so what slips through
 still cannot write a verdict.
@@ -21,164 +20,12 @@ from pyslang import SourceManager
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
+from rtl_core.grading.vocabulary import ALLOWED_TASKS, DIRECTIVES, NEUTRALISED_MACROS, NODES, TOOL_MACROS
 from rtl_core.problems.interface import HDL_SUFFIXES, syntax_tree
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
 
-TOOL_MACROS = frozenset(
-    [
-        "YOSYS",
-        "VERILATOR",
-        "verilator",
-        "verilator3",
-        "__ICARUS__",
-        "ICARUS",
-        "IVERILOG",
-        "COCOTB_SIM",
-        "COCOTB",
-        "SYSTEMVERILOG",
-    ]
-)
-NEUTRALISED_MACROS = frozenset({"SYNTHESIS"})
-
-_ALLOWED_TASKS = frozenset(
-    [
-        "display",
-        "displayb",
-        "displayo",
-        "displayh",
-        "write",
-        "writeb",
-        "writeo",
-        "writeh",
-        "strobe",
-        "strobeb",
-        "strobeo",
-        "strobeh",
-        "monitor",
-        "monitorb",
-        "monitoro",
-        "monitorh",
-        "monitoron",
-        "monitoroff",
-        "error",
-        "warning",
-        "info",
-        "fatal",
-        "time",
-        "stime",
-        "realtime",
-        "timeformat",
-        "printtimescale",
-        "random",
-        "urandom",
-        "urandom_range",
-        "dist_uniform",
-        "dist_normal",
-        "dist_exponential",
-        "dist_poisson",
-        "dist_chi_square",
-        "dist_t",
-        "dist_erlang",
-        "signed",
-        "unsigned",
-        "clog2",
-        "bits",
-        "countones",
-        "countbits",
-        "onehot",
-        "onehot0",
-        "isunknown",
-        "typename",
-        "cast",
-        "size",
-        "left",
-        "right",
-        "low",
-        "high",
-        "increment",
-        "dimensions",
-        "unpacked_dimensions",
-        "isunbounded",
-        "past",
-        "rose",
-        "fell",
-        "stable",
-        "changed",
-        "sampled",
-        "past_gclk",
-        "ln",
-        "log10",
-        "exp",
-        "sqrt",
-        "pow",
-        "floor",
-        "ceil",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "hypot",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "rtoi",
-        "itor",
-        "realtobits",
-        "bitstoreal",
-        "shortrealtobits",
-        "bitstoshortreal",
-        "abs",
-        "min",
-        "max",
-        "sformat",
-        "sformatf",
-        "swrite",
-        "swriteb",
-        "swriteo",
-        "swriteh",
-        "sscanf",
-        "readmemh",
-        "readmemb",
-        "dumpfile",
-        "dumpvars",
-        "dumpon",
-        "dumpoff",
-        "dumpall",
-        "dumplimit",
-        "dumpflush",
-        "asserton",
-        "assertoff",
-        "root",
-        "unit",
-    ]
-)
-_NODES = {
-    "FinalBlock": "a `final` block",
-    "DPIImport": "a DPI import",
-    "DPIExport": "a DPI export",
-    "BindDirective": "a `bind`",
-    "ConfigDeclaration": "a configuration",
-    "ProceduralForceStatement": "a `force`",
-    "ProceduralReleaseStatement": "a `release`",
-    "RootScope": "a name from `$root`",
-    "LibraryDeclaration": "a library declaration",
-}
-_DIRECTIVES = {
-    "PragmaDirective": "`pragma",
-    "BeginKeywordsDirective": "`begin_keywords",
-    "ProtectDirective": "`protect",
-    "ProtectedDirective": "`protected",
-    "EndProtectDirective": "`endprotect",
-    "EndProtectedDirective": "`endprotected",
-}
 _CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
 _DANGEROUS = re.compile(
     r"\$(?:fopen|fclose|f(?:write|display|strobe|monitor)[bho]?|fread|fscanf|fgets|fgetc|ungetc|fseek|ftell|rewind"
@@ -187,9 +34,6 @@ _DANGEROUS = re.compile(
 _SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|\\[!-~]+", re.S)
 _WAVES = re.compile(r"[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
 _DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
-_SYNTHESIS_GUARD = re.compile(r"(`(?:ifdef|ifndef|elsif)[ \t]+)SYNTHESIS\b")
-_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]+translate_o(?:ff|n))", re.I)
-_SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
 class Finding(BaseModel):
@@ -224,16 +68,6 @@ def screen(answer: Mapping[str, str], context: Mapping[str, str]) -> list[Findin
         habits = _habits(context, given)
         found = [finding for finding in found if finding.what not in habits]
     return found[:MAX_FINDINGS]
-
-
-def neutralise(text: str) -> str:
-    """The text with `SYNTHESIS` guards and translate_off comments made the same for every tool; lines are kept."""
-    if "SYNTHESIS" in text:
-        text = _SYNTHESIS_GUARD.sub(r"\1RTL_NO_TOOL", text)
-    if re.search("translate_o|synthesis", text, re.I):
-        text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
-        text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
-    return text
 
 
 def _plain(path: str, text: str) -> Iterator[Finding]:
@@ -292,8 +126,8 @@ class _File:
                     self._directive(trivia.syntax())
             return
         kind = item.kind.name  # type: ignore[attr-defined]
-        if kind in _NODES:
-            self._add(_NODES[kind], self._line(item.sourceRange.start))  # type: ignore[attr-defined]
+        if kind in NODES:
+            self._add(NODES[kind], self._line(item.sourceRange.start))  # type: ignore[attr-defined]
         elif kind == "InvocationExpression":
             self._call(item)
         elif kind == "ScopedName":
@@ -303,7 +137,7 @@ class _File:
 
     def _task(self, token: slang_parsing.Token) -> None:
         name = token.valueText.lstrip("$")
-        if name not in _ALLOWED_TASKS:
+        if name not in ALLOWED_TASKS:
             self._add(f"the system task ${name[:60]}", self._line(token.location))
 
     def _call(self, node: object) -> None:
@@ -326,8 +160,8 @@ class _File:
     def _directive(self, node: object) -> None:
         kind = node.kind.name  # type: ignore[attr-defined]
         line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
-        if kind in _DIRECTIVES:
-            self._add(_DIRECTIVES[kind], line)
+        if kind in DIRECTIVES:
+            self._add(DIRECTIVES[kind], line)
         elif kind == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
             if name.rsplit("/", 1)[-1] not in self.given or name.startswith("/") or ".." in name:

@@ -15,7 +15,8 @@ from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Job
 from rtl_core.grading.grader import Grader, cheating
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.screen import neutralise, screen
+from rtl_core.grading.neutralise import neutralise
+from rtl_core.grading.screen import screen
 from rtl_core.grading.verdict import Outcome
 from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
