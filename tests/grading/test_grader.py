@@ -238,6 +238,7 @@ def test_only_what_no_compiler_sees_is_normalised():
 def test_an_infrastructure_error_is_never_cached(examples):
     class Broken:
         name = "broken"
+        derives_images = False
 
         def tools(self):
             return {}
