@@ -5,7 +5,7 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
-.PHONY: help setup setup-test train test test-slow test-timing test-docker lint types format bench learning-report models lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench learning-report models lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,7 +21,7 @@ train: setup ## Train the embedded demo: a small model learns to follow RTL spec
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -m "not slow and not timing and not docker" $(ARGS)
+	@$(PY) -m pytest -m "not slow and not timing and not docker and not cookbook" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@$(PY) -m pytest -m "slow and not docker" $(ARGS)
@@ -31,6 +31,10 @@ test-timing: setup-test ## Run the tests with a time limit, on an idle machine
 
 test-docker: setup-test sim-image ## Run the tests of grading in Docker (starts an engine when none answers; that takes root)
 	@scripts/with-docker-engine.sh $(PY) -m pytest -m docker $(ARGS)
+
+test-cookbook: setup ## Let the tinker-cookbook's own RL loop train on our problems (installs it into build/cookbook)
+	@scripts/cookbook-environment.sh
+	@PYTHONPATH=build/cookbook $(PY) -m pytest -m cookbook $(ARGS)
 
 sim-image: setup ## Build the simulation image of the Docker executor, with or without a registry
 	@scripts/system-packages.sh $(ENGINE)

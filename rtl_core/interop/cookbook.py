@@ -1,0 +1,190 @@
+"""The problem sets and the grader as a tinker-cookbook data set, so that a cookbook recipe trains on them unchanged.
+
+    from tinker_cookbook.rl import train
+    from rtl_core.interop.cookbook import RtlDatasetBuilder
+
+    config = train.Config(
+        dataset_builder=RtlDatasetBuilder(config="cvdp", groups_per_batch=8, group_size=4),
+        model_name="Qwen/Qwen3.6-35B-A3B", recipe_name="rtl", learning_rate=4e-5, max_tokens=4096, log_path="runs/cookbook",
+    )
+    asyncio.run(train.main(config))
+
+From our configuration are taken: problem sources, prompt template and budget, grading, and reward weights. Everything else is the
+recipe's. Prompts are rendered by the tokenizer's chat template, as in our own runs, whatever renderer the recipe names.
+
+Not done here: validation (`rtl-distill validate CONFIG` first), the history, resuming. Needs the cookbook (0.5.8 was tried): see
+docs/learning.md for how to install it beside our newer transformers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import chz
+import tinker
+from tinker_cookbook.rl.types import (
+    Action,
+    ActionExtra,
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
+
+from rtl_core.config import RunConfig, load_config
+from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.grading import Grader, MemoryCache, make_executor
+from rtl_core.grading.verdict import Outcome, Stage, Verdict
+from rtl_core.learning.curriculum import order_problems
+from rtl_core.learning.reward import reward
+from rtl_core.pipeline.session import limits_of
+from rtl_core.policy.connect import load_tokenizer
+from rtl_core.problems.load import load_problems
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.extraction import extract_answer
+
+
+class Workbench:
+    """What the environments of one process share: tokenizer, grader and the threads that wait for it."""
+
+    def __init__(self, config: RunConfig) -> None:
+        """Starts the executor of the configuration; see `make_executor` for what it raises."""
+        self.config = config
+        self.tokenizer = load_tokenizer(config.tinker.student, config)
+        workers = config.grading.workers if isinstance(config.grading.workers, int) else 0
+        self._pool = ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="grade")
+        executor = make_executor(config.grading.executor)
+        self._grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=MemoryCache())
+
+    async def grade(self, problem: Problem, text: str) -> Verdict:
+        """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""
+        answer = extract_answer(text, problem.targets)
+        verdict = await asyncio.get_running_loop().run_in_executor(self._pool, self._grader.grade, problem, answer)
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")
+        return verdict
+
+
+class RtlEnv(Env):
+    """One answer to one problem: the prompt, and the reward of what comes back. Single-use, single-turn."""
+
+    def __init__(self, bench: Workbench, problem: Problem, prompt: Prompt) -> None:
+        self._bench, self._problem, self._prompt = bench, problem, prompt
+
+    async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
+        return tinker.ModelInput.from_ints(self._prompt.tokens_P), self._stop
+
+    async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
+        """Grade the answer. Raises InfrastructureError, for the recipe's rollout strategy to handle."""
+        tokens_T = list(action)
+        if tokens_T and tokens_T[-1] == self._stop[0]:
+            tokens_T.pop()
+        verdict = await self._bench.grade(self._problem, self._bench.tokenizer.decode(tokens_T))
+        earned = reward(verdict, self._bench.config.reward.weights)
+        metrics: dict[str, float | int] = {
+            **{f"{stage.value}_valid": float(verdict.stage(stage).status == "passed") for stage in list(Stage)[:3]},
+            "tests_passed": float(verdict.passed),
+        }
+        return StepResult(
+            reward=earned.total,
+            episode_done=True,
+            next_observation=tinker.ModelInput.empty(),
+            next_stop_condition=self._stop,
+            metrics=metrics,
+            logs={"problem": self._problem.id, "outcome": verdict.outcome.value, "reasons": "; ".join(verdict.reasons)},
+        )
+
+    @property
+    def _stop(self) -> list[int]:
+        return [self._bench.tokenizer.eos_token_id]
+
+
+@dataclass(frozen=True)
+class RtlGroupBuilder(EnvGroupBuilder):
+    """A group: so many answers to one problem."""
+
+    bench: Workbench
+    problem: Problem
+    prompt: Prompt
+    size: int
+
+    async def make_envs(self) -> Sequence[Env]:
+        return [RtlEnv(self.bench, self.problem, self.prompt) for _ in range(self.size)]
+
+    def logging_tags(self) -> list[str]:
+        return [self.problem.source, self.problem.difficulty]
+
+
+class RtlDataset(RLDataset):
+    """Batches of groups, in the order of the curriculum; `epochs` times over."""
+
+    def __init__(self, groups: Sequence[RtlGroupBuilder], per_batch: int, epochs: int = 1) -> None:
+        self._groups, self._per_batch, self._epochs = list(groups), per_batch, epochs
+
+    def __len__(self) -> int:
+        return self._epochs * self._batches
+
+    def get_batch(self, index: int) -> Sequence[EnvGroupBuilder]:
+        start = index % self._batches * self._per_batch
+        return self._groups[start : start + self._per_batch]
+
+    @property
+    def _batches(self) -> int:
+        return -(-len(self._groups) // self._per_batch)
+
+
+@chz.chz
+class RtlDatasetBuilder(RLDatasetBuilder):
+    """Training and held-out problems of one of our configurations."""
+
+    config: str = "demo"
+    """A TOML file, or the name of a shipped configuration."""
+    overrides: tuple[str, ...] = ()
+    """`section.key=value` texts that win over the file."""
+    groups_per_batch: int = 8
+    group_size: int = 4
+    heldout_group_size: int = 1
+    """Answers to each held-out problem in the recipe's evaluations."""
+    epochs: int = 1
+
+    async def __call__(self) -> tuple[RtlDataset, RtlDataset]:
+        """Raises ProblemError when no problem fits the prompt's budget, and what loading and the executor raise."""
+        settings = load_config(self.config, self.overrides)
+        bench = _workbench(settings.model_dump_json())
+        loaded = load_problems(settings.problems, settings.run.seed)
+        ordered = order_problems(loaded.train, settings.curriculum.order, settings.run.seed)
+        train = self._groups(bench, ordered, self.group_size)
+        heldout = self._groups(bench, loaded.heldout, self.heldout_group_size)
+        if not train:
+            raise ProblemError("no training problem fits the prompt's budget", "raise prompting.max_prompt_tokens")
+        return RtlDataset(train, self.groups_per_batch, self.epochs), RtlDataset(heldout, self.groups_per_batch)
+
+    def _groups(self, bench: Workbench, problems: Sequence[Problem], size: int) -> list[RtlGroupBuilder]:
+        groups = []
+        for problem in problems:
+            prompt = _prompt_or_none(bench, problem)
+            if prompt is not None:
+                groups.append(RtlGroupBuilder(bench, problem, prompt, size))
+        return groups
+
+
+def _prompt_or_none(bench: Workbench, problem: Problem) -> Prompt | None:
+    section = bench.config.prompting
+    try:
+        return build_prompt(problem, bench.tokenizer, section.template, section.max_prompt_tokens)
+    except ProblemError:  # too long even without its context: left out, as in our own runs
+        return None
+
+
+@cache
+def _workbench(config: str) -> Any:
+    """One for each configuration of a process."""
+    return Workbench(RunConfig.model_validate_json(config))
