@@ -1,11 +1,14 @@
 """How fast answers are graded, against the bare tools on the same cores in the same run.
 
-    python benchmarks/grading.py [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
+    python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
 threads. Blocks of both alternate, so that what else the machine does falls on both. Each answer is a golden answer of
 the starter set or of the published CVDP examples. Wall time is what counts; CPU time (of all processes) is given
-beside it. The cache is measured on its own.
+beside it, and where the wall time of one answer goes. The cache is measured on its own.
+
+With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
+point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
@@ -29,7 +32,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from rtl_core.grading import Grader, MemoryCache, make_executor
+from rtl_core.grading import Grader, MemoryCache, Stage, Verdict, make_executor
 from rtl_core.grading.compose import read_services
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.problem import Problem
@@ -115,19 +118,22 @@ def _compare(
     """Alternates bare tools and executors over the same problems and prints one table."""
     walls: dict[str, list[float]] = {}
     cpus: dict[str, list[float]] = {}
+    phases: dict[str, dict[str, float]] = {}
     for name in names:
         executor = make_executor(name)
         grader = Grader(executor)
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
+        said: list[Verdict] = []
         for _ in range(rounds):
             wall, cpu = measure(bare, problems, threads)
             walls.setdefault("bare tools", []).append(wall)
             cpus.setdefault("bare tools", []).append(cpu)
             before = executor.cpu_s
-            wall, _ = measure(lambda p, g=grader: _graded(g, p), problems, threads)
+            wall, _ = measure(lambda p, g=grader, s=said: s.append(_graded(g, p)), problems, threads)
             walls.setdefault(name, []).append(wall)
             cpus.setdefault(name, []).append(executor.cpu_s - before)
+        phases[name] = split(said)
         grader.close()
         executor.close()
     base = statistics.median(walls["bare tools"])
@@ -140,12 +146,29 @@ def _compare(
         row = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
         table.add_row(name, *row)
     console.print(table)
+    if phases:
+        table = Table("median s of one answer", *next(iter(phases.values())), title=f"{title}: where its time goes")
+        for name, seconds in phases.items():
+            table.add_row(name, *(f"{value:.3f}" for value in seconds.values()))
+        console.print(table)
 
 
-def _graded(grader: Grader, problem: Problem) -> None:
+def split(verdicts: list[Verdict]) -> dict[str, float]:
+    """Median seconds by phase, of answers that were all graded to the end."""
+    rows = [(v.stage(Stage.INTERFACE).wall_s, v.stage(Stage.TESTS).wall_s, v.wall_s) for v in verdicts]
+    return {
+        "screen and interface": statistics.median(screen for screen, _, _ in rows),
+        "harness": statistics.median(tests for _, tests, _ in rows),
+        "sandbox and rest": statistics.median(whole - screen - tests for screen, tests, whole in rows),
+        "whole": statistics.median(whole for _, _, whole in rows),
+    }
+
+
+def _graded(grader: Grader, problem: Problem) -> Verdict:
     verdict = grader.grade(problem, Answer(files=problem.golden or {}))
     if not verdict.passed:
         raise SystemExit(f"{problem.id}: {verdict.outcome}: {verdict.reasons}")
+    return verdict
 
 
 def _cache(console: Console, problems: list[Problem], threads: int) -> None:
