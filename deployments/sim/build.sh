@@ -14,10 +14,12 @@ docker info >/dev/null 2>&1 || { echo "error: no Docker engine answers; start on
 source="$(cat install.sh packages.txt requirements.txt requirements-cocotb1.txt | sha256sum | cut -c1-16)"
 if [ "$(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "$image" 2>/dev/null)" = "$source" ]; then
     echo "the image $image is up to date" >&2
-elif docker image inspect "$base" >/dev/null 2>&1 || timeout 60 docker pull -q "$base" >/dev/null 2>&1; then
-    DOCKER_BUILDKIT=0 docker build --network host --build-arg "BASE=$base" --build-arg "SOURCE=$source" -t "$image" .
+elif { docker image inspect "$base" >/dev/null 2>&1 || timeout 60 docker pull -q "$base" >/dev/null 2>&1; } &&
+    DOCKER_BUILDKIT=0 docker build --network host --build-arg "BASE=$base" --build-arg "SOURCE=$source" -t "$image" . >&2; then
+    echo "built $image from $base" >&2
 else
-    echo "no registry is reached: building $image with debootstrap" >&2
+    # A registry, or what a build inside a container needs of the network, is not reached; apt and pip of this machine may be.
+    echo "building $image with debootstrap" >&2
     root="$(mktemp -d)"
     trap 'rm -rf "$root"' EXIT
     ./root.sh "$root"
