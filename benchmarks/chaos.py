@@ -4,8 +4,8 @@
 
 A worker process grades numbered answers, two of three right ones, and appends each verdict to a file. It is killed with
 SIGKILL at random moments and started again, going on after what the file holds, as a run goes on from its history. With
-Docker the engine too is ended, now by SIGTERM, now by SIGKILL, and started again with its own command line (needs root
-and an engine of this machine). At the end every answer has the verdict it deserves, and no container, process or
+Docker an engine of its own is started (needs root, and the image in the machine's engine), and ended too, now by SIGTERM,
+now by SIGKILL, and started again. At the end every answer has the verdict it deserves, and no container, process or
 workspace is left. Exit code 1 otherwise.
 """
 
@@ -21,19 +21,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.soak.engine import Engine
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import Grader, make_executor
 from rtl_core.grading.executors import Executor
-from rtl_core.grading.executors.docker import LABEL
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer import Answer
 
-ENGINE_PID = Path("/var/run/docker.pid")
 _PATIENCE_S = 180.0
 
 
@@ -82,8 +81,12 @@ def work(name: str, path: Path, count: int) -> None:
     executor.close()
 
 
-def chaos(name: str, grades: int, folder: Path, *, kill_every_s: float, restarts: int, seed: int) -> Outcome:
-    """Runs workers until all is graded, killing and restarting at random moments."""
+def chaos(
+    grades: int, folder: Path, *, kill_every_s: float, seed: int, engine: Engine | None = None, restarts: int = 0
+) -> Outcome:
+    """Runs workers until all is graded, killing and restarting at random moments: in Docker with an `engine`, else in bubblewrap."""
+    name = "docker" if engine else "bubblewrap"
+    environment = {**os.environ, **({"DOCKER_HOST": engine.host} if engine else {})}
     chance = random.Random(seed)
     path = folder / "verdicts.jsonl"
     marker = f"{folder.name}-{os.getpid()}"
@@ -100,17 +103,17 @@ def chaos(name: str, grades: int, folder: Path, *, kill_every_s: float, restarts
     ]
     outcome = Outcome()
     started = time.monotonic()
-    restart_at = sorted(chance.uniform(0.1, 0.8) for _ in range(restarts if name == "docker" else 0))
+    restart_at = sorted(chance.uniform(0.1, 0.8) for _ in range(restarts))
     while len(_verdicts(path)) < grades:
-        worker = subprocess.Popen(command, env={**os.environ, "RTL_CHAOS": marker})
+        worker = subprocess.Popen(command, env={**environment, "RTL_CHAOS": marker})
         kill_at = time.monotonic() + chance.uniform(0.5, 1.5) * kill_every_s
         try:
             while worker.poll() is None:
                 time.sleep(0.1)
                 share = len(_verdicts(path)) / grades
-                if restart_at and share > restart_at[0]:
+                if engine and restart_at and share > restart_at[0]:
                     restart_at.pop(0)
-                    with engine_down(chance.choice([signal.SIGTERM, signal.SIGKILL])):
+                    with engine.down(chance.choice([signal.SIGTERM, signal.SIGKILL])):
                         time.sleep(chance.uniform(0, 3))
                     outcome.restarts += 1
                 # The last fifth is left in peace, so that it ends.
@@ -128,43 +131,30 @@ def chaos(name: str, grades: int, folder: Path, *, kill_every_s: float, restarts
     outcome.graded = len(verdicts)
     outcome.wrong = {number: found for number, found in verdicts.items() if found != expected(number)}
     outcome.seconds = time.monotonic() - started
-    outcome.left = left_behind(name, marker)
+    outcome.left = left_behind(marker, engine)
     return outcome
 
 
-@contextlib.contextmanager
-def engine_down(how: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-    """Ends the engine of this machine; at the end it is started again with the command line that it had."""
-    pid = int(ENGINE_PID.read_text())
-    command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().strip("\0").split("\0")
-    os.kill(pid, how)
-    _until(lambda: _is_dead(pid), f"the engine {pid} to end")
-    try:
-        yield
-    finally:
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-        _until(_engine_answers, "the engine to answer again")
-
-
-def left_behind(name: str, marker: str) -> list[str]:
+def left_behind(marker: str, engine: Engine | None) -> list[str]:
     """What outlives the workers after a moment's grace and, for Docker, the sweep that the next start makes."""
-    found: list[str] = []
-    if name == "docker":
-        make_executor("docker").close()
+    if engine:
+        command = [sys.executable, "-c", "from rtl_core.grading import make_executor; make_executor('docker').close()"]
+        subprocess.run(command, env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
+    deadline = time.monotonic() + 30
+    while True:
+        found = [f"process {pid}" for pid in _descendants(marker)]
+        found += [f"workspace {path}" for path in Path("/dev/shm").glob("rtl-distill-docker-*") if not _owned(path)]
+        found += [f"container {identity}" for identity in (engine.containers() if engine else ())]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.5)
 
-    def look() -> bool:
-        found[:] = [f"process {pid}" for pid in _descendants(marker)]
-        if name == "docker":
-            import docker
 
-            with contextlib.closing(docker.APIClient(version="auto")) as api:
-                found.extend(f"container {c['Names']}" for c in api.containers(all=True, filters={"label": LABEL}))
-        found.extend(f"workspace {path}" for path in Path("/dev/shm").glob("rtl-distill-docker-*"))
-        return not found
-
-    with contextlib.suppress(TimeoutError):
-        _until(look, "everything to end", 30)
-    return found
+def _owned(folder: Path) -> bool:
+    """Whether a workspace is that of a grader that lives, which is then none of ours."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path(f"/proc/{int((folder / 'owner').read_text().split(':')[0])}").exists()
+    return False
 
 
 def _verdicts(path: Path) -> dict[int, str]:
@@ -200,26 +190,6 @@ def _patiently(start: Callable[[], Executor]) -> Executor:
             time.sleep(0.5)
 
 
-def _is_dead(pid: int) -> bool:
-    """Whether a process has ended and only waits for its parent, which may be nobody we know."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def _engine_answers() -> bool:
-    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
-
-
-def _until(true: Callable[[], bool], what: str, patience_s: float = 120.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {patience_s:g} s for {what}")
-        time.sleep(0.2)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="docker")
@@ -232,14 +202,16 @@ def main() -> None:
     if arguments.worker is not None:
         work(arguments.executor, arguments.worker, arguments.grades)
         return
-    with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as folder:
+    with tempfile.TemporaryDirectory(prefix="rtl-chaos-") as folder, contextlib.ExitStack() as stack:
+        docker = arguments.executor == "docker"
+        engine = stack.enter_context(Engine(Path(folder) / "engine")) if docker else None
         outcome = chaos(
-            arguments.executor,
             arguments.grades,
             Path(folder),
             kill_every_s=arguments.kill_every,
-            restarts=arguments.restarts,
             seed=arguments.seed,
+            engine=engine,
+            restarts=arguments.restarts if docker else 0,
         )
     print(
         f"{arguments.executor}: {outcome.graded} answers graded in {outcome.seconds:.0f} s, {outcome.kills} graders killed, "

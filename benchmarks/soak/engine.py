@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,9 +40,18 @@ class Engine:
 
     def crash(self) -> None:
         """kill -9, and start it again."""
-        self._process.send_signal(signal.SIGKILL)
+        with self.down():
+            pass
+
+    @contextlib.contextmanager
+    def down(self, how: signal.Signals = signal.SIGKILL) -> Iterator[None]:
+        """Ended by that signal; started again at the end."""
+        self._process.send_signal(how)
         self._process.wait()
-        self._process = self._start()
+        try:
+            yield
+        finally:
+            self._process = self._start()
 
     def stop(self) -> None:
         self._process.terminate()

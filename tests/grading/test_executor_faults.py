@@ -2,11 +2,14 @@
 
 import contextlib
 import random
+import shutil
+import signal
 import threading
 
 import pytest
 
-from benchmarks.chaos import chaos, engine_down
+from benchmarks.chaos import chaos
+from benchmarks.soak.engine import Engine
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.verdict import Outcome
@@ -14,17 +17,30 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer import Answer
 
 
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    """An engine of our own, which may be ended."""
+    folder = tmp_path_factory.mktemp("engine")
+    with Engine(folder / "docker") as started:
+        yield started
+    shutil.rmtree(folder)  # it holds a copy of the image
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "count", "restarts"),
-    [("bubblewrap", 200, 0), pytest.param("docker", 100, 2, marks=pytest.mark.docker)],
-)
-def test_killed_graders_are_started_again_and_leave_nothing(tmp_path, name, count, restarts):
-    """A small run of `python -m benchmarks.chaos`; with Docker the engine, which must be this machine's, is restarted too."""
-    outcome = chaos(name, count, tmp_path, kill_every_s=8, restarts=restarts, seed=5)
-    assert (outcome.graded, outcome.wrong, outcome.left) == (count, {}, [])
+def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
+    """A small run of `python -m benchmarks.chaos --executor bubblewrap`."""
+    outcome = chaos(200, tmp_path, kill_every_s=8, seed=5)
+    assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
     assert outcome.kills > 0
-    assert outcome.restarts == restarts
+
+
+@pytest.mark.docker
+def test_killed_graders_and_engines_are_started_again_and_leave_nothing(tmp_path, engine):
+    """A small run of `python -m benchmarks.chaos`."""
+    outcome = chaos(100, tmp_path, kill_every_s=8, seed=5, engine=engine, restarts=2)
+    assert (outcome.graded, outcome.wrong, outcome.left) == (100, {}, [])
+    assert outcome.kills > 0
+    assert outcome.restarts == 2
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
@@ -64,13 +80,14 @@ def test_sandboxes_that_die_at_random_change_no_verdict(name):
 
 
 @pytest.mark.docker
-def test_an_engine_that_is_down_costs_no_verdict():
+def test_an_engine_that_is_down_costs_no_verdict(engine, monkeypatch):
     """Without an engine the word is infrastructure_error; once it is back the same grader goes on."""
     problem = starter_problems("train", 1, 2)[0]
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
     with make_executor("docker") as executor:
         grader = Grader(executor)
         assert grader.grade(problem, Answer(files=problem.golden)).passed
-        with engine_down():
+        with engine.down(signal.SIGTERM):
             assert grader.grade(problem, Answer(files=problem.golden)).outcome is Outcome.INFRASTRUCTURE_ERROR
         assert grader.grade(problem, Answer(files=problem.golden)).passed
         grader.close()

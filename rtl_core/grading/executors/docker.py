@@ -67,6 +67,7 @@ class DockerExecutor:
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
+        (self._folder / "owner").write_text(f"{os.getpid()}:{_start_of(os.getpid())}")
         self._folder.chmod(0o711)
         try:
             self.sweep()
@@ -137,12 +138,8 @@ class DockerExecutor:
             if host == socket.gethostname() and _start_of(int(pid)) != start:
                 removed += self._remove(entry["Id"])
         for folder in Path(self._folder.parent).glob("rtl-distill-docker-*"):
-            owner = folder / "owner"
-            with contextlib.suppress(OSError, ValueError):
-                pid, _, start = owner.read_text().partition(":")
-                if _start_of(int(pid)) != start:
-                    shutil.rmtree(folder, ignore_errors=True)
-        (self._folder / "owner").write_text(f"{os.getpid()}:{_start_of(os.getpid())}")
+            if _is_orphan(folder):
+                shutil.rmtree(folder, ignore_errors=True)
         return removed
 
     def __enter__(self) -> DockerExecutor:
@@ -213,6 +210,17 @@ class DockerExecutor:
         except Exception:
             return 0
         return 1
+
+
+def _is_orphan(folder: Path) -> bool:
+    """Whether the grader that made a directory is gone. One that died before it signed it is given a minute."""
+    try:
+        pid, _, start = (folder / "owner").read_text().partition(":")
+        return _start_of(int(pid)) != start
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError):
+            return time.time() - folder.stat().st_mtime > 60
+        return False
 
 
 def _start_of(pid: int) -> str:
