@@ -23,7 +23,7 @@ COMMANDS: dict[str, str] = {
     "serve-tinker": "rtl_core.cli.serve_tinker:serve_tinker",
     "train": "rtl_core.cli.train:train",
     "validate": "rtl_core.cli.validate:validate",
-    "problems": "rtl_core.cli.problems:problems",
+    "problems": "rtl_core.cli.synthesize:problems",
     "evaluate": "rtl_core.cli.evaluate:evaluate",
     "config": "rtl_core.cli.config:config",
     "pause": "rtl_core.cli.pause:pause",

@@ -1,4 +1,4 @@
-"""`rtl-distill problems`: what there is to train on; list, show, fetch."""
+"""`rtl-distill problems`: what there is to train on; list, show, fetch (and `synthesize`, in synthesize.py)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rtl_core.config.models import ProblemsSection
     from rtl_core.problems.load import LoadedProblems
 
 problems = typer.Typer(
@@ -143,12 +144,18 @@ def fetch(
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
 
 
-def _load(config: str, source: list[str] | None) -> LoadedProblems:
+def load_section(config: str, source: list[str] | None) -> tuple[ProblemsSection, int]:
+    """The sources that a command names, or those of its configuration; and the seed that starter problems are drawn with."""
     from rtl_core.config import load_config
-    from rtl_core.problems.load import load_problems
     from rtl_core.problems.sources import section_of
 
     if source:
-        return load_problems(section_of(source), seed=0)
+        return section_of(source), 0
     settings = load_config(config)
-    return load_problems(settings.problems, settings.run.seed)
+    return settings.problems, settings.run.seed
+
+
+def _load(config: str, source: list[str] | None) -> LoadedProblems:
+    from rtl_core.problems.load import load_problems
+
+    return load_problems(*load_section(config, source))

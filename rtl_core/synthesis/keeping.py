@@ -1,0 +1,118 @@
+"""Which synthetic candidates are kept: far from every held-out problem, with a golden answer that passes and mutants that fail."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rtl_core.errors import ProblemError
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.near_duplicates import pairs
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import starter_problems
+from rtl_core.problems.starter.spec import Tier
+from rtl_core.synthesis.variants import KINDS, Kind, record_of, variant
+from rtl_core.validation.level import quick_level
+from rtl_core.validation.validate import validate_problem
+
+
+@dataclass
+class Synthesised:
+    """What was kept, and of the rest why not, with how often."""
+
+    kept: list[Problem] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Of what was kept: kind -> how many."""
+
+
+def candidates(
+    parents: Sequence[Problem], kinds: Sequence[Kind], count: int, seed: int, dropped: Counter[str]
+) -> list[tuple[Kind, Problem]]:
+    """Up to `count` variants: the kinds in turn, over shuffled parents; why a parent gave none goes to `dropped`."""
+    rng = random.Random(f"synthetic/{seed}")
+    order = list(parents)
+    rng.shuffle(order)
+    found: list[tuple[Kind, Problem]] = []
+    for number in range(count if order and kinds else 0):
+        # All kinds of one parent before the next, so that few parents already give a mixture.
+        kind, parent = kinds[number % len(kinds)], order[number // len(kinds) % len(order)]
+        try:
+            found.append((kind, variant(parent, kind, rng)))
+        except ProblemError as error:
+            dropped[f"{kind}: {error.message.removeprefix(parent.id).lstrip(': ')}"] += 1
+    return found
+
+
+def family_variants(tier: Tier, count: int, seed: int) -> list[Problem]:
+    """Fresh specifications of the starter families' train split: names, widths, options, polarity and kind of reset."""
+    return starter_problems("train", count, seed, tier=tier)
+
+
+def far_enough(
+    made: Iterable[Problem], train: Sequence[Problem], heldout: Sequence[Problem], dropped: Counter[str]
+) -> list[Problem]:
+    """Those that are no problem that is there already, no twin of each other, and no near-duplicate (n-grams) of a held-out one."""
+    seen = {problem.fingerprint for problem in (*train, *heldout)}
+    fresh = []
+    for problem in made:
+        if problem.fingerprint in seen:
+            dropped["contamination: the same problem is there already"] += 1
+            continue
+        seen.add(problem.fingerprint)
+        fresh.append(problem)
+    close = {pair.moved: pair for pair in pairs(fresh, heldout)}
+    for pair in close.values():
+        dropped[f"contamination: its {pair.by} is close to that of a held-out problem"] += 1
+    return [problem for problem in fresh if problem.id not in close]
+
+
+def keep(
+    made: Sequence[tuple[str, Problem]],
+    *,
+    train: Sequence[Problem],
+    heldout: Sequence[Problem],
+    grader: Grader,
+    mutants: int,
+    workers: int,
+    into: Synthesised,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> Synthesised:
+    """Check candidates (kind, problem) and add them to `into`.
+
+    Args:
+        mutants: mutants of each golden answer that are judged; most of those that behave differently must fail.
+        tell: is called with the number of candidates that are validated and that are to be.
+
+    Raises:
+        InfrastructureError: the executor failed for a reason that is not a problem's.
+    """
+    kinds = {problem.id: kind for kind, problem in made}
+    clean = far_enough((problem for _, problem in made), train, heldout, into.dropped)
+    level = quick_level(mutants, grader.seed)
+    with ThreadPoolExecutor(workers) as pool:
+        records = pool.map(lambda problem: validate_problem(problem, grader, level=level), clean)
+        for done, (problem, record) in enumerate(zip(clean, records, strict=True), 1):
+            if record.status == "fit":
+                into.kept.append(problem)
+                into.kinds[kinds[problem.id]] += 1
+            else:
+                into.dropped[f"{kinds[problem.id]}: validation finds it {record.status}"] += 1
+            tell(done, len(clean))
+    return into
+
+
+def write(problems: Sequence[Problem], path: Path) -> None:
+    """Write problems as a CVDP file, one JSON object a line; read it with `kind = "cvdp"`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for problem in problems:
+            file.write(json.dumps(record_of(problem), ensure_ascii=False) + "\n")
+
+
+__all__ = ["KINDS", "Synthesised", "candidates", "family_variants", "far_enough", "keep", "write"]

@@ -1,0 +1,170 @@
+"""Variants of a problem with a verified answer: renamed, with the other reset polarity, with a bus turned round; and repairs.
+
+Left alone: problems with parameters, inout ports or an interface that is only partly known, and those whose harness does not name its
+sources in an env file. Other widths come from the starter families, whose harness is made for each width.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from typing import Any, Literal
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.problems.interface import parse_interface, top_levels
+from rtl_core.problems.problem import Interface, InterfaceSource, Problem
+from rtl_core.problems.starter import names as words
+from rtl_core.synthesis.shim import Change, adapter
+from rtl_core.validation.mutants import Mutant, mutants
+
+Kind = Literal["rename", "polarity", "bit order", "repair"]
+KINDS: tuple[Kind, ...] = ("rename", "polarity", "bit order", "repair")
+
+SOURCE = "synthetic"
+SHIM = "src/adapter.sv"
+_RESET = re.compile(r"(?:^|_)[asn]?(?:rst|reset|clr|clear)(?:_?[nblh])?(?:_i|_in)?$", re.I)
+_CLOCK = re.compile(r"(?:^|_)(?:clk|clock)(?:$|_)|^ck$", re.I)
+_SOURCES = re.compile(r"^([ \t]*VERILOG_SOURCES[ \t]*=[ \t]*)(.*?)[ \t]*$", re.M)
+
+
+def variant(problem: Problem, kind: Kind, rng: random.Random) -> Problem:
+    """A variant of a problem, not yet checked; another for another state of `rng`.
+
+    Raises:
+        ProblemError: the problem does not lend itself to it; the message says why.
+    """
+    if problem.golden is None or len(problem.targets) != 1:
+        raise ProblemError(f"{problem.id} has no golden answer of one file")
+    if kind == "repair":
+        return _repair(problem, rng)
+    interface = _interface(problem)
+    return _adapted(problem, interface, _change(problem, interface, kind, rng), kind)
+
+
+def _interface(problem: Problem) -> Interface:
+    """The whole interface of the golden answer's top module."""
+    tops = top_levels(problem.harness)
+    if problem.golden is None or len(tops) != 1:
+        raise ProblemError(f"{problem.id}: its harness does not drive one module alone")
+    found = parse_interface(problem.golden, tops[0], InterfaceSource.GOLDEN)
+    if found is None:
+        raise ProblemError(f"{problem.id}: the golden answer has no module {tops[0]}")
+    return found
+
+
+def _change(problem: Problem, interface: Interface, kind: Kind, rng: random.Random) -> Change:
+    module = f"{interface.module}_{rng.choice(words.MODULE_WORDS)}"
+    if kind == "rename":
+        shown = set(re.findall(r"[A-Za-z_]\w*", problem.prompt))
+        ports = [
+            p.name
+            for p in interface.ports
+            if p.name in shown and not _CLOCK.search(p.name) and not _RESET.search(p.name)
+        ]
+        if not ports:
+            raise ProblemError(f"{problem.id}: its text names no port that could be renamed")
+        taken = set(re.findall(r"[A-Za-z_]\w*", "\n".join([problem.prompt, *(problem.golden or {}).values()])))
+        free = [name + suffix for name in words.PORTS for suffix in ("", "_i", "_q") if name + suffix not in taken]
+        return Change(module, names=dict(zip(ports, rng.sample(free, len(ports)), strict=True)))
+    if kind == "polarity":
+        resets = [p.name for p in interface.ports if _RESET.search(p.name) and p.width == 1 and p.direction == "input"]
+        if len(resets) != 1:
+            raise ProblemError(f"{problem.id}: it has {len(resets)} resets, one is needed")
+        return Change(module, inverted=frozenset(resets))
+    buses = [p.name for p in interface.ports if p.width is not None and p.width > 1]
+    if not buses:
+        raise ProblemError(f"{problem.id}: it has no bus")
+    return Change(module, reversed=frozenset([rng.choice(buses)]))
+
+
+def _adapted(problem: Problem, interface: Interface, change: Change, kind: Kind) -> Problem:
+    (target,) = problem.targets
+    assert problem.golden is not None
+    renames = {interface.module: change.module, **change.names}
+    shim = adapter(interface, change, interface.module, change.module, outer_is_old=True)
+    if kind == "rename":
+        golden = _renamed(problem.golden[target], renames)
+    else:
+        core = f"{change.module}_core"
+        inner = _renamed(problem.golden[target], {interface.module: core})
+        golden = adapter(interface, change, change.module, core, outer_is_old=False) + inner
+    prompt = _renamed(problem.prompt, renames)
+    if notes := _notes(change):
+        prompt = f"{prompt.rstrip()}\n\n{notes}"
+    context = {path: _renamed(text, renames) for path, text in problem.context.items()}
+    return _made(problem, kind, prompt, context, {target: golden}, _with_source(problem, shim))
+
+
+def _notes(change: Change) -> str:
+    lines = [f"In contrast to the above, `{name}` has the opposite polarity: where it is said to act when 0 it acts when 1, and the other way round."
+             for name in sorted(change.inverted)]  # fmt: skip
+    lines += [f"In contrast to the above, the bits of `{change.name(name)}` are in the opposite order: bit 0 is the most significant."
+              for name in sorted(change.reversed)]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _renamed(text: str, renames: dict[str, str]) -> str:
+    """Whole words replaced, but not in the names of files."""
+    if not renames:
+        return text
+    pattern = re.compile(r"(?<![\w/])(?:" + "|".join(map(re.escape, renames)) + r")(?!\w|\.(?:sv|v|svh|vh|md)\b)")
+    return pattern.sub(lambda match: renames[match[0]], text)
+
+
+def _with_source(problem: Problem, shim: str) -> dict[str, str]:
+    """The harness with the adapter among its sources."""
+    harness, found = dict(problem.harness), 0
+    for path, text in problem.harness.items():
+        if ".env" in path.rsplit("/", 1)[-1]:
+            harness[path], count = _SOURCES.subn(lambda m: f"{m[1]}{m[2].strip()} /{SHIM}", text)
+            found += count
+    if not found:
+        raise ProblemError(f"{problem.id}: its harness does not name its sources in an env file")
+    return {**harness, SHIM: shim}
+
+
+def _repair(problem: Problem, rng: random.Random) -> Problem:
+    """A problem that shows a near miss and asks for its repair."""
+    assert problem.golden is not None
+    (target,) = problem.targets
+    tops = top_levels(problem.harness)
+    made: list[Mutant] = mutants(problem.golden, tops[0] if tops else "", 12, rng.randrange(1 << 30))
+    if not made:
+        raise ProblemError(f"{problem.id}: its golden answer has no near miss")
+    mutant = rng.choice(made)
+    prompt = (
+        f"`{target}` was written for the specification below and fails its checks because of one mistake. Find it, and give the "
+        f"whole corrected file; change nothing else.\n\n{problem.prompt}"
+    )
+    context = {**problem.context, target: mutant.files[target]}
+    return _made(problem, "repair", prompt, context, dict(problem.golden), dict(problem.harness))
+
+
+def _made(
+    parent: Problem, kind: Kind, prompt: str, context: dict[str, str], golden: dict[str, str], harness: dict[str, str]
+) -> Problem:
+    digest = hashlib.sha256("\n".join([prompt, *context.values(), *golden.values()]).encode()).hexdigest()[:8]
+    changes = {
+        "id": f"{parent.id[:160]}_{kind.replace(' ', '_')}_{digest}",
+        "category": "cid016" if kind == "repair" else parent.category,
+        "prompt": prompt,
+        "context": context,
+        "harness": harness,
+        "golden": golden,
+    }
+    # Read back from its record, so that it is what a reader of the written file will see.
+    return problem_from_record(record_of(parent.model_copy(update=changes)), source=SOURCE)
+
+
+def record_of(problem: Problem) -> dict[str, Any]:
+    """A problem with a golden answer as a CVDP single-turn record."""
+    return {
+        "id": problem.id,
+        "categories": [problem.category, problem.difficulty],
+        **({"family": problem.family} if problem.family else {}),
+        "input": {"prompt": problem.prompt, "context": problem.context},
+        "output": {"response": "", "context": problem.golden or {}},
+        "harness": {"files": problem.harness},
+    }

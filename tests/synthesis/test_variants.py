@@ -1,0 +1,104 @@
+"""Synthetic problems hold up: their golden answers pass, the answer to the original does not, and none is close to a held-out one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from rtl_core.errors import ProblemError
+from rtl_core.grading import Grader, MemoryCache, make_executor
+from rtl_core.grading.verdict import Outcome
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.problem import Interface, InterfaceSource, Port
+from rtl_core.problems.starter import starter_problems
+from rtl_core.prompting.answer import Answer
+from rtl_core.synthesis import keeping
+from rtl_core.synthesis.shim import Change, adapter
+from rtl_core.synthesis.variants import variant
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    executor = make_executor()
+    grader = Grader(executor, cache=MemoryCache())
+    yield grader
+    grader.close()
+    executor.close()
+
+
+@pytest.fixture(scope="module")
+def counter():
+    """A counter with a reset and a bus."""
+    return next(p for p in starter_problems("train", 36, 0) if p.family == "counter")
+
+
+def outcome(grader: Grader, problem, text: str) -> Outcome:
+    return grader.grade(problem, Answer(files={problem.targets[0]: text})).outcome
+
+
+@pytest.mark.parametrize("kind", ["rename", "polarity", "bit order"])
+def test_a_variant_wants_its_own_answer_and_not_the_original(grader, counter, kind):
+    made = variant(counter, kind, random.Random(1))
+    (target,) = made.targets
+    assert made.id != counter.id
+    assert made.interface.module != counter.interface.module
+    assert made.prompt != counter.prompt
+    assert outcome(grader, made, made.golden[target]) is Outcome.PASSED
+    assert outcome(grader, made, counter.golden[target]) is Outcome.INTERFACE_MISMATCH
+    if kind != "rename":  # the right names around the unchanged behaviour
+        plain = counter.golden[target].replace(f"module {counter.interface.module}", f"module {made.interface.module}")
+        assert outcome(grader, made, plain) is Outcome.TESTS_FAILED
+
+
+def test_a_repair_shows_a_near_miss_that_fails(grader, counter):
+    made = variant(counter, "repair", random.Random(0))
+    (target,) = made.targets
+    assert made.category == "cid016"
+    assert outcome(grader, made, made.golden[target]) is Outcome.PASSED
+    assert outcome(grader, made, made.context[target]) is not Outcome.PASSED
+
+
+def test_an_adapter_turns_bits_and_levels_and_refuses_what_it_does_not_know():
+    ports = (Port(name="rst_n", direction="input", width=1), Port(name="y", direction="output", width=3))
+    old = Interface(module="m", ports=ports, source=InterfaceSource.GOLDEN)
+    change = Change("n", {"y": "q"}, inverted=frozenset({"rst_n"}), reversed=frozenset({"y"}))
+    text = adapter(old, change, "m", "n", outer_is_old=True)
+    assert text.startswith("module m(input rst_n, output [2:0] y);")
+    assert "assign adapted_0 = ~rst_n;" in text
+    assert "assign y[0] = adapted_1[2];" in text
+    assert ".q(adapted_1)" in text
+    unknown = old.model_copy(update={"ports": (Port(name="a", direction="inout", width=1),)})
+    with pytest.raises(ProblemError, match="cannot be adapted"):
+        adapter(unknown, change, "m", "n", outer_is_old=True)
+
+
+def test_kept_problems_are_validated_written_and_read_back(grader, counter, tmp_path):
+    found = keeping.Synthesised()
+    made = keeping.candidates([counter], ["rename", "repair"], 4, 0, found.dropped)
+    broken = made[0][1].model_copy(
+        update={"id": "broken", "prompt": "x", "golden": {counter.targets[0]: "module z; endmodule"}}
+    )
+    keeping.keep(
+        [*made, ("rename", broken)], train=[counter], heldout=[], grader=grader, mutants=1, workers=2, into=found
+    )
+    assert "broken" not in {p.id for p in found.kept}
+    assert found.dropped["rename: validation finds it broken"] == 1
+    assert len(found.kept) >= 2
+    keeping.write(found.kept, tmp_path / "more.jsonl")
+    again = read_cvdp(tmp_path / "more.jsonl")
+    assert [p.fingerprint for p in again.problems] == [p.fingerprint for p in found.kept]
+    assert [p.interface for p in again.problems] == [p.interface for p in found.kept]
+    assert not again.broken
+
+
+def test_what_is_close_to_a_held_out_problem_is_dropped(counter):
+    heldout = counter.model_copy(update={"id": "held", "source": "cvdp", "prompt": counter.prompt + " Thank you."})
+    twin = variant(counter, "repair", random.Random(0))
+    dropped: Counter[str] = Counter()
+    assert keeping.far_enough([counter], [counter], [], dropped) == []
+    near = twin.model_copy(update={"prompt": counter.prompt, "context": {}})
+    assert keeping.far_enough([near], [], [heldout], dropped) == []
+    assert sum(dropped.values()) == 2
