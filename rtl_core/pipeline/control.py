@@ -49,9 +49,9 @@ def health_breach(session: Session) -> RunHealthError | None:
     if not health.ranges:
         return None
     rows = session.history.query(
-        "SELECT m.step, m.name, m.value FROM step_metrics m JOIN steps s USING (run, step)"
-        " WHERE m.run = ? AND s.status = 'trained' AND m.step >= ? ORDER BY m.step",
-        [session.run, health.accept_up_to_step],
+        "SELECT step, name, value FROM step_metrics WHERE run = $run AND step IN (SELECT step FROM steps"
+        " WHERE run = $run AND status = 'trained' AND step >= $from ORDER BY step DESC LIMIT $patience) ORDER BY step",
+        {"run": session.run, "from": health.accept_up_to_step, "patience": health.patience},
     ).to_pylist()
     steps: dict[int, dict[str, float]] = {}
     for row in rows:

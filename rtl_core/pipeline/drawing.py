@@ -4,8 +4,10 @@ the run. All of it follows from the history, the configuration and the seed, so 
 from __future__ import annotations
 
 import random
+from weakref import WeakKeyDictionary
 
 from rtl_core.config import RunConfig
+from rtl_core.learning import pools
 from rtl_core.learning.curriculum import (
     UNMEASURED,
     MeasuredRates,
@@ -13,7 +15,7 @@ from rtl_core.learning.curriculum import (
     replacement,
     replacement_candidates,
 )
-from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw, standings
+from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.pipeline import distilling
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import advantages_of
@@ -29,6 +31,9 @@ _MEASURED = """
 SELECT problem_id, contains(evaluation, '/teacher/') AS by_teacher, avg(CAST(outcome = 'passed' AS INTEGER)) AS rate
 FROM verdicts WHERE run = ? AND purpose = 'measurement' GROUP BY ALL
 """
+MOST_KNOWN = 8
+"""Standings of so many steps back are remembered; no step is staler."""
+_standings: WeakKeyDictionary[Session, dict[int, dict[str, Standing]]] = WeakKeyDictionary()
 
 
 def rules_of(config: RunConfig) -> PoolRules:
@@ -53,14 +58,24 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
 
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
-    """Where every training problem stands by the groups of the steps before `policy_step`, which are all trained by then."""
+    """Where every training problem stands by the groups of the steps before `policy_step`, which are all trained by then and change
+    no more; so each is looked up once."""
+    known = _standings.setdefault(session, {})
+    if policy_step not in known:
+        for old in [step for step in known if step < policy_step - MOST_KNOWN]:
+            del known[old]
+        known[policy_step] = _look_up(session, policy_step)
+    return known[policy_step]
+
+
+def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
     rules, rates = rules_of(session.config), measured_rates(session)
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
         for problem in session.usable(session.loaded.train)
     }
     rows = session.history.query(_GROUPS, [session.run, policy_step]).to_pylist()
-    return standings(start, [GroupResult(**row) for row in rows], rules)
+    return pools.standings(start, [GroupResult(**row) for row in rows], rules)
 
 
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
@@ -111,9 +126,8 @@ def _candidates(session: Session, batch: Batch) -> list[str]:
     if config.curriculum.order != "pools":
         usable = [problem.id for problem in session.usable(session.loaded.train)]
         return replacement_candidates(usable, batch.planned, batch.step, config.run.seed)
-    others = standings_at(session, batch.policy_step)
-    for problem_id in batch.planned:
-        others.pop(problem_id, None)
+    standings = standings_at(session, batch.policy_step)
+    others = {problem_id: standing for problem_id, standing in standings.items() if problem_id not in batch.planned}
     rng = random.Random(f"replacement/{config.run.seed}/{batch.step}")
     count = len(batch.planned) * config.learning.replacements
     return draw(others, batch.step, count, rng, config.curriculum.pool_weights)
