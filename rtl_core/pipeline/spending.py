@@ -27,7 +27,8 @@ GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, r.prompt, s.status
 def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
     """Tokens of a run by model, evaluations included.
 
-    Not in it: samples that a crash took before they were recorded, and train steps that were repeated.
+    Not in it: samples that a crash took before they were recorded, train steps that were repeated, and a warm start on known-good
+    answers, which nobody samples.
     """
     student, teacher = config.tinker.student, config.tinker.teacher
     usages: list[Usage] = []
