@@ -54,8 +54,12 @@ class Engine:
             self._process = self._start()
 
     def stop(self) -> None:
+        """Ends it, and what it leaves mounted in its folder, which can be removed then."""
         self._process.terminate()
         self._process.wait(60)
+        for line in Path("/proc/mounts").read_text().splitlines():
+            if line.split()[1].startswith(f"{self._folder}/"):
+                subprocess.run(["umount", "-l", line.split()[1]], check=False)
 
     def containers(self) -> list[str]:
         """Ids of every container that it holds, running or not."""
