@@ -64,6 +64,8 @@ async def everything_left(session: Session) -> str | None:
     await evaluate_now(run, "student", 0)
     if settings.evaluation.teacher:
         await evaluate_now(run, "teacher", 0)
+    last = session.history.last_trained_step(run)
+    await evaluate_if_due(run, last.step + 1 if last else 0)  # a crash may have come between a step and its evaluation
     for epoch in range(settings.run.epochs):
         if reason := await train_epoch(run, epoch):
             return reason
@@ -75,6 +77,14 @@ async def everything_left(session: Session) -> str | None:
 async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: int) -> None:
     """An evaluation of the run's own rhythm."""
     await evaluate_policy(run, evaluation.plan_evaluation(session_of(run), policy, step))
+
+
+async def evaluate_if_due(run: str, step: int) -> None:
+    """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
+    session = session_of(run)
+    every = session.config.evaluation.every
+    if every and step and step % every == 0 and step <= session.steps[-1].step:
+        await evaluate_now(run, "student", step)
 
 
 @flow(name="epoch", flow_run_name="{run} epoch {epoch}")
@@ -130,9 +140,7 @@ async def after_step(run: str, state: StepState) -> None:
     await keeping.tidy(session)
     reporting.after_step(session, state.step)
     publisher_of(session).after_step(state.step)
-    every = session.config.evaluation.every
-    if every and (state.step + 1) % every == 0 and state.step != session.steps[-1].step:
-        await evaluate_now(run, "student", state.step + 1)
+    await evaluate_if_due(run, state.step + 1)
 
 
 async def measure_problems(run: str) -> None:
