@@ -24,6 +24,7 @@ test: setup-test ## Run the test suite (minutes)
 	@$(PY) -m pytest -m "not slow and not timing and not docker and not cookbook" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
+	@scripts/system-packages.sh pg_ctlcluster=postgresql
 	@$(PY) -m pytest -m "slow and not docker" $(ARGS)
 
 test-timing: setup-test ## Run the tests with a time limit, on an idle machine

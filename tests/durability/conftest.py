@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,21 +51,35 @@ class Deployed:
 
     def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 2) -> str:
         """Start a run of that name; returns the flow run's id."""
-        found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
         parameters = {
             "config": "demo",
             "overrides": [*TINY, *overrides],
             "options": {"run_name": run, "run_epochs": epochs},
         }
-        body = {"parameters": parameters}
-        return self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body).raise_for_status().json()["id"]
+        # A busy server says 503 now and then; the key makes a repeat harmless.
+        body = {"parameters": parameters, "idempotency_key": str(uuid.uuid4())}
+
+        def post() -> str:
+            found = self.deployment(deployment)
+            created = self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body)
+            return created.raise_for_status().json()["id"]
+
+        return wait(post, 120, "the server to take a run")
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        return self._http.get(f"/deployments/name/{name}").raise_for_status().json()
 
     def state(self, flow_run: str) -> str:
-        return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+        def get() -> str:
+            return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
+
+        return wait(get, 60, "the server to answer")
 
     def cancel(self, flow_run: str) -> None:
         body = {"state": {"type": "CANCELLING"}, "force": False}
-        self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status()
+        wait(
+            lambda: self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status(), 60, "the server"
+        )
 
     def flow_runs(self, **filters: Any) -> list[dict[str, Any]]:
         return self._http.post("/flow_runs/filter", json=filters).raise_for_status().json()
@@ -85,6 +100,23 @@ class Deployed:
     def wait_trained(self, run: str, steps: int, patience_s: float = 900) -> None:
         sql = f"SELECT count(*) AS n FROM steps WHERE run = '{run}' AND status = 'trained'"
         wait(lambda: any(row["n"] >= steps for row in self.rows(sql)), patience_s, f"{steps} trained steps of {run}")
+
+    def cancelled_after(self, run: str, patience_s: float) -> float:
+        """Cancel a run in the middle of its training. Returns the seconds after which none of its processes lived."""
+        flow_run = self.trigger(run)
+        self.wait_trained(run, 1)
+        process = psutil.Process(self.holder(run)["pid"])
+        everyone = [process, *process.children(recursive=True)]
+        assert len(everyone) > 2
+        started = time.monotonic()
+        self.cancel(flow_run)
+        while living(everyone) and time.monotonic() < started + patience_s:
+            time.sleep(0.05)
+        seconds = time.monotonic() - started
+        print(f"cancelled: {len(everyone)} processes, none left after {seconds:.1f} s")
+        assert living(everyone) == []
+        self.wait_state(flow_run, "Cancelled")
+        return seconds
 
     def kill(self, part: str) -> None:
         """kill -9 of the server or the worker; its keeper starts it again."""
@@ -121,15 +153,22 @@ def living(processes: list[psutil.Process]) -> list[str]:
     return found
 
 
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+@contextlib.contextmanager
+def deployment(home: Path, database: str | None = None) -> Iterator[Deployed]:
     """Server, pool, deployments and worker on a free port, with everything they write in a folder of their own."""
-    home = tmp_path_factory.mktemp("home")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    place = LocalDeployment(home=home, folder=home / "deployment", port=port)
-    up(place, ROOT / "deployments/prefect.yaml", print)
+    place = LocalDeployment(home=home, folder=home / "deployment", port=port, database=database)
     try:
+        up(place, ROOT / "deployments/prefect.yaml", print)
         yield Deployed(place)
     finally:
-        assert down(place, print) == []
+        left = down(place, print)
+    assert left == []
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """One deployment for all tests of this folder: to bring it up takes as long as a small run."""
+    with deployment(tmp_path_factory.mktemp("home")) as running:
+        yield running

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -18,6 +18,7 @@ from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.grading import Limits
 from rtl_core.grading.executors.base import Job, Step
 from tasks.cluster import ClusterExecutor, _the_same
+from tests.durability.conftest import Deployed
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +33,6 @@ class Cluster:
         self.workers = [
             self._start("dask", "worker", "--no-nanny", "--nthreads", "2", "--no-dashboard") for _ in range(2)
         ]
-        import json
-
         for _ in range(600):
             if self.file.exists():
                 break
@@ -102,32 +101,16 @@ def test_closing_frees_whoever_waits_for_a_job(cluster: Cluster) -> None:
     assert isinstance(ended[0], InfrastructureError)
 
 
-def test_a_run_grades_on_the_cluster_and_survives_the_loss_of_a_worker(cluster: Cluster, tmp_path: Path) -> None:
-    from flows.train import train
-    from rtl_core.history.store import History
-    from tests.durability.conftest import TINY
-
+def test_a_run_grades_on_the_cluster_and_survives_the_loss_of_a_worker(cluster: Cluster, deployed: Deployed) -> None:
     address = cluster.address.replace("tcp://", "dask://")
-    places = ["run.name=spread", f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "run.epochs=2"]
-
-    def kill_when_training() -> None:
-        reader = History(tmp_path / "h.duckdb", read_only=True)
-        while True:
-            time.sleep(0.3)
-            try:
-                if reader.query("SELECT count(*) AS n FROM steps WHERE status = 'trained'").to_pylist()[0]["n"] >= 2:
-                    break
-            except Exception:
-                continue
-        cluster.workers[1].send_signal(signal.SIGKILL)
-
-    threading.Thread(target=kill_when_training, daemon=True).start()
-    asyncio.run(train("demo", [*TINY, *places, f'grading.workers="{address}"']))
-    history = History(tmp_path / "h.duckdb")
-    steps = history.steps("spread")
-    assert [state.status for state in steps] == ["trained"] * 8
+    flow_run = deployed.trigger("spread", f'grading.workers="{address}"')
+    deployed.wait_trained("spread", 2)
+    cluster.workers[1].send_signal(signal.SIGKILL)
+    assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
+    steps = deployed.rows("SELECT status FROM steps WHERE run = 'spread'")
+    assert [row["status"] for row in steps] == ["trained"] * 8
     ungraded = "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)"
-    assert history.query(ungraded).to_pylist() == [{"n": 0}]
+    assert deployed.rows(ungraded) == [{"n": 0}]
 
 
 def test_workers_with_other_tools_are_refused_by_name() -> None:

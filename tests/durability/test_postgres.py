@@ -1,0 +1,24 @@
+"""Prefect's server on a real Postgres, which crashes in the middle of a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.soak.postgres import Postgres
+from tests.durability.conftest import deployment
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_run_completes_although_the_servers_postgres_crashes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.mktemp("postgres")
+    for folder in (home, *home.parents[:2]):
+        folder.chmod(0o711)  # Postgres' own user must get through
+    with Postgres(home / "cluster") as database, deployment(home, database.url) as deployed:
+        flow_run = deployed.trigger("relational", epochs=1)
+        deployed.wait_trained("relational", 1)
+        database.crash()
+        assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
+        assert deployed.rows("SELECT count(*) AS n FROM steps WHERE status = 'trained'") == [{"n": 4}]
+        assert database.query(f"SELECT state_name FROM flow_run WHERE id = '{flow_run}'") == "Completed"
+        assert not list((home / "deployment/prefect").glob("prefect.db*"))
