@@ -53,9 +53,9 @@ class Recorder:
         self._waited_s = 0.0
 
     def times(self) -> StoreTime:
-        """What the history has cost the run so far. Its questions hold everything up, so they count as waited for."""
+        """What the history has cost the run so far. Questions of the event loop's thread hold everything up, so they count as waited for."""
         spent = self._history.spent
-        return StoreTime(spent.writing_s + spent.reading_s, self._waited_s + spent.reading_s, spent.cpu_s)
+        return StoreTime(spent.writing_s + spent.reading_s, self._waited_s + spent.blocking_s, spent.cpu_s)
 
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rtl_core.history.records import RunStatus
+from rtl_core.pipeline.live_report import LiveReport
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.tracking import Tracker
@@ -27,7 +28,12 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         await session.recorder.call(session.history.set_run_status, session.run, status, message)
 
     try:
-        with Tracker(session.history, session.config) as session.tracker:
+        with (
+            Tracker(session.history, session.config) as session.tracker,
+            LiveReport(
+                session.history.path, session.run, report_path(session), progress.get().line
+            ) as session.live_report,
+        ):
             yield
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:2000]
@@ -49,6 +55,8 @@ def after_step(session: Session, step: int) -> None:
     """Tell how a step went."""
     if session.tracker is not None:
         session.tracker.recorded()
+    if session.live_report is not None:
+        session.live_report.after_step()
     progress.get().advance("steps", step + 1, len(session.steps))
     if session.last_step is not None:
         progress.get().line(step_in_words(step, len(session.steps), session.last_step))

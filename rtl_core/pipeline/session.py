@@ -18,6 +18,7 @@ from rtl_core.grading import Executor, Grader, Limits, MemoryCache, make_executo
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
+from rtl_core.pipeline.live_report import LiveReport
 from rtl_core.pipeline.lock import lock_path, run_lock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder, StoreTime
@@ -72,6 +73,8 @@ class Session:
     """When this process opened the run, on the monotonic clock (seconds)."""
     tidied: set[int] = field(default_factory=set)
     """Steps whose weights this process has seen deleted."""
+    live_report: LiveReport | None = None
+    """Writes the report now and then while the run goes on."""
     tracker: Tracker | None = None
     """Where metrics go besides the history."""
     cancel_note: str = "stopped by a signal"

@@ -1,0 +1,83 @@
+"""The report of a run under way: written now and then by a process of its own at the lowest priority, so that no step waits for it.
+
+Nothing hangs on it. At the end the run writes the report itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+EVERY_S = 300.0
+"""Seconds between two reports."""
+REST = 50
+"""A report begins no earlier than after so many times as long as the one before took."""
+_PROGRAM = "import os; os.nice(19); from rtl_core.cli import main; main()"
+
+
+class LiveReport:
+    """Writes the report of `run` to `path` every `every_s` seconds, as long as it is told of steps; `tell` hears of failures."""
+
+    def __init__(
+        self, history: Path, run: str, path: Path, tell: Callable[[str], None], every_s: float = EVERY_S
+    ) -> None:
+        self._command = [
+            *(sys.executable, "-c", _PROGRAM, "report", run),
+            *("--output", str(path.resolve()), "--db", str(history.resolve())),
+        ]
+        self._path = path
+        self._tell = tell
+        self._every_s = every_s
+        self._due = time.monotonic() + every_s
+        self._began = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as this object)
+
+    def __enter__(self) -> LiveReport:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def after_step(self) -> None:
+        """Begin a report if one is due; returns at once."""
+        if self.running() or time.monotonic() < self._due:
+            return
+        self._said.seek(0)
+        self._said.truncate()
+        self._began = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._said
+        )
+
+    def running(self) -> bool:
+        """Whether a report is being written; one that has ended decides when the next is due."""
+        if self._process is None:
+            return False
+        code = self._process.poll()
+        if code is None:
+            return True
+        self._process = None
+        now = time.monotonic()
+        self._due = now + max(self._every_s, REST * (now - self._began))
+        if code:
+            self._said.seek(0)
+            lines = self._said.read().decode(errors="replace").strip().splitlines()
+            self._tell(f"no report of the run so far could be written: {lines[-1] if lines else f'exit code {code}'}")
+        return False
+
+    def close(self) -> None:
+        """End a report that is being written; the one before stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._path.with_name(f".{self._path.name}.{self._process.pid}").unlink(missing_ok=True)
+            self._process = None
+        self._said.close()
