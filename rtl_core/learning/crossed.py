@@ -5,7 +5,8 @@ Y_sp = μ + a_p + b_s + e_sp (crossed random effects, one value a cell),
 
     Var(mean) = (MS_P + MS_S − MS_E) / (S P)
 
-where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance; degrees of freedom after Satterthwaite.
+where MS_P, MS_S and MS_E are the mean squares of the two-way analysis of variance; degrees of freedom after Satterthwaite, not below
+S − 1.
 The variance is never taken below MS_P / (S P), the interval over problems alone. Source: Searle, Casella, McCulloch, "Variance
 Components", 1992, section 4.3.
 """
@@ -53,8 +54,8 @@ def crossed_interval(
     return Interval(mean, lo, hi, problems, "t")
 
 
-def _variance(values_SP: np.ndarray) -> tuple[float, int]:
-    """(variance of the mean, degrees of freedom rounded down)."""
+def _variance(values_SP: np.ndarray) -> tuple[float, float]:
+    """(variance of the mean, degrees of freedom)."""
     seeds, problems = values_SP.shape
     by_problem_P, by_seed_S = values_SP.mean(axis=0), values_SP.mean(axis=1)
     ms_problem = seeds * float(by_problem_P.var(ddof=1))
@@ -69,4 +70,5 @@ def _variance(values_SP: np.ndarray) -> tuple[float, int]:
     if total <= ms_problem:
         return floor
     spread = ms_problem**2 / (problems - 1) + ms_seed**2 / (seeds - 1) + ms_rest**2 / rest_freedom
-    return total / values_SP.size, max(1, int(total**2 / spread))
+    # Because MS_E is subtracted the formula can fall below the freedom of its scarcest part, the seeds.
+    return total / values_SP.size, max(seeds - 1.0, total**2 / spread)

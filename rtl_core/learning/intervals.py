@@ -130,7 +130,7 @@ def _bootstrap(values_P: NDArray[np.float64], level: float, seed: int, draws: in
     return float(lo), float(hi)
 
 
-def t_quantile(p: float, df: int) -> float:
+def t_quantile(p: float, df: float) -> float:
     """Quantile of Student's t with `df` degrees of freedom for 0.5 ≤ p < 1, to about 1e-9.
 
     P(T ≤ t) = 1 − I_x(df/2, 1/2) / 2 with x = df / (df + t²); the regularised incomplete beta function I by its continued
