@@ -466,3 +466,42 @@ SELECT rollout, run, CASE WHEN evaluation IS NULL OR place LIKE 'step %' THEN 't
                              ELSE '/eval/' || place END
                  || '/' || problem_id || '/' || sample END AS parent
 FROM placed;
+
+-- Mistakes by name, one row per answer and mistake: what was expected and what stood there instead. Interface mistakes are told apart by
+-- what they concern; of answers that fail tests the failing checks are named, after the problem's family.
+CREATE OR REPLACE MACRO is_reset(name) AS regexp_matches(name, '(^|_)[asn]?(rst|reset|clr|clear)(_?[nblh])?(_i|_in)?$', 'i');
+CREATE OR REPLACE MACRO is_clock(name) AS regexp_matches(name, '(^|_)(m|sys|p)?(clk|clock|ck)(_i)?$', 'i');
+CREATE OR REPLACE MACRO is_low(name) AS regexp_matches(name, '(^|_)n(rst|reset|clr|clear)|(n|_b|_l)(_i|_in)?$', 'i');
+CREATE OR REPLACE VIEW named_mistakes AS
+WITH extra AS (
+    SELECT rollout, list(name ORDER BY position) AS names FROM interface_mismatches WHERE kind = 'extra_port' GROUP BY rollout),
+wrong AS (
+    SELECT m.*, coalesce(e.names, CAST([] AS VARCHAR[])) AS extras,
+           bool_or(m.kind = 'missing_port') OVER (PARTITION BY m.rollout) AS misses
+    FROM interface_mismatches m LEFT JOIN extra e USING (rollout)),
+paired AS (
+    SELECT *, CASE WHEN is_reset(name) THEN list_filter(extras, lambda x: is_reset(x))
+                   WHEN is_clock(name) THEN list_filter(extras, lambda x: is_clock(x))
+                   ELSE list_filter(extras, lambda x: NOT is_reset(x) AND NOT is_clock(x)) END AS instead
+    FROM wrong)
+SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
+       CASE kind WHEN 'wrong_module' THEN 'module name' WHEN 'wrong_direction' THEN 'direction' WHEN 'wrong_width' THEN 'width'
+                 WHEN 'extra_port' THEN 'port too many'
+                 WHEN 'missing_port' THEN
+                     CASE WHEN is_reset(name) AND len(instead) > 0 AND is_low(name) <> is_low(instead[1]) THEN 'reset polarity'
+                          WHEN is_reset(name) AND len(instead) > 0 THEN 'reset name'
+                          WHEN is_clock(name) AND len(instead) > 0 THEN 'clock name'
+                          WHEN len(instead) > 0 THEN 'port name' ELSE 'port missing' END
+                 ELSE 'parameter' END AS mistake,
+       CASE kind WHEN 'extra_port' THEN NULL WHEN 'missing_port' THEN name WHEN 'wrong_module' THEN expected
+                 ELSE name || ': ' || coalesce(expected, '?') END AS expected,
+       CASE kind WHEN 'extra_port' THEN name WHEN 'missing_port' THEN array_to_string(instead[1:3], ', ') ELSE got END AS got
+FROM paired WHERE NOT (kind = 'extra_port' AND misses)
+UNION ALL
+SELECT v.rollout, v.run, v.purpose, v.evaluation, v.epoch, v.step, v.problem_id,
+       CASE WHEN regexp_matches(v.check_name, 'reset|rst', 'i') THEN 'reset behaviour'
+            WHEN regexp_matches(v.check_name, 'order|endian|msb|lsb|priority', 'i') THEN 'bit order' ELSE 'failing check' END,
+       coalesce(p.family, p.category) || ': ' || v.check_name, NULL
+FROM (SELECT *, regexp_replace(trim(split_part(unnest(reasons), ':', 1)), '^.*\.', '') AS check_name FROM verdicts WHERE outcome = 'tests_failed') v
+LEFT JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
+WHERE length(v.check_name) BETWEEN 1 AND 60;

@@ -11,8 +11,8 @@ MOST = 12
 
 
 def blocks(source: Source) -> list[Block]:
-    """Kinds of interface mistakes over steps, the most common ones, never solved problems, harness problems."""
-    found = (kinds(source), common(source), never_solved(source), harness(source), regrades(source))
+    """Kinds of interface mistakes over steps, mistakes by name, the most common ones, never solved problems, harness problems."""
+    found = (kinds(source), named(source), common(source), never_solved(source), harness(source), regrades(source))
     return [b for b in found if b is not None]
 
 
@@ -79,6 +79,41 @@ def common(source: Source) -> Table | None:
         [
             [r["kind"].replace("_", " "), r["name"] or "(no name)", r["expected"] or "–", r["got"] or "–"]
             + [str(r[c]) for c in ("rollouts", "problems", "early", "late")]
+            for r in rows
+        ],
+        sql=source.asked(),
+        links={i: r["example"] for i, r in enumerate(rows)},
+    )  # fmt: skip
+
+
+def named(source: Source) -> Table | None:
+    """Mistakes by name in the first and the last epoch: ports, widths, reset polarity and behaviour, bit order, failing checks."""
+    rows = source.ask(
+        "WITH graded AS (SELECT epoch, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY epoch),"
+        " ends AS (SELECT min(epoch) AS first, max(epoch) AS last FROM graded),"
+        " counted AS (SELECT mistake, epoch, count(DISTINCT rollout) AS n FROM named_mistakes"
+        " WHERE run = $run AND purpose = 'train' GROUP BY mistake, epoch)"
+        " SELECT m.mistake, mode(m.expected) AS expected, mode(m.got) AS got, count(DISTINCT m.problem_id) AS problems,"
+        " arg_max(m.rollout, m.step) AS example, count(DISTINCT m.rollout) AS answers,"
+        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = first AND g.epoch = first), 0) AS early,"
+        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = last AND g.epoch = last), 0) AS late"
+        " FROM named_mistakes m WHERE m.run = $run AND m.purpose = 'train'"
+        " GROUP BY m.mistake ORDER BY answers DESC, m.mistake LIMIT $most",
+        most=MOST,
+    )
+    if not rows:
+        source.asked()
+        return None
+    return Table(
+        "named-mistakes",
+        "Mistakes by name",
+        "What answers got wrong, as share of all graded answers of the first and the last epoch; expected and got are the most"
+        " frequent. An answer counts once for each of its mistakes.",
+        [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
+         ("first epoch", "right"), ("last epoch", "right")],
+        [
+            [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"])]
+            + [f"{100 * r[c]:.1f} %" for c in ("early", "late")]
             for r in rows
         ],
         sql=source.asked(),
