@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -265,6 +266,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.steps % STEPS_AN_EPOCH:
         parser.error(f"--steps must be a multiple of {STEPS_AN_EPOCH}")
+    # Both end the deployment, also where a shell started us in the background and so ignores Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory(prefix="rtl-distill-soak-") as temporary:
         Path(temporary).chmod(0o711)  # Postgres' user must get through
         home = arguments.home or Path(temporary)

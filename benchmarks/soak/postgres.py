@@ -39,7 +39,7 @@ class Postgres:
 
     def crash(self) -> None:
         """End it without a checkpoint, as a power cut would, and start it again; it recovers from its log."""
-        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
+        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "-t", "300", "stop")
         self._start()
 
     def query(self, sql: str) -> str:
@@ -59,7 +59,7 @@ class Postgres:
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "-t", "300", "stop")
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Postgres:
 
     def _start(self) -> None:
         options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self._data}"
-        self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-w", "-t", "120", "-o", options, "start")
+        self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-w", "-t", "300", "-o", options, "start")
 
     def _run(self, program: str, *arguments: str) -> None:
         # Its own session: a Ctrl-C at the terminal is not for the database.

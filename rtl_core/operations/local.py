@@ -27,6 +27,7 @@ from rtl_core.errors import ConfigError, InfrastructureError
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
 PARTS = ("server", "worker")
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class LocalDeployment:
             "PREFECT_API_URL": self.api,
             # A server that is away for some minutes must not end a run: 2 + 4 + ... + 256 seconds of patience.
             "PREFECT_CLIENT_MAX_RETRIES": "8",
+            "PREFECT_API_REQUEST_TIMEOUT": "180",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
         }
@@ -69,6 +71,9 @@ class LocalDeployment:
             # Leases of concurrency slots on disk: those in memory die with the server, which then ends every run that holds one.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+            # A busy machine is slow, not broken: the defaults (5 and 10 s) then answer 500 or 503.
+            "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60",
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
             **({"PREFECT_SERVER_DATABASE_CONNECTION_URL": self.database} if self.database else {}),
         }
 
@@ -174,16 +179,19 @@ def _keep(deployment: LocalDeployment, part: str, prefect_arguments: list[str]) 
 
 
 def _prefect(deployment: LocalDeployment, arguments: list[str]) -> None:
-    done = subprocess.run(
-        [_prefect_program(), *arguments],
-        cwd=deployment.home,
-        env=deployment.environment(),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    if done.returncode != 0:
-        raise InfrastructureError(f"`prefect {' '.join(arguments)}` failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    """Run one of Prefect's commands, all of which may be repeated here; a server on a busy machine times out now and then."""
+    for _ in range(TRIES):
+        done = subprocess.run(
+            [_prefect_program(), *arguments],
+            cwd=deployment.home,
+            env=deployment.environment(),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        if done.returncode == 0:
+            return
+    raise InfrastructureError(f"`prefect {' '.join(arguments)}` failed:\n{(done.stdout + done.stderr)[-3000:]}")
 
 
 def _prefect_program() -> str:
