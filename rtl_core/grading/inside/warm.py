@@ -106,7 +106,7 @@ def serve():
     witness.install()
     path = os.environ.get("RTL_CONTROL_SOCKET")
     # A container serves one job: what that one may not need is imported when it is known.
-    _preload(_COCOTB if path else _COCOTB + _PYTEST)
+    _preload(_COCOTB if path else _COCOTB + _PYTEST, collect=not path)
     launcher = Launcher(base)
     try:
         if path:
@@ -141,7 +141,7 @@ class Launcher:
         if program is None or not step["warm"] or not _same_as_fresh(step, program, self.base):
             return steps.start(job, step, writing), None
         if program[0] in ("pytest", "module") and "pytest" not in sys.modules:
-            _preload(_PYTEST)
+            _preload(_PYTEST, collect=False)
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -163,9 +163,12 @@ class Launcher:
         return pid
 
 
-def _preload(names):
+def _preload(names, collect=True):
+    """Imports what is there; the forks to come share it. `collect` pays for many forks, not for one job's few."""
     import importlib
 
+    # The collector would look through all that stays anyway, again and again.
+    gc.disable()
     for name in names:
         try:
             importlib.import_module(name)
@@ -176,8 +179,10 @@ def _preload(names):
 
         for name in default_plugins:
             importlib.import_module("_pytest." + name)
-    gc.collect()
+    if collect:
+        gc.collect()
     gc.freeze()
+    gc.enable()
     sys.stdout.flush()
     sys.stderr.flush()
     # What vvp has buffered would be written again by every fork.
