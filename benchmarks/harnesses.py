@@ -1,6 +1,6 @@
 """Which harnesses of a CVDP file run here, and for each other one why not.
 
-    python benchmarks/harnesses.py PROBLEMS.jsonl [--executor bubblewrap] [--markdown TABLE.md]
+    python -m benchmarks.harnesses PROBLEMS.jsonl [--executor bubblewrap] [--markdown TABLE.md]
 
 Public sets hold no golden answers, so each harness is given something that compiles if it can: the context's own
 version of the targets where there is one, else a stub with the ports that the problem demands and no behaviour. Such
