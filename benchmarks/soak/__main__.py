@@ -218,7 +218,7 @@ class Calm:
 def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
     """Both runs and their comparison. Returns the differences, in words."""
     with ExitStack() as stack:
-        postgres = stack.enter_context(Postgres(home / "postgres")) if arguments.postgres else None
+        postgres = stack.enter_context(Postgres()) if arguments.postgres else None
         engine = stack.enter_context(Engine(home / "docker")) if arguments.docker else None
         if engine is not None:
             os.environ["DOCKER_HOST"] = engine.host
@@ -270,7 +270,6 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(130))
     with tempfile.TemporaryDirectory(prefix="rtl-distill-soak-") as temporary:
-        Path(temporary).chmod(0o711)  # Postgres' user must get through
         home = arguments.home or Path(temporary)
         home.mkdir(parents=True, exist_ok=True)
         found = soak(home.resolve(), arguments)

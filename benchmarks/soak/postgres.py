@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,16 +15,17 @@ from rtl_core.errors import ToolMissingError
 
 
 class Postgres:
-    """Starts a cluster in `folder` with an empty database `prefect`; `url` is what Prefect takes."""
+    """Starts a cluster with an empty database `prefect`; `url` is what Prefect takes. It is deleted at the end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self._bin = _programs()
         # Postgres refuses to run as root.
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
-        self._data, self._log = folder / "data", folder / "log"
-        folder.mkdir(parents=True)
+        # A folder of its own: its user need not get through anybody else's.
+        self._folder = Path(tempfile.mkdtemp(prefix="rtl-distill-postgres-"))
+        self._data, self._log = self._folder / "data", self._folder / "log"
         if self._as:
-            shutil.chown(folder, "postgres", "postgres")
+            shutil.chown(self._folder, "postgres", "postgres")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self._run(
@@ -60,6 +62,7 @@ class Postgres:
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "-t", "300", "stop")
+        shutil.rmtree(self._folder)
 
     def __enter__(self) -> Self:
         return self

@@ -210,7 +210,7 @@ def _answers(api: str) -> bool:
         return False
 
 
-def _wait(deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 300.0) -> None:
+def _wait(deployment: LocalDeployment, part: str, ready: Callable[[], bool], patience_s: float = 900.0) -> None:
     if not _until(ready, patience_s):
         log = deployment.folder / f"{part}.log"
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:]) if log.is_file() else "(no log)"
