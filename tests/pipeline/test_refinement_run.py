@@ -1,0 +1,88 @@
+"""A step with a second turn, and an evaluation with another template, by the functions that the flows call: real service, simulators
+and database."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.history.store import History
+from rtl_core.pipeline import batch, evaluation, planning, refining, training, visiting
+from rtl_core.pipeline.session import open_session
+
+pytestmark = pytest.mark.slow
+
+
+def settings(tmp_path: Path):
+    return load_config(
+        "demo",
+        [
+            "run.name=turns",
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'history.duckdb'}",
+            "run.epochs=1",
+            "problems.sources.0.train=2",
+            "problems.sources.0.heldout=2",
+            "curriculum.problems_per_step=2",
+            "sampling.group_size=4",
+            "evaluation.teacher=false",
+            "refinement.turns=2",
+            "prompting.max_prompt_tokens=900",
+        ],
+    )
+
+
+async def one_step(tmp_path: Path) -> None:
+    async with open_session(settings(tmp_path)) as session:
+        await planning.plan_run(session)
+        (state,) = session.steps
+        step = batch.register(session, await planning.begin(session, state))
+        for problem_id in step.planned:
+            await batch.sample(session, step, problem_id)
+            await batch.grade(session, step, problem_id)
+            await batch.score(session, step, problem_id)
+            await refining.refine(session, step, 2, problem_id, score=True)
+            again = await refining.sample_turn(session, step, 2, problem_id)
+            assert again == 0
+        await training.train(session, step)
+        batch.release(session, step)
+
+
+async def evaluated(tmp_path: Path) -> str:
+    history = tmp_path / "history.duckdb"
+    async with open_session(visiting.settings_of(history, "turns", "heldout", "table"), as_visitor=True) as session:
+        plan = visiting.plan(session, "student", 0, 2, "table")
+        held = batch.register(session, evaluation.evaluation_batch(session, plan))
+        for problem_id in held.problem_ids:
+            await batch.sample(session, held, problem_id)
+            await batch.grade(session, held, problem_id)
+            await refining.refine(session, held, 2, problem_id, score=False)
+        await evaluation.record(session, held, plan)
+        assert len(evaluation.turns_in_words(held)) == len(held.later)
+        evaluation.show(session, plan)
+        batch.release(session, held)
+        return plan.key("turns")
+
+
+def test_what_failed_is_followed_up_and_trained_and_a_template_can_be_compared(tmp_path: Path) -> None:
+    asyncio.run(one_step(tmp_path))
+    history = History(tmp_path / "history.duckdb")
+    followed = history.query(
+        "SELECT p.outcome, a.advantage, k.k1_mean FROM rollout_turns t JOIN verdicts p ON p.rollout = t.parent"
+        " JOIN verdicts c ON c.rollout = t.rollout LEFT JOIN advantages a ON a.rollout = t.rollout"
+        " LEFT JOIN teacher_scores k ON k.rollout = t.rollout WHERE t.turn = 2"
+    ).to_pylist()
+    failed = "SELECT count(*) AS n FROM verdicts WHERE purpose = 'train' AND outcome <> 'passed'"
+    assert len(followed) == history.query(failed).to_pylist()[0]["n"] > 0
+    assert all(row["outcome"] != "passed" for row in followed)
+    assert all(row["advantage"] is not None and row["k1_mean"] is not None for row in followed)
+    metrics = "SELECT value FROM step_metrics WHERE name = 'turn-2/answers'"
+    assert history.query(metrics).to_pylist() == [{"value": float(len(followed))}]
+
+    key = asyncio.run(evaluated(tmp_path))
+    record = history.evaluation(key)
+    assert record is not None
+    assert (record.status, record.split, record.n_problems) == ("done", "heldout, table", 2)
