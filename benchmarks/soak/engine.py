@@ -16,6 +16,7 @@ from typing import Self
 from rtl_core.errors import InfrastructureError, ToolMissingError
 
 IMAGE = "rtl-distill-sim"
+STARTS = 4
 
 
 class Engine:
@@ -75,20 +76,25 @@ class Engine:
         self.stop()
 
     def _start(self) -> subprocess.Popen[bytes]:
+        """Like a service manager's: an engine whose containerd takes too long on a busy machine is started again."""
+        for _ in range(STARTS):
+            process = self._launch()
+            for _ in range(240):
+                if subprocess.run(["docker", "-H", self.host, "info"], capture_output=True).returncode == 0:
+                    return process
+                if process.poll() is not None:
+                    break
+                time.sleep(0.5)
+            process.kill()
+            process.wait()
+        tail = (self._folder / "log").read_text(errors="replace")[-2000:]
+        raise InfrastructureError(f"the Docker engine does not start:\n{tail}")
+
+    def _launch(self) -> subprocess.Popen[bytes]:
         (self._folder / "docker.pid").unlink(missing_ok=True)
         command = ["dockerd", "-H", self.host, "--data-root", str(self._folder / "data")]
         command += ["--exec-root", str(self._folder / "exec"), "--pidfile", str(self._folder / "docker.pid")]
         # Containers of grades have no network, so the engine needs neither a bridge nor rules of a firewall.
         command += ["--iptables=false", "--ip6tables=false", "--bridge=none"]
         with (self._folder / "log").open("ab") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        for _ in range(240):
-            if subprocess.run(["docker", "-H", self.host, "info"], capture_output=True).returncode == 0:
-                return process
-            if process.poll() is not None:
-                break
-            time.sleep(0.5)
-        tail = (self._folder / "log").read_text(errors="replace")[-2000:]
-        raise InfrastructureError(f"the Docker engine does not start:\n{tail}")
+            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
