@@ -29,7 +29,7 @@ def engine(tmp_path_factory):
 @pytest.mark.slow
 def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
     """A small run of `python -m benchmarks.chaos --executor bubblewrap`."""
-    outcome = chaos(200, tmp_path, kill_every_s=8, seed=5)
+    outcome = chaos(200, tmp_path, kill_every=40, seed=5)
     assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
     assert outcome.kills > 0
 
@@ -37,7 +37,7 @@ def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
 @pytest.mark.docker
 def test_killed_graders_and_engines_are_started_again_and_leave_nothing(tmp_path, engine):
     """A small run of `python -m benchmarks.chaos`."""
-    outcome = chaos(100, tmp_path, kill_every_s=8, seed=5, engine=engine, restarts=2)
+    outcome = chaos(100, tmp_path, kill_every=25, seed=5, engine=engine, restarts=2)
     assert (outcome.graded, outcome.wrong, outcome.left) == (100, {}, [])
     assert outcome.kills > 0
     assert outcome.restarts == 2
