@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from rtl_core.history.columns import PLACE_COLUMNS, Place
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -18,7 +19,7 @@ from rtl_core.history.records import (
     TeacherRecord,
     ValidationRecord,
 )
-from rtl_core.history.rows import PLACE_COLUMNS, Place, aware, to_step_state, to_verdict
+from rtl_core.history.rows import aware, to_step_state, to_verdict
 from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 

@@ -10,18 +10,16 @@ milliseconds and tries again.
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from rtl_core.errors import HistoryError, InfrastructureError
+from rtl_core.errors import HistoryError
 from rtl_core.grading.verdict import Verdict
-from rtl_core.history import connection, reading, rows
+from rtl_core.history import reading, rows
+from rtl_core.history.columns import Place, insert, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     EvaluationRecord,
@@ -36,104 +34,20 @@ from rtl_core.history.records import (
     ValidationRecord,
     utc_now,
 )
-from rtl_core.history.spent import Meter, Spent
+from rtl_core.history.transactions import Transactions
 from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 
 _ENDED = ("finished", "failed", "cancelled")
-_writers = threading.local()
-"""`by_path`: the connections that this thread holds open for writing; whatever it does meanwhile goes through them."""
 
 
-class History:
+class History(Transactions):
     """The history at `path`. Nothing is opened before the first call.
 
-    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. Raises
-    HistoryError for a file that is broken, foreign or newer, and leaves it untouched; HistoryBusyError when it stayed
-    locked; InfrastructureError when the disk fails.
+    A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All methods raise
+    what `Transactions` names.
     """
-
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = Path(path)
-        self.read_only = read_only
-        self._prepared = False
-        self._meter = Meter()
-
-    # -- connections
-
-    @property
-    def spent(self) -> Spent:
-        """What all uses of this object have taken so far."""
-        return self._meter.total
-
-    def _writer(self) -> duckdb.DuckDBPyConnection | None:
-        return _held().get(self.path.resolve())
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """All `record_*` calls of this thread inside the block are one transaction."""
-        with self._writing():
-            yield
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """All questions of this thread inside the block share one connection, which saves an opening each.
-        Wait for nothing inside it, and write nothing."""
-        with self._reading() as con:
-            held = _held()
-            outermost = self.path.resolve() not in held
-            if outermost:
-                held[self.path.resolve()] = con
-            try:
-                yield
-            finally:
-                if outermost:
-                    del held[self.path.resolve()]
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        if self.read_only:
-            raise HistoryError(f"{self.path} was opened to be read only", "the flow's process alone writes the history")
-        inner = self._writer()
-        if inner is not None:
-            yield inner
-            return
-        with self._meter.measure(writing=True), connection.connect(self.path, read_only=False) as con:
-            held = _held()
-            held[self.path.resolve()] = con
-            try:
-                con.execute("BEGIN")
-                yield con
-                con.execute("COMMIT")
-            except BaseException as error:
-                memory_of(self.path).forget()
-                if isinstance(error, duckdb.Error) and connection.is_damage(error):
-                    raise connection.unreadable(self.path, str(error)) from error
-                if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
-                    words = f"the history at {self.path} could not be written: {error}"
-                    raise InfrastructureError(words, "is the disk full?") from error
-                raise
-            finally:
-                del held[self.path.resolve()]
-        self._prepared = True
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        inner = self._writer()
-        if inner is not None:
-            yield inner
-            return
-        if not self.read_only and not self._prepared:
-            with connection.connect(self.path, read_only=False):
-                self._prepared = True
-        with self._meter.measure(writing=False), connection.connect(self.path, read_only=True) as con:
-            try:
-                yield con
-            except duckdb.Error as error:
-                if connection.is_damage(error):
-                    raise connection.unreadable(self.path, str(error)) from error
-                raise
 
     # -- runs
 
@@ -173,29 +87,12 @@ class History:
     def record_problems(self, run: str, rows_: Sequence[tuple[Problem, str, int | None]]) -> None:
         """Store (problem, split, place in the curriculum or None); later words on a problem replace earlier ones."""
         with self._writing() as con:
-            _insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
+            insert(con, rows.problem_tables(run, rows_, utc_now()), "OR REPLACE")
 
     def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
         """Store what validation found, one row per problem fingerprint and tools."""
-        table = rows.table(
-            "validations",
-            [
-                (
-                    v.fingerprint,
-                    v.tools_key,
-                    run,
-                    v.problem_id,
-                    v.status,
-                    rows.dumps(v.evidence),
-                    rows.dumps(v.tools),
-                    v.wall_s,
-                    rows.naive(v.checked_at),
-                )
-                for v in rows_
-            ],
-        )
         with self._writing() as con:
-            _insert(con, {"validations": table}, "OR REPLACE")
+            insert(con, {"validations": rows.validation_table(run, rows_)}, "OR REPLACE")
 
     # -- epochs and steps
 
@@ -209,21 +106,21 @@ class History:
             con.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?)", [run, epoch, len(steps), now])
             plan = [(run, s.step, i, p) for s in fresh for i, p in enumerate(s.problem_ids)]
             head = [(run, s.step, epoch, "planned", now) for s in fresh]
-            _insert(con, {"steps": rows.table("steps", head), "step_problems": rows.table("step_problems", plan)})
+            insert(con, {"steps": table("steps", head), "step_problems": table("step_problems", plan)})
 
     def plan_step(self, run: str, step: StepPlan) -> None:
         """Give a planned step its problems, once it is known which; one that has some keeps them."""
-        plan = rows.table("step_problems", [(run, step.step, i, p) for i, p in enumerate(step.problem_ids)])
+        plan = table("step_problems", [(run, step.step, i, p) for i, p in enumerate(step.problem_ids)])
         with self._writing() as con:
             known = con.execute("SELECT 1 FROM step_problems WHERE run = ? AND step = ?", [run, step.step]).fetchall()
             if not known:
-                _insert(con, {"step_problems": plan})
+                insert(con, {"step_problems": plan})
 
     def finish_step(self, step: StepRecord) -> None:
         """Note that a step was trained, with its weights, times and metrics, all at once."""
         now = rows.naive(utc_now())
-        times = rows.table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
-        metrics = rows.table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
+        times = table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
+        metrics = table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
         place = [step.run, step.step]
         with self._writing() as con:
             found = con.execute("SELECT status FROM steps WHERE run = ? AND step = ?", place).fetchall()
@@ -233,15 +130,15 @@ class History:
                     [*place, step.epoch, now],
                 )
             elif found[0][0] == "trained":
-                for table in ("step_times", "step_metrics"):
-                    con.execute(f"DELETE FROM {table} WHERE run = ? AND step = ?", place)
+                for part in ("step_times", "step_metrics"):
+                    con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             con.execute(
                 "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?"
                 " WHERE run = ? AND step = ?",
                 [now, step.state_path, step.sampler_path, *place],
             )
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
-            _insert(con, {"step_times": times, "step_metrics": metrics})
+            insert(con, {"step_times": times, "step_metrics": metrics})
 
     # -- rollouts and what is found out about them
 
@@ -259,7 +156,7 @@ class History:
             prompts = tables["prompts"].column("prompt").to_pylist()
             new = memory.new_prompts(con, prompts)
             tables["prompts"] = tables["prompts"].filter(pa.array([p in new for p in prompts], pa.bool_()))
-            _insert(con, tables)
+            insert(con, tables)
             memory.insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
 
@@ -270,7 +167,7 @@ class History:
         with self._writing() as con:
             tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
             self._forget(con, "verdicts", list(latest), tables)
-            _insert(con, tables)
+            insert(con, tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
         """Store the teacher's log-probabilities and the KL estimates; the last word counts. HistoryError for a key whose
@@ -279,43 +176,22 @@ class History:
         with self._writing() as con:
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
             self._forget(con, "teacher_scores", list(latest), tables)
-            _insert(con, tables)
+            insert(con, tables)
 
     def record_advantages(self, advantages: Sequence[tuple[str, float]]) -> None:
         """Store (rollout key, group-centred advantage); the last word counts."""
         with self._writing() as con:
             latest = dict(advantages)
             places = self._places(con, list(latest))
-            tables = {"advantages": rows.table("advantages", [(k, *places[k], float(a)) for k, a in latest.items()])}
+            tables = {"advantages": table("advantages", [(k, *places[k], float(a)) for k, a in latest.items()])}
             self._forget(con, "advantages", list(latest), tables)
-            _insert(con, tables)
+            insert(con, tables)
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
-        now = rows.naive(utc_now())
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
-            table = rows.table(
-                "regrades",
-                [
-                    (
-                        label,
-                        key,
-                        places[key][0],
-                        places[key][5],
-                        v.outcome.value,
-                        v.tests_passed,
-                        v.tests_total,
-                        v.executor,
-                        rows.dumps(v.tools),
-                        v.seed,
-                        rows.dumps(v.model_dump(mode="json")),
-                        now,
-                    )
-                    for key, v in verdicts
-                ],
-            )
-            _insert(con, {"regrades": table}, "OR REPLACE")
+            insert(con, {"regrades": rows.regrade_table(label, verdicts, places, utc_now())}, "OR REPLACE")
 
     def record_evaluation(self, evaluation: EvaluationRecord) -> None:
         """Store an evaluation, or what it has become."""
@@ -333,9 +209,9 @@ class History:
         now = rows.naive(utc_now())
         cached = {key: (key, rows.dumps(v.model_dump(mode="json")), now) for key, v in verdicts}
         with self._writing() as con:
-            _insert(con, {"verdict_cache": rows.table("verdict_cache", cached.values())}, "OR IGNORE")
+            insert(con, {"verdict_cache": table("verdict_cache", cached.values())}, "OR IGNORE")
 
-    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
+    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, Place]:
         return memory_of(self.path).places(con, keys, self.path)
 
     def _forget(
@@ -419,18 +295,3 @@ class History:
                 return relation.to_arrow_table()
         except duckdb.Error as error:
             raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
-
-
-def _held() -> dict[Path, duckdb.DuckDBPyConnection]:
-    held: dict[Path, duckdb.DuckDBPyConnection] = _writers.__dict__.setdefault("by_path", {})
-    return held
-
-
-def _insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
-    """Append Arrow tables. `conflict`, as `OR REPLACE`, doubles the price of a row: who can, asks for known keys first."""
-    for name, incoming in tables.items():
-        if (
-            incoming.num_rows
-        ):  # DuckDB finds the table by the name of this variable, for half the price of registering it
-            columns = ", ".join(incoming.column_names)
-            con.execute(f"INSERT {conflict} INTO {name} ({columns}) SELECT * FROM incoming")
