@@ -11,7 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
 
 import synthetic
 
+from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_core.reporting.report import write_report
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +22,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
     path = tmp_path_factory.mktemp("reporting") / "h.duckdb"
     synthetic.write_run(path, "demo")
     synthetic.write_run(path, "other", synthetic.Shape(steps=8), seed=5, gain=0.2)
-    from rtl_core.history.records import RunRecord
-
     history = History(path)
     history.start_run(RunRecord(name="fresh", status="running", student="tiny-student"))
     return history
+
+
+@pytest.fixture(scope="session")
+def path(demo: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the run `demo`."""
+    return write_report(demo, ["demo"], tmp_path_factory.mktemp("page") / "report.html")

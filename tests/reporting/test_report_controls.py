@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import synthetic
 from chromium import Page, browser
+from report_tab import cells, traces
 
 from rtl_core.grading.verdict import Outcome
 from rtl_core.history.records import RunRecord, StepRecord
@@ -56,15 +56,6 @@ def page(history: History, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         tab.open(Path(path))
         tab.js("window.report.drawAll().then(() => true)")
         yield tab
-
-
-def traces(page: Page, figure: str) -> dict[str, dict]:
-    script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y}}) => ({{name, x, y}})))"
-    return {t["name"]: t for t in json.loads(page.js(script)) if not str(t["name"]).endswith("95 %")}
-
-
-def cells(page: Page, table: str) -> list[list[str]]:
-    return page.js(f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))")
 
 
 def recorded(history: History, name: str) -> list[float]:

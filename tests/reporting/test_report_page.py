@@ -1,44 +1,22 @@
-"""The report in a real browser: it opens, shows what the database holds, works, and asks nothing of the network."""
+"""The report in a real browser: it works under a reader's hands, keeps foreign text text, and asks nothing of the network."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from chromium import Page, browser
+from report_tab import assert_quiet, open_whole, rows, traces
 
-from rtl_core.history.named_queries import named_query
-from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
-
-COMPARED = {
-    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
-    "kl-position", "entropy", "health", "mistake-kinds", "curriculum", "time-by-step",
-}  # fmt: skip
-"""Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
 
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with browser() as tab:
-        yield tab
-
-
-@pytest.fixture(scope="module")
-def path(demo: History, tmp_path_factory) -> Path:
-    return write_report(demo, ["demo"], tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def drawn(path: Path) -> Iterator[Page]:
-    """The report with all its figures, in a tab that no test changes."""
-    with browser() as tab:
-        open_whole(tab, path)
         yield tab
 
 
@@ -49,255 +27,11 @@ def opened(page: Page, path: Path) -> Page:
     return page
 
 
-def open_whole(page: Page, path: Path) -> None:
-    page.events.clear()
-    page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "light"}])
-    page.open(path)
-    page.js("window.report.drawAll().then(() => true)")
-
-
-def assert_quiet(page: Page) -> None:
-    """No errors, nothing blocked, nothing asked of the network, nothing that a model wrote has run."""
-    assert page.complaints() == []
-    assert {address.split(":")[0] for address in page.requests()} <= {"file", "data", "blob"}
-    assert page.js("typeof window.pwned") == "undefined"
-
-
-def traces(page: Page, figure: str) -> dict[str, dict]:
-    """Name -> trace of a figure as Plotly holds it, without the bands."""
-    script = f"JSON.stringify(document.getElementById('plot-{figure}').data.map(({{name, x, y, z, showlegend}}) => ({{name, x, y, z, showlegend}})))"
-    return {t["name"]: t for t in json.loads(page.js(script)) if not str(t["name"]).endswith("95 %")}
-
-
-def rows(demo: History, sql: str) -> list[dict]:
-    return demo.query(sql).to_pylist()
-
-
-def named(demo: History, name: str) -> list[dict]:
-    query = named_query(name)
-    return demo.query(query.sql, query.bind({}, "demo") or None).to_pylist()
-
-
-def test_the_page_opens_without_errors_and_without_the_network(drawn):
-    assert_quiet(drawn)
-    found = drawn.js(
-        "[...document.querySelectorAll('.plot')].map(p => [p.id, p.querySelectorAll('svg.main-svg').length])"
-    )
-    assert {id_.removeprefix("plot-") for id_, _ in found} == COMPARED
-    assert all(count > 0 for _, count in found), found
-
-
 def test_the_policy_of_the_page_blocks_requests_and_foreign_scripts(opened):
     assert opened.js("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'blocked')") == "blocked"
     opened.js("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')")
     opened.js("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.ran=2'}))")
     assert opened.js("new Promise(done => setTimeout(() => done(typeof window.ran), 200))") == "undefined"
-
-
-def test_the_headline_is_the_evaluations(drawn, demo):
-    before, after = (
-        next(
-            r["pass_at_1"]
-            for r in rows(demo, "FROM evaluations WHERE run = 'demo'")
-            if (r["policy"], r["step"]) == place
-        )
-        for place in (("student", 0), ("student", 12))
-    )
-    assert (
-        drawn.js("document.querySelector('h1').innerText")
-        == f"Held-out pass@1 rose from {100 * before:.1f}\u00a0% to {100 * after:.1f}\u00a0%"
-    )
-    shown = traces(drawn, "result")
-    assert (shown["student before"]["x"], shown["student after"]["x"]) == ([before], [after])
-
-
-def test_pass_at_k_equals_the_query(drawn, demo):
-    shown = traces(drawn, "pass-at-k")
-    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
-    found = {(r["policy"], r["step"], r["k"]): r["pass_at_k"] for r in named(demo, "pass-at-k")}
-    for name, place in places.items():
-        for k, value in zip(shown[name]["x"], shown[name]["y"], strict=True):
-            if k != 3:
-                assert value == pytest.approx(found[*place, k])
-
-
-@pytest.mark.parametrize("label", ["difficulty", "family"])
-@pytest.mark.parametrize(
-    ("who", "evaluation"),
-    [("student before", "demo-student-0"), ("student after", "demo-student-12"), ("teacher", "demo-teacher-0")],
-)
-def test_pass_by_label_equals_the_query(drawn, demo, label, who, evaluation):
-    sql = (
-        f"SELECT {label} AS label, avg(rate) AS rate FROM (SELECT problem_id, passed / samples AS rate FROM evaluation_problems"
-        f" WHERE evaluation = '{evaluation}') JOIN run_problems USING (problem_id) WHERE run = 'demo' GROUP BY {label}"
-    )
-    found = {r["label"]: r["rate"] for r in rows(demo, sql)}
-    script = f"document.getElementById('plot-by-{label}').data.find(t => t.name === '{who}').customdata.map(c => c[0])"
-    shown = dict(zip(drawn.js(script), traces(drawn, f"by-{label}")[who]["x"], strict=True))
-    assert shown == pytest.approx(found)
-
-
-def test_intervals_equal_those_that_were_recorded(drawn, demo):
-    script = "document.getElementById('plot-result').data.map(t => [t.name, t.x[0] - t.error_x.arrayminus[0], t.x[0] + t.error_x.array[0]])"
-    found = {(e.policy, e.step): (e.lo, e.hi) for e in demo.evaluations("demo")}
-    places = {"student before": ("student", 0), "student after": ("student", 12), "teacher": ("teacher", 0)}
-    for name, lo, hi in drawn.js(script):
-        assert (lo, hi) == pytest.approx(found[places[name]])
-
-
-def test_reward_by_term_adds_up_to_the_mean_reward(drawn, demo):
-    shown = traces(drawn, "reward")
-    found = rows(
-        demo,
-        "SELECT step, avg(total) AS reward FROM rewards WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step",
-    )
-    assert shown["total"]["x"] == [r["step"] for r in found]
-    assert shown["total"]["y"] == pytest.approx([r["reward"] for r in found])
-    assert np.sum([shown[t]["y"] for t in ("format", "interface", "syntax", "tests")], axis=0) == pytest.approx(
-        shown["total"]["y"]
-    )
-
-
-def test_pass_rate_by_difficulty_equals_the_query(drawn, demo):
-    sql = (
-        "SELECT step // 2 AS bin, difficulty, problem_id, avg((outcome = 'passed')::INT) AS rate FROM verdicts v"
-        " JOIN run_problems p USING (run, problem_id) WHERE run = 'demo' AND purpose = 'train' GROUP BY ALL"
-    )
-    found = defaultdict(list)
-    for r in rows(demo, sql):
-        found[r["difficulty"], r["bin"]].append(r["rate"])
-    for difficulty in ("easy", "medium", "hard"):
-        expected = [np.mean(v) for (d, _), v in sorted(found.items()) if d == difficulty]
-        assert traces(drawn, "pass-rate")[difficulty]["y"] == pytest.approx(expected)
-
-
-def test_outcomes_equal_the_query(drawn, demo):
-    sql = (
-        "SELECT step, avg((outcome = 'passed')::INT) AS passed, avg((outcome = 'interface_mismatch')::INT) AS missed"
-        " FROM verdicts WHERE run = 'demo' AND purpose = 'train' GROUP BY step ORDER BY step"
-    )
-    shown, found = traces(drawn, "outcomes"), rows(demo, sql)
-    assert shown["passed"]["y"] == pytest.approx([r["passed"] for r in found])
-    assert shown["interface mismatch"]["y"] == pytest.approx([r["missed"] for r in found])
-    assert np.sum([t["y"] for t in shown.values()], axis=0) == pytest.approx(np.ones(12))
-
-
-def test_the_funnel_equals_the_query(drawn, demo):
-    shown = traces(drawn, "funnel")
-    for epoch in range(3):
-        found = [r for r in named(demo, "funnel") if r["epoch"] == epoch]
-        assert shown[f"epoch {epoch + 1}"]["x"] == [r["stage"] for r in found]
-        assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
-
-
-def test_the_group_mix_equals_the_query(drawn, demo):
-    shown, found = traces(drawn, "groups"), named(demo, "group-mix")
-    for kind in ("all_good", "mixed", "all_bad"):
-        assert shown[kind.replace("_", " ")]["y"] == pytest.approx([r[kind] / r["groups"] for r in found])
-    assert shown["equal rewards"]["y"] == pytest.approx([r["no_signal"] / r["groups"] for r in found])
-
-
-def test_the_kl_equals_the_query(drawn, demo):
-    shown, found = traces(drawn, "teacher-kl"), named(demo, "teacher-kl")
-    for estimator in ("k1", "k2", "k3"):
-        assert shown[estimator]["y"] == pytest.approx([r[estimator] for r in found])
-
-
-def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
-    shown = traces(drawn, "kl-position")["last quarter"]
-    k_by_position = defaultdict(list)
-    for step in (9, 10, 11):
-        for s in demo.rollouts_of("demo", step):
-            for i, (a, b) in enumerate(zip(s.rollout.logprobs_T, s.teacher.logprobs_T, strict=True)):
-                k_by_position[i + 1].append(a - b)
-    assert shown["x"] == [p for p in sorted(k_by_position) if len(k_by_position[p]) >= 0.05 * len(k_by_position[1])]
-    assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
-
-
-@pytest.mark.parametrize(("figure", "metric"), [("entropy", "optim/entropy"), ("health", "optim/kl_sample_train_v1")])
-def test_recorded_metrics_are_shown_as_recorded(drawn, demo, figure, metric):
-    found = rows(demo, f"SELECT value FROM step_metrics WHERE run = 'demo' AND name = '{metric}' ORDER BY step")
-    first = next(iter(traces(drawn, figure).values()))
-    assert first["y"] == pytest.approx([r["value"] for r in found])
-
-
-def test_mistakes_equal_the_query(drawn, demo):
-    found = named(demo, "mistakes")
-    cells = drawn.js(
-        "[...document.querySelectorAll('#mistakes tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
-    )
-    for row, r in zip(cells, found, strict=False):
-        assert row[:6] == [
-            r["kind"].replace("_", " "),
-            r["name"],
-            r["expected"] or "–",
-            r["got"] or "–",
-            str(r["rollouts"]),
-            str(r["problems"]),
-        ]
-        assert int(row[4]) == int(row[6]) + int(row[7])
-    kinds = traces(drawn, "mistake-kinds")
-    answers = rows(demo, "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND step = 0")[0][
-        "n"
-    ]
-    first = rows(
-        demo,
-        "SELECT count(*) AS n FROM interface_mismatches WHERE run = 'demo' AND purpose = 'train' AND step = 0 AND kind = 'missing_port'",
-    )
-    assert kinds["missing port"]["y"][0] == pytest.approx(first[0]["n"] / answers)
-
-
-def test_the_curriculum_equals_the_query(drawn, demo):
-    (shown,) = json.loads(
-        drawn.js("JSON.stringify(document.getElementById('plot-curriculum').data.map(({x, y, z}) => ({x, y, z})))")
-    )
-    sql = "SELECT problem_id, epoch, sum(passed) / sum(samples) AS share FROM group_record WHERE run = 'demo' GROUP BY ALL"
-    found = {(r["problem_id"], f"epoch {r['epoch'] + 1}"): r["share"] for r in rows(demo, sql)}
-    cells = {
-        (x, y): z for y, line in zip(shown["y"], shown["z"], strict=True) for x, z in zip(shown["x"], line, strict=True)
-    }
-    assert {k: v for k, v in cells.items() if v is not None} == pytest.approx(found)
-
-
-def test_times_equal_the_query(drawn, demo):
-    shown = traces(drawn, "time-by-step")
-    for stage in ("sample", "grade", "total"):
-        found = rows(demo, f"SELECT seconds FROM step_times WHERE run = 'demo' AND stage = '{stage}' ORDER BY step")
-        assert shown[stage]["y"] == pytest.approx([r["seconds"] for r in found])
-
-
-def test_tables_equal_the_queries(drawn, demo):
-    def cells(table: str) -> list[list[str]]:
-        return drawn.js(
-            f"[...document.querySelectorAll('#{table} tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
-        )
-
-    times = {r["stage"]: r for r in named(demo, "time")}
-    for stage, _, mean, share in cells("time-table"):
-        found = times[stage.replace(" ", "_")]
-        assert (mean, share) == (f"{found['mean_s']:.2f} s", f"{found['share_of_total']:.1%}")
-    assert [row[0] for row in cells("never-solved")] == [r["problem_id"] for r in named(demo, "never-solved")][:12]
-    unfit = {r["problem_id"]: r["status"] for r in named(demo, "validation") if not r["status"].startswith("fit")}
-    shown = {row[0]: row[2] for row in cells("harness-problems")}
-    assert 0 < len(shown) <= len(unfit)
-    assert shown.items() <= unfit.items()
-    after = demo.evaluation("demo-student-12")
-    assert cells("result-table")[1][1] == f"{100 * after.pass_at_1:.1f} % [{100 * after.lo:.1f}, {100 * after.hi:.1f}]"
-
-
-def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
-    found = drawn.js(
-        "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
-        " f.querySelector('details.sql pre').textContent])"
-    )
-    assert len(found) == 21
-    for _id, caption, sql in found:
-        assert len(caption) > 40
-        for statement in filter(None, (part.strip() for part in sql.split(";\n"))):
-            lines = statement.removesuffix(";").splitlines()
-            params = dict(line.removeprefix("-- $").split(" = ", 1) for line in lines if line.startswith("-- $"))
-            values = {name: json.loads(text.replace("'", '"')) for name, text in params.items()}
-            demo.query("\n".join(line for line in lines if not line.startswith("-- $")), values or None)
 
 
 def set_value(page: Page, control: str, value: str) -> None:
