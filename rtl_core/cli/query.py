@@ -129,6 +129,7 @@ def _plain(value: Any) -> int | float | str:
 
 
 def _table(answer: pa.Table, limit: int) -> None:
+    """A table; on a terminal too narrow for its headings, one record under the other."""
     import pyarrow as pa
     from rich import box
     from rich.console import Console
@@ -137,16 +138,27 @@ def _table(answer: pa.Table, limit: int) -> None:
 
     from rtl_core.reporting.text import cell
 
-    shown = answer if limit == 0 else answer.slice(0, limit)
-    table = Table(box=box.SIMPLE_HEAD)
-    for field in answer.schema:
-        numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        table.add_column(Text(field.name), justify="right" if numeric else "left", overflow="fold")
-    for row in shown.to_pylist():
-        table.add_row(*(Text(cell(value)) for value in row.values()))
     console = Console()
-    # A file or a pipe has no width to fold to.
-    console.print(table, width=None if console.is_terminal else 10_000)
+    if not console.is_terminal:
+        console.width = 10_000  # a file or a pipe has no width to fold to
+    shown = answer if limit == 0 else answer.slice(0, limit)
+    rows = [[Text(cell(value)) for value in row.values()] for row in shown.to_pylist()]
+    if sum(len(name) + 2 for name in answer.column_names) <= console.width:
+        table = Table(box=box.SIMPLE_HEAD)
+        for field in answer.schema:
+            kind = field.type
+            numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            table.add_column(Text(field.name), justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    else:
+        for number, row in enumerate(rows, 1):
+            console.rule(f"row {number}", align="left", style="dim")
+            record = Table.grid("name", "value", padding=(0, 2))
+            for name, value in zip(answer.column_names, row, strict=True):
+                record.add_row(Text(name, style="bold"), value)
+            console.print(record)
     if shown.num_rows < answer.num_rows:
         console.print(f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim")
     elif answer.num_rows == 0:

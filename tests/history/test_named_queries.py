@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -141,9 +143,9 @@ def test_an_unknown_name_or_parameter_gets_help():
         named_query("mistakes").bind({"limit": "many"}, "demo")
 
 
-def command(history, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-c", "from rtl_core.cli import main; main()", *arguments, "--db", str(history.path)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60)
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
 
 
 def test_the_command_prints_tables_csv_and_json(demo):
@@ -158,6 +160,16 @@ def test_the_command_prints_tables_csv_and_json(demo):
         demo, "query", "SELECT sum(n_tokens) AS n, now()::TIMESTAMP AS t FROM rollouts WHERE run = $run", "-o", "json"
     )
     assert isinstance(json.loads(summed.stdout)[0]["n"], int)
+
+
+def test_a_wide_answer_is_one_line_a_row_in_a_pipe_and_one_record_a_row_on_a_narrow_terminal(demo):
+    wide = "SELECT * FROM evaluations ORDER BY evaluation LIMIT 2"
+    heading, _, *rows = command(demo, "query", wide).stdout.strip().splitlines()
+    assert {"evaluation", "pass_at_1", "by_family"} <= set(heading.split())
+    assert len(rows) == 2
+    records = command(demo, "query", wide, FORCE_COLOR="1", NO_COLOR="1", COLUMNS="60").stdout
+    assert records.count("pass_at_1") == 2
+    assert max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", records).splitlines())) <= 60
 
 
 def test_the_command_cannot_be_steered_by_what_a_model_wrote(demo):
