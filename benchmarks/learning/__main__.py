@@ -3,7 +3,7 @@
     python -m benchmarks.learning [--jobs N] [--only NAME ...] [--seeds 0 1 2] [--directory build/learning]
 
 Every run is a whole training run on the embedded default, graded by the cocotb harnesses, and judged on the `test` split, which no
-setting was chosen by. Rates are pooled over seeds with 95 % intervals over problems and seeds. A run that has a result in
+setting was chosen by; to choose settings, `--split heldout` in a directory of its own. Rates are pooled over seeds with 95 % intervals over problems and seeds. A run that has a result in
 `<directory>/results.jsonl` is not made again, so the command goes on where it stopped, and prints the tables in seconds when all
 is there. Beside it: `report.md`, `report.json`, and each run's history and log under `runs/`.
 """
@@ -27,7 +27,7 @@ from benchmarks.learning.settings import SETTINGS, Size
 def write(matrix: Matrix) -> str:
     """Write the report of all results so far; returns its Markdown."""
     known = matrix.known()
-    text = tables.markdown(known)
+    text = tables.markdown(known, matrix.size.split)
     (matrix.folder / "report.md").write_text(text, encoding="utf-8")
     data = json.dumps(tables.as_data(known), indent=2)
     (matrix.folder / "report.json").write_text(data + "\n", encoding="utf-8")
@@ -49,6 +49,9 @@ def main() -> None:
     parser.add_argument(
         "--per-family", type=int, default=default.per_family, help="test problems of each starter family"
     )
+    parser.add_argument(
+        "--split", choices=("test", "heldout"), default=default.split, help="judge on this split; tune on heldout"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override for all runs")
     parser.add_argument("--list", action="store_true", help="list the settings and leave")
     parser.add_argument("--print-only", action="store_true", help="print what is there, run nothing")
@@ -58,7 +61,7 @@ def main() -> None:
         for setting in SETTINGS.values():
             console.print(f"{setting.name:18} {setting.tier:8} {setting.about}", markup=False, highlight=False)
         return
-    size = Size(arguments.steps, arguments.per_family, arguments.samples)
+    size = Size(arguments.steps, arguments.per_family, arguments.samples, arguments.split)
     matrix = Matrix(arguments.directory, size, arguments.seeds, arguments.only, arguments.set)
 
     def tell(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.problems.starter.spec import Tier
@@ -20,6 +21,8 @@ class Size:
     """Test problems of each starter family; a hard one has two and a half times as many."""
     samples: int = 4
     """Answers to each test problem."""
+    split: Literal["test", "heldout"] = "test"
+    """What runs are judged on. Choices of settings are made on `heldout`."""
 
     def test_problems(self, tier: Tier) -> int:
         return 18 * self.per_family if tier == "starter" else 7 * round(2.5 * self.per_family)
@@ -42,6 +45,7 @@ class Setting:
 
 
 RL = ("learning.kl_weight=0.0",)
+EARLY = ("learning.kl_weight=0.5", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
 _SHUFFLED = ('curriculum.order="shuffled"',)
 _EASY_FIRST = ('curriculum.order="easy_to_hard"',)
 _HARD = ("sampling.max_tokens=256",)
@@ -59,6 +63,18 @@ SETTINGS: dict[str, Setting] = {
         Setting("both", "starter", "both, λ = 0.1", ("learning.kl_weight=0.1", *_EASY_FIRST)),
         Setting("both-0.5", "starter", "both, λ = 0.5", ("learning.kl_weight=0.5", *_EASY_FIRST)),
         Setting("both-1", "starter", "both, λ = 1", ("learning.kl_weight=1.0", *_EASY_FIRST)),
+        Setting(
+            "both-early",
+            "starter",
+            "both, the teacher early: λ from 0.5 to 0 over the first half",
+            (*EARLY, *_EASY_FIRST),
+        ),
+        Setting(
+            "both-full",
+            "starter",
+            "both, λ = 0.1, groups of equal rewards replaced",
+            ("learning.kl_weight=0.1", "learning.replace_with_kl=true", *_EASY_FIRST),
+        ),
         Setting("shuffled", "starter", "both, λ = 0.1, no curriculum", ("learning.kl_weight=0.1", *_SHUFFLED)),
         Setting(
             "control",
@@ -160,7 +176,7 @@ COMPARISONS = (
 
 
 def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple[str, ...] = ()) -> RunConfig:
-    """The configuration of one run of a setting, on the test split."""
+    """The configuration of one run of a setting, judged on the split of its size."""
     name = f"{setting.name}-{seed}"
     rows = [(setting.tier, size.train_problems, size.test_problems(setting.tier))]
     if setting.mixed:
@@ -168,7 +184,7 @@ def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple
         # A source must hold something out; the one starter problem is left out of the figures.
         rows = [("starter", half, 1), (setting.tier, size.train_problems - half, size.test_problems(setting.tier))]
     sources = ", ".join(
-        f'{{kind = "starter", tier = "{tier}", train = {train}, heldout = {held}, heldout_split = "test"}}'
+        f'{{kind = "starter", tier = "{tier}", train = {train}, heldout = {held}, heldout_split = "{size.split}"}}'
         for tier, train, held in rows
     )
     return load_config(
@@ -184,6 +200,8 @@ def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple
             f"evaluation.samples={size.samples}",
             f"evaluation.k=[1, {size.samples}]" if size.samples > 1 else "evaluation.k=[1]",
             "evaluation.teacher=false",
+            # The CPU limit ends what never ends; a machine that is shared must not make a timeout of an answer.
+            "grading.timeout_s=600",
             "checkpoints.keep_last=1",
             "grading.workers=2",
             "tinker.local_threads=1",

@@ -115,8 +115,8 @@ def teachers(results: Results) -> dict[str, tuple[Interval, Interval]]:
     }
 
 
-def markdown(results: Results) -> str:
-    """Both tables as Markdown."""
+def markdown(results: Results, split: str) -> str:
+    """Both tables as Markdown; `split` is the one that was judged on."""
     known = teachers(results)
     parts = []
     for tier in ("starter", "hard"):
@@ -124,7 +124,7 @@ def markdown(results: Results) -> str:
         if not here:
             continue
         n = here[0].after.n
-        parts += [f"### {tier.capitalize()} tier, {n} problems of the test split", ""]
+        parts += [f"### {tier.capitalize()} tier, {n} problems of the {split} split, {here[0].steps} steps", ""]
         parts += [
             "| setting | seeds | before | after | gain, points | interface right before | after | below the teacher, points | minutes |",
             "|---|---|---|---|---|---|---|---|---|",

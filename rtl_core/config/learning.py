@@ -33,7 +33,9 @@ class LearningSection(Section):
     """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last; `target`: starts at
     `kl_weight` and is raised or lowered after each step to hold the KL at `kl_target`."""
     final_kl_weight: float = Field(default=0.0, ge=0)
-    """With `linear` and `cosine`: λ of the last planned step."""
+    """With `linear` and `cosine`: λ at the end of the schedule."""
+    kl_schedule_part: float = Field(default=1.0, gt=0, le=1)
+    """With `linear` and `cosine`: the share of the run's steps over which λ gets to `final_kl_weight`, where it stays."""
     kl_target: float | None = Field(default=None, gt=0)
     """With `target`: the KL to the teacher per token that is aimed at, in nats."""
     kl_gain: float = Field(default=0.1, gt=0, le=2)
@@ -50,6 +52,9 @@ class LearningSection(Section):
     """Divide a group's advantages by their standard deviation."""
     replacements: int = Field(default=1, ge=0)
     """With λ = 0 a group of equal rewards teaches nothing. How often its place in the step may be given to another problem."""
+    replace_with_kl: bool = False
+    """With λ > 0, too, another problem joins the step for each group of equal rewards, which otherwise trains on the KL alone. Without
+    a reward (`reward_weight` 0) nothing is replaced."""
     truncated: Truncated = "keep"
     """Answers cut at the token limit: `keep` their reward, `mask` them out of the loss and the baseline, or `penalise` them."""
     overlong_penalty: float = Field(default=0.5, ge=0)

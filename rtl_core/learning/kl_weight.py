@@ -1,6 +1,7 @@
 """λ, the weight of the reverse KL to the teacher: constant, on a schedule over the steps, or held to a target KL.
 
-A schedule over N steps goes from a at the first to b at the last, with x = step / (N − 1):
+A schedule over N steps goes from a at the first to b at the last, with x = step / (N − 1), where N is the run's steps or the first
+share of them; after it λ stays at b. The teacher early and the verdicts late is a schedule to 0 over a part of the run:
 
     linear   λ = a + (b − a) x
     cosine   λ = b + (a − b) (1 + cos πx) / 2
@@ -21,13 +22,26 @@ ERROR_LIMIT = 0.2
 """The controller's relative error is cut to plus or minus this."""
 
 
-def scheduled_weight(step: int, steps: int, first: float, last: float, schedule: KlSchedule) -> float:
-    """λ of step `step` (from 0) of `steps`; beyond the last it stays there. ValueError for `target`, which no step tells."""
+def scheduled_weight(
+    step: int, steps: int, first: float, last: float, schedule: KlSchedule, part: float = 1.0
+) -> float:
+    """λ of step `step` (from 0) of a run of `steps`.
+
+    Args:
+        first, last: λ at the schedule's first and last step; beyond the last it stays there.
+        part: the share of the run's steps that the schedule takes, in (0, 1], rounded to whole steps and at least one.
+
+    Raises:
+        ValueError: the schedule is `target`, which no step tells.
+    """
     if schedule == "target":
         raise ValueError("a weight that is held to a target follows from what was measured, not from the step alone")
     if schedule == "constant":
         return first
-    share = min(max(step, 0), steps - 1) / (steps - 1) if steps > 1 else 0.0
+    own = max(1, round(part * steps))
+    if step >= own:
+        return last
+    share = max(step, 0) / (own - 1) if own > 1 else 0.0
     if schedule == "linear":
         return first + (last - first) * share
     return last + (first - last) * (1 + math.cos(math.pi * share)) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rtl_core.config.learning import LearningSection
 from rtl_core.learning.kl_weight import controlled_weight, scheduled_weight
 from rtl_core.pipeline.session import Session
 
@@ -43,8 +44,18 @@ def kl_weight_of(session: Session, step: int) -> float:
     )
 
 
+def replaces_equal(learning: LearningSection, charged: bool) -> bool:
+    """Whether a group of equal rewards gives its place to another problem, in a step where the KL is charged or is not."""
+    return not charged or (learning.replace_with_kl and learning.reward_weight > 0)
+
+
 def _scheduled(session: Session, step: int) -> float:
     learning = session.config.learning
     return scheduled_weight(
-        step, len(session.steps), learning.kl_weight, learning.final_kl_weight, learning.kl_schedule
+        step,
+        len(session.steps),
+        learning.kl_weight,
+        learning.final_kl_weight,
+        learning.kl_schedule,
+        learning.kl_schedule_part,
     )

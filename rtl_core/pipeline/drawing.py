@@ -106,9 +106,11 @@ def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
 
 def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str | None:
     """The problem that takes a place of the step whose group taught nothing; None when it taught something, when λ > 0 and the
-    KL is signal enough, or when there is none left. It is part of the batch from here on."""
+    KL is held to be signal enough, or when there is none left. It is part of the batch from here on."""
     config = session.config
-    if attempt > config.learning.replacements or batch.purpose != "train" or distilling.may_charge(session, batch.step):
+    if attempt > config.learning.replacements or batch.purpose != "train":
+        return None
+    if not distilling.replaces_equal(config.learning, distilling.may_charge(session, batch.step)):
         return None
     held = batch.planned[slot] if attempt == 1 else batch.substitutes[attempt - 1, slot]
     if held not in batch.quarantined and advantages_of(batch, held, config)[0].any():

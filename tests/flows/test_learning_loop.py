@@ -117,7 +117,7 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     assert [step["env/all/reward/total"] for step in twin] == [step["env/all/reward/total"] for step in steps]
 
 
-def test_without_a_kl_a_golden_warm_start_and_replacements_for_groups_that_teach_nothing(
+def test_a_golden_warm_start_then_a_kl_that_ends_and_replacements_for_groups_of_equal_rewards(
     small_run: Callable[..., list[str]], tmp_path: Path, train: Callable[[list[str]], None]
 ) -> None:
     train(
@@ -125,8 +125,12 @@ def test_without_a_kl_a_golden_warm_start_and_replacements_for_groups_that_teach
             "alone",
             *QUICK,
             "problems.sources.0.train=12",
-            "learning.kl_weight=0",
+            # λ of the six steps: 0.2, 0.15, 0.1, 0.05, 0, 0.
+            "learning.kl_weight=0.2",
+            "learning.kl_schedule=linear",
+            "learning.kl_schedule_part=0.8",
             "learning.replacements=2",
+            "learning.replace_with_kl=true",
             "learning.warm_start_steps=2",
             "learning.warm_start_source=golden",
             # Rewards that are nearly always equal: most groups teach nothing.
@@ -144,7 +148,13 @@ def test_without_a_kl_a_golden_warm_start_and_replacements_for_groups_that_teach
     assert history.query("SELECT count(*) AS n FROM rollouts WHERE purpose = 'train' AND step < 2").to_pylist() == [
         {"n": 0}
     ]
-    assert history.query("SELECT count(*) AS n FROM teacher_scores").to_pylist() == [{"n": 0}]
+    scored = "SELECT r.step, count(t.rollout) = count(*) AS every, count(t.rollout) = 0 AS none FROM rollouts r LEFT JOIN teacher_scores t USING (rollout) WHERE r.purpose = 'train' GROUP BY ALL ORDER BY ALL"
+    assert [(row["step"], row["every"], row["none"]) for row in history.query(scored).to_pylist()] == [
+        (2, True, False),
+        (3, True, False),
+        (4, False, True),
+        (5, False, True),
+    ]
 
     planned = {state.step: state.problem_ids for state in history.steps("alone")}
     replaced = 0
@@ -157,7 +167,7 @@ def test_without_a_kl_a_golden_warm_start_and_replacements_for_groups_that_teach
         assert len(spreads) - 2 == step["groups/replaced"] <= 4
         assert len(spreads) - len(silent) == 2 or step["groups/replaced"] >= 2
         assert step["groups/no_signal"] == pytest.approx(len(silent) / len(spreads))
-        assert step["learning/kl_weight"] == 0
+        assert step["learning/kl_weight"] == pytest.approx({2: 0.1, 3: 0.05}.get(number, 0.0))
         replaced += int(step["groups/replaced"])
     assert replaced
 

@@ -24,6 +24,16 @@ def test_cosine_is_half_way_in_the_middle_and_flat_at_both_ends() -> None:
     assert scheduled_weight(3, 5, 0.0, 2.0, "cosine") == pytest.approx(2 - 2 * (2 - math.sqrt(2)) / 4)
 
 
+def test_a_schedule_over_a_part_of_the_run_is_at_its_end_after_it() -> None:
+    def over(part: float, steps: int = 10) -> list[float]:
+        return [scheduled_weight(step, steps, 0.6, 0.0, "linear", part) for step in range(steps)]
+
+    assert over(0.4) == pytest.approx([0.6, 0.4, 0.2, 0.0, 0, 0, 0, 0, 0, 0])
+    assert over(0.4)[3:] == [0.0] * 7  # exactly: from there on the teacher is not asked
+    assert over(0.01) == [0.6, *[0.0] * 9]
+    assert over(1.0, 4) == pytest.approx([0.6, 0.4, 0.2, 0.0])
+
+
 def test_a_run_of_one_step_has_the_first_weight() -> None:
     for schedule in ("constant", "linear", "cosine"):
         assert scheduled_weight(0, 1, 0.4, 0.0, schedule) == pytest.approx(0.4)

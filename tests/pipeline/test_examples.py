@@ -9,6 +9,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.distilling import replaces_equal
 from rtl_core.pipeline.examples import advantages_of, build_examples
 from rtl_core.policy.rollout import Rollout
 
@@ -69,6 +70,17 @@ def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on()
     made.update(made.group("a")[0], reward=None)
     with pytest.raises(RuntimeError, match="no verdict"):
         build_examples(made, config(), 0.1)
+
+
+def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:
+    def replaced(*overrides: str) -> tuple[bool, bool]:
+        learning = config(*overrides).learning
+        return replaces_equal(learning, charged=False), replaces_equal(learning, charged=True)
+
+    assert replaced() == (True, False)
+    assert replaced("learning.replace_with_kl=true") == (True, True)
+    # Distillation alone: every group's rewards are as good as equal, and the KL is all there is.
+    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (True, False)
 
 
 def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None:
