@@ -12,7 +12,8 @@ et al. 2024); on-policy distillation as in the public tinker-cookbook.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,8 @@ from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
 from rtl_core.learning.truncation import Truncated, overlong_penalty
 
 Baseline = Literal["group_mean", "leave_one_out"]
+SURE = 0.95
+"""A token to which its policy gave at least this probability hardly moves, whatever its advantage."""
 
 
 def group_advantages(
@@ -118,3 +121,25 @@ def token_advantages(
             kl_T = np.clip(kl_T, -kl_clamp, kl_clamp)
         advantages_T = advantages_T - kl_weight * discounted_future_sum(kl_T, kl_discount)
     return advantages_T.astype(np.float32)
+
+
+def kl_share(answers: Iterable[tuple[float, FloatArray, FloatArray]]) -> float:
+    """How much of a batch's signal is the teacher's: `Σ b² / (Σ A² + Σ b²)`, from 0 (the reward's alone) to 1 (the KL's alone).
+
+    A is the answer's scalar advantage and b the KL's part of the token's, both squared since parts of either sign cancel in a sum.
+    Only tokens count that the student was not sure of (probability under `SURE`): the gradient of a token's log-probability goes
+    to 0 as its probability goes to 1. A λ that looks small can still lead here, since rewards that differ get rare as a run goes on
+    and the KL stays.
+
+    Args:
+        answers: of each answer (A, b of its T tokens, the student's log-probabilities of the T tokens).
+
+    Returns:
+        The share; 0 without any signal.
+    """
+    reward = teacher = 0.0
+    for advantage, kl_T, student_T in answers:
+        unsure_T = np.asarray(student_T, np.float64) < math.log(SURE)
+        reward += advantage**2 * float(unsure_T.sum())
+        teacher += float((np.asarray(kl_T, np.float64)[unsure_T] ** 2).sum())
+    return teacher / (reward + teacher) if reward + teacher else 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.advantage import answer_advantages, token_advantages
+from rtl_core.learning.advantage import answer_advantages, kl_share, token_advantages
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.refining import trained_reward
 from rtl_core.policy.trainer import TrainExample
@@ -49,28 +49,13 @@ def build_examples(
     Args:
         kl_weight: λ of this step; None takes the configured one.
     """
-    learning = config.learning
     scalars: dict[str, float] = {}
     rows: list[tuple[StoredRollout, np.ndarray]] = []
-    groups = [(turn, p) for turn in (batch, *batch.later.values()) for p in turn.problem_ids if turn.group(p)]
-    for turn, problem_id in groups:
-        if problem_id in batch.quarantined:
-            continue
-        advantages_G, counts_G = advantages_of(turn, problem_id, config)
-        for stored, advantage, counts in zip(turn.group(problem_id), advantages_G, counts_G, strict=True):
-            scalars[stored.rollout.key] = float(advantage)
-            if not counts:
-                continue
-            advantages_T = token_advantages(
-                float(advantage),
-                np.array(stored.rollout.logprobs_T),
-                None if stored.teacher is None else np.asarray(stored.teacher.logprobs_T),
-                kl_weight=learning.kl_weight if kl_weight is None else kl_weight,
-                kl_discount=learning.kl_discount,
-                kl_clamp=learning.kl_clamp,
-            )
-            rows.append((stored, advantages_T))
-    if learning.permute_advantages:
+    for stored, advantage, counts in _answers(batch, config):
+        scalars[stored.rollout.key] = advantage
+        if counts:
+            rows.append((stored, _token_advantages(stored, advantage, config, kl_weight)))
+    if config.learning.permute_advantages:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
     examples = [
         TrainExample(
@@ -83,6 +68,41 @@ def build_examples(
         if advantages_T.any()
     ]
     return examples, scalars
+
+
+def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
+    """How much of what a batch trains on is the teacher's word, the rest being the verdicts' (`learning.advantage.kl_share`)."""
+    return kl_share(
+        (advantage, _token_advantages(stored, 0.0, config, kl_weight), np.array(stored.rollout.logprobs_T))
+        for stored, advantage, counts in _answers(batch, config)
+        if counts
+    )
+
+
+def _answers(batch: Batch, config: RunConfig) -> Iterator[tuple[StoredRollout, float, bool]]:
+    """Every answer of a batch, of all turns, that is not set aside: with its scalar advantage, and whether it is trained on."""
+    groups = [(turn, p) for turn in (batch, *batch.later.values()) for p in turn.problem_ids if turn.group(p)]
+    for turn, problem_id in groups:
+        if problem_id in batch.quarantined:
+            continue
+        advantages_G, counts_G = advantages_of(turn, problem_id, config)
+        for stored, advantage, counts in zip(turn.group(problem_id), advantages_G, counts_G, strict=True):
+            yield stored, float(advantage), bool(counts)
+
+
+def _token_advantages(
+    stored: StoredRollout, advantage: float, config: RunConfig, kl_weight: float | None
+) -> NDArray[np.float32]:
+    """Advantage of each token of an answer; λ as configured where none is given."""
+    learning = config.learning
+    return token_advantages(
+        advantage,
+        np.array(stored.rollout.logprobs_T),
+        None if stored.teacher is None else np.asarray(stored.teacher.logprobs_T),
+        kl_weight=learning.kl_weight if kl_weight is None else kl_weight,
+        kl_discount=learning.kl_discount,
+        kl_clamp=learning.kl_clamp,
+    )
 
 
 def permute(rows: list[tuple[StoredRollout, np.ndarray]], rng: random.Random) -> list[tuple[StoredRollout, np.ndarray]]:

@@ -12,7 +12,7 @@ from rtl_core.learning.schedule import linear_decay
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.distilling import kl_weight_of
 from rtl_core.pipeline.drawing import pool_metrics
-from rtl_core.pipeline.examples import build_examples
+from rtl_core.pipeline.examples import build_examples, signal_share
 from rtl_core.pipeline.measures import batch_metrics, warm_start_metrics
 from rtl_core.pipeline.refining import turn_metrics
 from rtl_core.pipeline.session import Session, open_trainer
@@ -108,6 +108,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> dict[str, f
         **turn_metrics(batch),
         **metrics,
         "learning/kl_weight": kl_weight,
+        "learning/kl_share": signal_share(batch, config, kl_weight),
         "train/examples": float(len(examples)),
     }
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rtl_core.learning.advantage import group_advantages, token_advantages
+from rtl_core.learning.advantage import group_advantages, kl_share, token_advantages
 from rtl_core.learning.kl import discounted_future_sum, k1, k2, k3
 
 
@@ -80,3 +80,13 @@ def test_rl_alone_needs_no_teacher_and_a_kl_weight_does() -> None:
         token_advantages(0.5, student_T, None, kl_weight=0.1)
     with pytest.raises(ValueError, match="teacher scored"):
         token_advantages(0.5, student_T, np.array([-1.0]), kl_weight=0.1)
+
+
+def test_the_teachers_share_of_the_signal_counts_squares_where_the_student_is_not_sure() -> None:
+    sure, unsure = np.log([0.96, 0.99]), np.log([0.5, 0.94])
+    # A² = 4 at two unsure tokens, KL parts 1 and 3 there: 10 of 18. What stands at sure tokens counts in neither.
+    assert kl_share([(2.0, np.array([1.0, -3.0]), unsure)]) == pytest.approx(10 / 18)
+    assert kl_share([(2.0, np.array([1.0, -3.0]), unsure), (5.0, np.array([9.0, 9.0]), sure)]) == pytest.approx(10 / 18)
+    assert kl_share([(2.0, np.zeros(2), unsure)]) == 0.0
+    assert kl_share([(0.0, np.array([0.1, 0.0]), unsure)]) == 1.0
+    assert kl_share([(7.0, np.ones(2), sure)]) == kl_share([]) == 0.0

@@ -10,7 +10,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.distilling import replaces_equal
-from rtl_core.pipeline.examples import advantages_of, build_examples
+from rtl_core.pipeline.examples import advantages_of, build_examples, signal_share
 from rtl_core.policy.rollout import Rollout
 
 STUDENT = (-1.0, -0.5)
@@ -53,6 +53,16 @@ def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_
     assert len(tokens(made, config(), 0.0)) == 2
     assert tokens(made, config(), 0.5)[:2] == [[-0.25, 0.0], [-0.25, 0.0]]
     assert not advantages_of(made, "a", config())[0].any()
+
+
+def test_the_share_of_the_signal_that_is_the_teachers() -> None:
+    made = batch({"a": [1.0, 0.0], "b": [0.3, 0.3]})
+    # Four answers of two tokens that the student was not sure of: A² = 0.25 at each of four, (λ 0.5)² at the first of each.
+    assert signal_share(made, config(), 0.0) == 0.0
+    assert signal_share(made, config(), 0.4) == pytest.approx(4 * 0.04 / (4 * 0.25 + 4 * 0.04))
+    assert signal_share(made, config("learning.reward_weight=0"), 1.0) == 1.0
+    made.quarantined.add("b")
+    assert signal_share(made, config(), 0.4) == pytest.approx(2 * 0.04 / (4 * 0.25 + 2 * 0.04))
 
 
 def test_a_masked_answer_is_trained_on_in_no_way() -> None:
