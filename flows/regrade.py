@@ -63,7 +63,7 @@ async def regrade(
         waiting = sum(map(len, under_way.waiting.values()))
         tell.stage(f"regrade {under_way.label}: {waiting} rollouts, {under_way.known} known from before")
         done = 0
-        bound = asyncio.Semaphore(2 * under_way.pool._max_workers)
+        bound = asyncio.Semaphore(2 * under_way.graders)
 
         async def one(problem_id: str) -> None:
             nonlocal done

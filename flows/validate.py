@@ -49,7 +49,7 @@ async def validate_problems(
         tell.line(str(moved))
     done = 0
     # A task is worth starting only when a core is about to be free for it.
-    bound = asyncio.Semaphore(2 * session.pool._max_workers)
+    bound = asyncio.Semaphore(2 * session.graders)
 
     async def one(problem_id: str) -> None:
         nonlocal done

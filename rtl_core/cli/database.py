@@ -33,14 +33,9 @@ def pick_run(history: History, name: str | None) -> str:
     """The named run, or the newest. HistoryError when there is no such run, or none at all."""
     from rtl_core.errors import HistoryError
 
+    if name is not None:
+        return history.existing_run(name).name
     runs = history.runs()
-    names = [run.name for run in runs]
-    if name is None:
-        if not runs:
-            raise HistoryError(f"there is no run in {history.path}", "start one: rtl-distill train")
-        return names[0]
-    if name not in names:
-        raise HistoryError(
-            f"there is no run {name!r} in {history.path}", f"runs there: {', '.join(names[:8]) or 'none'}"
-        )
-    return name
+    if not runs:
+        raise HistoryError(f"there is no run in {history.path}", "start one: rtl-distill train")
+    return runs[0].name

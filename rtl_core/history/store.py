@@ -230,6 +230,14 @@ class History(Transactions):
         with self._reading() as con:
             return next(iter(reading.runs(con, name)), None)
 
+    def existing_run(self, name: str) -> RunRecord:
+        """The run of that name. HistoryError that names those there are, when there is none."""
+        record = self.run(name)
+        if record is None:
+            names = ", ".join(known.name for known in self.runs()[:8]) or "none"
+            raise HistoryError(f"there is no run {name!r} in {self.path}", f"runs there: {names}")
+        return record
+
     def runs(self) -> list[RunRecord]:
         """All runs, newest first."""
         with self._reading() as con:
@@ -250,9 +258,13 @@ class History(Transactions):
         with self._reading() as con:
             return reading.steps(con, run)
 
+    def trained_steps(self, run: str) -> list[StepState]:
+        """The run's trained steps, in order."""
+        return [state for state in self.steps(run) if state.status == "trained"]
+
     def last_trained_step(self, run: str) -> StepState | None:
         """The run's newest trained step, or None."""
-        return next((s for s in reversed(self.steps(run)) if s.status == "trained"), None)
+        return next(reversed(self.trained_steps(run)), None)
 
     def rollouts_of(self, run: str, place: int | str) -> list[StoredRollout]:
         """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""

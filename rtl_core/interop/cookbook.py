@@ -19,7 +19,6 @@ docs/learning.md for how to install it beside our newer transformers.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from rtl_core.grading import Grader, MemoryCache, make_executor
 from rtl_core.grading.verdict import Outcome, Stage, Verdict
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import reward
-from rtl_core.pipeline.session import limits_of
+from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem import Problem
@@ -59,8 +58,7 @@ class Workbench:
         """Starts the executor of the configuration; see `make_executor` for what it raises."""
         self.config = config
         self.tokenizer = load_tokenizer(config.tinker.student, config)
-        workers = config.grading.workers if isinstance(config.grading.workers, int) else 0
-        self._pool = ThreadPoolExecutor(workers or os.cpu_count() or 1, thread_name_prefix="grade")
+        self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
         self._grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=MemoryCache())
 

@@ -26,8 +26,9 @@ from rtl_core.pipeline.recorder import StoreTime
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.clients import Policy
 from rtl_core.policy.rollout import Purpose, Rollout
-from rtl_core.policy.sampling import rollout_seed, sample_group
+from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
+from rtl_core.problems.problem import Problem
 from rtl_core.prompting.extraction import extract_answer
 
 
@@ -83,6 +84,26 @@ class Batch:
         """The rollouts of one problem by sample index."""
         return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
 
+    def rollout(
+        self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
+    ) -> Rollout:
+        """A fresh answer to a prompt of P tokens as the rollout that it is in this batch."""
+        return Rollout(
+            run=run,
+            purpose=self.purpose,
+            evaluation=self.evaluation,
+            epoch=self.epoch,
+            step=self.step,
+            problem_id=problem_id,
+            sample=sample,
+            prompt_P=tuple(prompt_P),
+            tokens_T=tuple(answer.tokens_T),
+            logprobs_T=tuple(answer.logprobs_T),
+            stop_reason=answer.stop_reason,
+            text=answer.text,
+            policy_step=self.policy_step,
+        )
+
     def update(self, stored: StoredRollout, **found: Any) -> None:
         """Add what a stage found of a rollout; grading and scoring run side by side, so each adds to what is there by now."""
         place = stored.rollout.problem_id, stored.rollout.sample
@@ -132,35 +153,32 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
             )
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
         with fresh_clients_after_errors(policy):
-            teaching = batch.sampler == "teacher"
-            client = await (policy.teacher() if teaching else policy.sampler(batch.sampler_path))
-            answers = await sample_group(
-                client,
-                policy.tokenizer,
-                prompt.tokens_P,
-                group_size=len(missing),
-                max_tokens=config.sampling.max_tokens,
-                temperature=config.sampling.temperature,
-                seeds=seeds,
-            )
-    rollouts = [
-        Rollout(
-            run=session.run,
-            purpose=batch.purpose,
-            evaluation=batch.evaluation,
-            epoch=batch.epoch,
-            step=batch.step,
-            problem_id=problem_id,
-            sample=index,
-            prompt_P=tuple(prompt.tokens_P),
-            tokens_T=tuple(answer.tokens_T),
-            logprobs_T=tuple(answer.logprobs_T),
-            stop_reason=answer.stop_reason,
-            text=answer.text,
-            policy_step=batch.policy_step,
-        )
-        for index, answer in zip(missing, answers, strict=True)
-    ]
+            answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
+    places = zip(missing, answers, strict=True)
+    return record_answers(
+        session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
+    )
+
+
+async def answers_to(
+    session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
+) -> list[SampledAnswer]:
+    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
+    config, policy = session.config.sampling, session.require_policy()
+    client = await (policy.teacher() if batch.sampler == "teacher" else policy.sampler(batch.sampler_path))
+    return await sample_group(
+        client,
+        policy.tokenizer,
+        list(prompt_P),
+        group_size=count,
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        seeds=seeds,
+    )
+
+
+def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:
+    """Record fresh rollouts and go on with them; returns how many they are."""
     session.recorder.put("record_rollouts", rollouts)
     batch.take_up(StoredRollout(rollout) for rollout in rollouts)
     return len(rollouts)
@@ -214,7 +232,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
 
 
-async def grade_answers(session: Session, problem: Any, texts: Sequence[str]) -> list[Verdict]:
+async def grade_answers(session: Session, problem: Problem, texts: Sequence[str]) -> list[Verdict]:
     """Verdicts of several responses to one problem, in order; equal answers are graded once."""
     answers = [extract_answer(text, problem.targets) for text in texts]
     distinct = {answer.model_dump_json(): answer for answer in answers}

@@ -24,7 +24,7 @@ ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 def checkpoint_table(history: History, config: RunConfig) -> Table:
     """The trained steps whose weights are kept, with their held-out pass@1."""
-    trained, evaluations = _trained(history, config), history.evaluations(config.run.name)
+    trained, evaluations = history.trained_steps(config.run.name), history.evaluations(config.run.name)
     scores = _scores(evaluations)
     keep = kept(trained, evaluations, retention_of(config))
     table = Table(title=f"run {config.run.name!r}: weights on the service", box=box.SIMPLE_HEAD)
@@ -44,7 +44,7 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
     Raises:
         HistoryError: there is no such step.
     """
-    trained = _trained(history, config)
+    trained = history.trained_steps(config.run.name)
     run = config.run.name
     if not trained:
         raise HistoryError(f"run {run!r} has trained no step yet")
@@ -167,10 +167,6 @@ def _evaluation_row(e: EvaluationRecord) -> str:
 
 def _words(weights: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in weights.items() if value)
-
-
-def _trained(history: History, config: RunConfig) -> list[StepState]:
-    return [state for state in history.steps(config.run.name) if state.status == "trained"]
 
 
 def _scores(evaluations: list[EvaluationRecord]) -> dict[int, Any]:

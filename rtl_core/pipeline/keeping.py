@@ -23,7 +23,7 @@ async def tidy(session: Session) -> int:
     Nothing hangs on it: what fails is told and tried again after the next step.
     """
     with session.history.reading():
-        trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
+        trained = session.history.trained_steps(session.run)
         evaluations = session.history.evaluations(session.run)
     old = superseded(trained, evaluations, retention_of(session.config))
     old = [state for state in old if state.step not in session.tidied]
@@ -41,7 +41,7 @@ async def tidy(session: Session) -> int:
 async def secure(session: Session) -> None:
     """At the end of a run: tidy up, and take the expiry from the weights that stay as its result (the last, the best)."""
     await tidy(session)
-    trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
+    trained = session.history.trained_steps(session.run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
     keep = kept(trained, session.history.evaluations(session.run), retention)
     try:

@@ -20,7 +20,7 @@ from rtl_core.pipeline import batch as batches
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.rollout import Rollout
-from rtl_core.policy.sampling import rollout_seed, sample_group
+from rtl_core.policy.sampling import rollout_seed
 from rtl_core.prompting.refinement import build_refinement
 
 
@@ -78,38 +78,12 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             return None
         sample = parent.rollout.sample
         seeds = [rollout_seed(config.run.seed, later.key, problem_id, sample)] if config.sampling.seeded else None
-        teaching = later.sampler == "teacher"
-        client = await (policy.teacher() if teaching else policy.sampler(later.sampler_path))
-        (answer,) = await sample_group(
-            client,
-            policy.tokenizer,
-            prompt.tokens_P,
-            group_size=1,
-            max_tokens=config.sampling.max_tokens,
-            temperature=config.sampling.temperature,
-            seeds=seeds,
-        )
-        return Rollout(
-            run=session.run,
-            purpose=later.purpose,
-            evaluation=later.evaluation,
-            epoch=later.epoch,
-            step=later.step,
-            problem_id=problem_id,
-            sample=sample,
-            prompt_P=tuple(prompt.tokens_P),
-            tokens_T=tuple(answer.tokens_T),
-            logprobs_T=tuple(answer.logprobs_T),
-            stop_reason=answer.stop_reason,
-            text=answer.text,
-            policy_step=later.policy_step,
-        )
+        (answer,) = await batches.answers_to(session, later, prompt.tokens_P, 1, seeds)
+        return later.rollout(session.run, problem_id, sample, prompt.tokens_P, answer)
 
     with later.clock.measure("sample"), batches.fresh_clients_after_errors(policy):
         rollouts = [r for r in await asyncio.gather(*(one(parent) for parent in fresh)) if r is not None]
-    session.recorder.put("record_rollouts", rollouts)
-    later.take_up(StoredRollout(rollout) for rollout in rollouts)
-    return len(rollouts)
+    return batches.record_answers(session, later, rollouts)
 
 
 async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, score: bool) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading import Executor, Grader, make_executor
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.store import History
-from rtl_core.pipeline.session import Cluster, limits_of
+from rtl_core.pipeline.session import Cluster, graders_of, limits_of
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.reporting.text import visible
@@ -72,6 +71,8 @@ class Regrading:
     history: History
     grader: Grader
     pool: ThreadPoolExecutor
+    graders: int
+    """Threads of `pool`."""
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
     """Problem id -> rollouts that have no verdict under the label yet."""
@@ -162,9 +163,8 @@ def open_regrading(
     """
     history, run = History(path), config.run.name
     with ExitStack() as stack:
-        workers = config.grading.workers
-        slots = cluster.slots if cluster else (workers if isinstance(workers, int) and workers else os.cpu_count() or 1)
-        pool = ThreadPoolExecutor(slots, thread_name_prefix="regrade")
+        graders = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(graders, thread_name_prefix="regrade")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
@@ -190,7 +190,7 @@ def open_regrading(
             raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
         problems = {name: Problem.model_validate(record) for name, record in records.items()}
         known = sum(row["rollout"] in done for row in chosen)
-        under_way = Regrading(run, label, history, grader, pool, problems, dict(waiting), known)
+        under_way = Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
         _open[label] = under_way
         stack.callback(_open.pop, label)
         yield under_way

@@ -12,7 +12,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.tracking import Tracker
 from rtl_core.policy.faults import is_transient
-from rtl_core.reporting.console import before_after_table
+from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.report import write_report
 
 
@@ -59,25 +59,7 @@ def after_step(session: Session, step: int) -> None:
         session.live_report.after_step()
     progress.get().advance("steps", step + 1, len(session.steps))
     if session.last_step is not None:
-        progress.get().line(step_in_words(step, len(session.steps), session.last_step))
-
-
-def step_in_words(step: int, total: int, metrics: dict[str, float]) -> str:
-    """One line for a human about a trained step; what was not measured is left out."""
-    parts = [f"step {step + 1:>3}/{total}"]
-    for label, name, form in (
-        ("reward", "env/all/reward/total", ".2f"),
-        ("pass", "env/all/tests_passed", ".2f"),
-        ("interface", "env/all/interface_valid", ".2f"),
-        ("imitated", "warm_start/examples", ".0f"),
-        ("teacher KL", "teacher_kl", ".3f"),
-    ):
-        if name in metrics:
-            parts.append(f"{label} {metrics[name]:{form}}")
-    if "cost/usd" in metrics:
-        parts.append(f"${metrics['cost/usd']:.3f}")
-    parts.append(f"{metrics['time/total']:.1f} s")
-    return "  ".join(parts)
+        progress.get().line(step_line(step, len(session.steps), session.last_step))
 
 
 def finish(session: Session) -> str:

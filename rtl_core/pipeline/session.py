@@ -52,6 +52,8 @@ class Session:
     grader: Grader
     cache: MemoryCache
     pool: ThreadPoolExecutor
+    graders: int
+    """How many answers are graded at once: the threads of `pool`."""
     loaded: LoadedProblems
     problems: dict[str, Problem]
     prompts: dict[str, Prompt] = field(default_factory=dict)
@@ -140,7 +142,8 @@ async def open_session(
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
-        pool = ThreadPoolExecutor(_graders(config, cluster), thread_name_prefix="grade")
+        graders = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(graders, thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or make_executor(config.grading.executor)
@@ -158,6 +161,7 @@ async def open_session(
             grader=grader,
             cache=cache,
             pool=pool,
+            graders=graders,
             loaded=loaded,
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
             prices=prices_of(config),
@@ -183,8 +187,8 @@ async def open_session(
             await session.recorder.settle()
 
 
-def _graders(config: RunConfig, cluster: Cluster | None) -> int:
-    """How many answers are graded at once."""
+def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
+    """How many answers are graded at once. ConfigError when a cluster is configured and none is given."""
     if cluster is not None:
         return cluster.slots
     if isinstance(config.grading.workers, str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtl_core.config import RunConfig, to_toml
-from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.pipeline.lock import run_folder
 
@@ -16,10 +15,7 @@ def config_of(history: History, run: str) -> RunConfig:
     Raises:
         HistoryError: there is no such run.
     """
-    record = history.run(run)
-    if record is None:
-        names = ", ".join(known.name for known in history.runs()) or "none"
-        raise HistoryError(f"there is no run {run!r} in {history.path}", f"runs there: {names}")
+    record = history.existing_run(run)
     return RunConfig.model_validate({**record.config, "run": {**record.config["run"], "history": str(history.path)}})
 
 

@@ -11,6 +11,7 @@ from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 from rtl_core.pipeline.evaluation import EvaluationPlan
 from rtl_core.pipeline.session import Session
+from rtl_core.pipeline.stored import config_of
 
 
 def settings_of(
@@ -22,24 +23,16 @@ def settings_of(
         HistoryError: there is no such run.
         ConfigError: a source of the run has no such split.
     """
-    history = History(path, read_only=True)
-    record = history.run(run)
-    if record is None:
-        names = ", ".join(known.name for known in history.runs()) or "none"
-        raise HistoryError(f"there is no run {run!r} in {path}", f"runs there: {names}")
-    data = dict(record.config)
-    data["run"] = {**data["run"], "history": str(path)}
-    sources = [dict(source) for source in data["problems"]["sources"]]
-    for source in sources:
+    data = config_of(History(path, read_only=True), run).model_dump(mode="json")
+    for source in data["problems"]["sources"]:
         if source["kind"] == "starter":
             source["heldout_split"] = split
         elif split == "test":
             raise ConfigError(
                 f"source {source['kind']} has no split kept apart for tests", "evaluate on --split heldout"
             )
-    data["problems"] = {**data["problems"], "sources": sources}
     if template is not None:
-        data["prompting"] = {**data["prompting"], "template": template}
+        data["prompting"]["template"] = template
     return RunConfig.model_validate(data)
 
 
@@ -58,7 +51,7 @@ def plan(
     split = session.loaded.heldout_split if template is None else f"{session.loaded.heldout_split}, {template}"
     if policy == "teacher":
         return EvaluationPlan(policy, 0, split, samples)
-    trained = [state for state in session.history.steps(session.run) if state.status == "trained"]
+    trained = session.history.trained_steps(session.run)
     step = len(trained) if step is None else step
     if step == 0:
         return EvaluationPlan(policy, 0, split, samples)

@@ -105,7 +105,7 @@ async def download_adapter(service: Any, rest: Any, state_path: str, name: str, 
     except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
         raise PolicyError(
             f"the service does not hand out the weights at {state_path}: {error}",
-            "list what it has with `rtl-distill checkpoints list RUN`",
+            "list what it has with `rtl-distill checkpoints RUN`",
         ) from error
     folder.mkdir(parents=True, exist_ok=True)
     return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))

@@ -29,7 +29,7 @@ def before_after_table(history: History, run: str) -> Table:
         caption=_caption(result),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),  # with a pass@k beside pass@1 it it is 78 columns wide, which every terminal has
+        padding=(0, 1, 0, 0),  # with a pass@k beside pass@1 it is 78 columns wide, which every terminal has
     )
     table.add_column("policy", no_wrap=True)
     for name in ("pass@1", *(f"pass@{k}" for k in ks), "interface\nright", "gain,\npoints", "p"):
@@ -45,18 +45,21 @@ def before_after_table(history: History, run: str) -> Table:
     return table
 
 
-def step_line(step: int, total: int | None, metrics: Mapping[str, float]) -> str:
-    """One line about a trained step from its recorded metrics; what was not measured is left out."""
-    parts = [f"step {step + 1:>3}" + (f"/{total}" if total else "")]
+def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
+    """One line about a trained step of `total` from its recorded metrics; what was not measured is left out."""
+    parts = [f"step {step + 1:>3}/{total}"]
     for label, name, form in (
         ("reward", "env/all/reward/total", ".2f"),
         ("pass", "env/all/tests_passed", ".2f"),
         ("interface", "env/all/interface_valid", ".2f"),
+        ("imitated", "warm_start/examples", ".0f"),
         ("teacher KL", "teacher_kl", ".3f"),
         ("entropy", "optim/entropy", ".2f"),
     ):
         if name in metrics:
             parts.append(f"{label} {metrics[name]:{form}}")
+    if "cost/usd" in metrics:
+        parts.append(f"${metrics['cost/usd']:.3f}")
     if "time/total" in metrics:
         parts.append(f"{metrics['time/total']:.1f} s")
     return "  ".join(parts)

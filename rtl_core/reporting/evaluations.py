@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
@@ -59,10 +58,7 @@ class RunResult:
 def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
-    record = history.run(run)
-    if record is None:
-        names = ", ".join(r.name for r in history.runs()[:8]) or "none"
-        raise HistoryError(f"there is no run {run!r} in {history.path}", f"runs there: {names}")
+    record = history.existing_run(run)
     done = [_view(history, e) for e in _own(record, [e for e in history.evaluations(run) if e.status == "done"])]
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]

@@ -4,7 +4,7 @@ Made on the syntax tree, so that no comment, string or macro is touched, and nev
 would be found by the interface check before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
 dropped branch, swapped operands and ports (see `mutations.py`).
 
-Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `equivalence.py` looks for
+Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for
 an input that tells.
 """
 

@@ -195,7 +195,8 @@ def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         yield from _swap(tree, "swap", node, node.left, node.right)
         for branch in (node.left, node.right):
             text = tree.text(branch)
-            yield from _replace(tree, "dropped branch", node, f"({text})" if text else "") if text else ()
+            if text:
+                yield from _replace(tree, "dropped branch", node, f"({text})")
     if name_of(node) != "ConditionalStatement":
         return
     predicate, span = tree.text(node.predicate), tree.span(node.predicate)

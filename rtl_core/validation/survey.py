@@ -44,7 +44,7 @@ class Survey:
 
     @property
     def waiting(self) -> list[str]:
-        """Ids of the problems that nothing is known of yet, the cheapest harness first where times are alike."""
+        """Ids of the problems that nothing is known of yet, in the session's order."""
         return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
 
     def status(self, problem_id: str) -> str:
