@@ -15,8 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pydantic import BaseModel, ConfigDict
-from pyslang import SourceManager
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
@@ -228,7 +228,7 @@ class _File:
                 self._add(f"the system task {match[0].split()[0]}", line)
 
 
-def _line(manager: SourceManager, location: object) -> int:
+def _line(manager: pyslang.SourceManager, location: object) -> int:
     return manager.getLineNumber(manager.getFullyOriginalLoc(location))  # type: ignore[arg-type]
 
 

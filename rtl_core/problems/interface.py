@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from pyslang import Bag, SourceManager, SVInt
+import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
@@ -56,19 +56,19 @@ def parse_interface(sources: Mapping[str, str], top: str, source: InterfaceSourc
     return None
 
 
-def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, SourceManager, Bag]:
+def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, pyslang.SourceManager, pyslang.Bag]:
     """Parses the HDL files of `sources` as one compilation unit; other files are ignored.
 
     An `include` is followed only when every one of them names one of `sources`; else all stay unresolved, so that
     no file of this machine is ever read.
     """
     hdl = {path: text.replace("\0", " ") for path, text in sources.items() if path.endswith(HDL_SUFFIXES)}
-    manager = SourceManager()
+    manager = pyslang.SourceManager()
     preprocessor = slang_parsing.PreprocessorOptions()
     preprocessor.maxIncludeDepth = 8 if _all_included_are_given(hdl) else 0
     parser = slang_parsing.ParserOptions()
     parser.maxRecursionDepth = 512
-    options = Bag([preprocessor, parser])
+    options = pyslang.Bag([preprocessor, parser])
     # Only the base name: files stand side by side, as with one include path for all.
     buffers = {path: manager.assignText(_NOWHERE + path.rsplit("/", 1)[-1], text) for path, text in hdl.items()}
     roots = [buffer for path, buffer in buffers.items() if not path.endswith(_HEADER_SUFFIXES)]
@@ -214,7 +214,7 @@ def _port(symbol: object) -> Port:
 def _parameter(symbol: object) -> Parameter:
     value = getattr(getattr(symbol, "value", None), "value", None)
     default = None
-    if isinstance(value, SVInt) and not value.hasUnknown:
+    if isinstance(value, pyslang.SVInt) and not value.hasUnknown:
         default = int(value)
     elif isinstance(value, int):
         default = value

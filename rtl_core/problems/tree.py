@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyslang import Bag, SourceManager
+import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
@@ -32,13 +32,15 @@ class SourceTree:
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
-        self._manager = SourceManager()
+        self._manager = pyslang.SourceManager()
         preprocessor = slang_parsing.PreprocessorOptions()
         preprocessor.maxIncludeDepth = 0  # no file of this machine is ever read
         parser = slang_parsing.ParserOptions()
         parser.maxRecursionDepth = 512
         self._buffer = self._manager.assignText(text)
-        self._tree = slang_syntax.SyntaxTree.fromBuffers([self._buffer], self._manager, Bag([preprocessor, parser]))
+        self._tree = slang_syntax.SyntaxTree.fromBuffers(
+            [self._buffer], self._manager, pyslang.Bag([preprocessor, parser])
+        )
         self.root: Node = self._tree.root
 
     @property
