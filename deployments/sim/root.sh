@@ -34,8 +34,8 @@ if "$python" -m pip --version >/dev/null 2>&1; then
     quietly "${fetch[@]}" --no-deps -r "$here/requirements-cocotb1.txt"
 fi
 # Mounts of its own, which end with the command however it ends.
-quietly unshare --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+quietly unshare --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/install \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} sh /install/install.sh' sh "$root"
-rm -rf "$root/install" "$root/root/.cache" "$root/var/log/bootstrap.log"
+rm -rf "$root/install" "$root/var/log/bootstrap.log"
 : >"$root/etc/resolv.conf"
 rm -f "$root/etc/hostname"

@@ -101,6 +101,10 @@ class JobResult:
     steps: tuple[StepResult, ...]
     wall_s: float
 
+    @property
+    def cpu_s(self) -> float:
+        return sum(step.cpu_s for step in self.steps)
+
 
 class Executor(Protocol):
     """Runs jobs, several at a time when called from several threads."""

@@ -21,16 +21,22 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
 from rtl_core.grading.executors.installed import InstalledToolchain
 from rtl_core.grading.executors.toolbox import Toolbox, warm_command
-from rtl_core.grading.executors.wire import GUARD, Connection, job_message, patience, step_result
+from rtl_core.grading.executors.wire import (
+    GUARD,
+    INSIDE,
+    Connection,
+    agent_environment,
+    job_message,
+    job_result,
+    patience,
+)
 
-INSIDE = Path(__file__).resolve().parent.parent / "inside"
 START_S = 120.0
 _TRIES = 2
 
@@ -92,14 +98,11 @@ class BubblewrapExecutor:
                 cell.close()
                 raise
             self._give_back(cell)
-            if "error" in answer:
-                if attempt + 1 == _TRIES:
-                    raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
-                continue
-            results = tuple(step_result(step) for step in answer["steps"])
-            with self._lock:
-                self.cpu_s += sum(result.cpu_s for result in results)
-            return JobResult(results, time.monotonic() - started)
+            result = job_result(answer, started, last=attempt + 1 == _TRIES)
+            if result is not None:
+                with self._lock:
+                    self.cpu_s += result.cpu_s
+                return result
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -188,8 +191,8 @@ class BubblewrapExecutor:
             command += ["--setenv", name, value]
         if not self.warm:
             return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
-        command += ["--setenv", "PYTHONPATH", f"{GUARD}/warm:{GUARD}:{GUARD}/lib"]
-        command += ["--setenv", "PYGPI_PYTHON_BIN", self.toolbox.python]
+        for name, value in agent_environment(self.toolbox.python).items():
+            command += ["--setenv", name, value]
         return [*command, "--", *warm_command("vvp", self.toolbox.cocotb_libraries)]
 
 

@@ -18,20 +18,23 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Mount, StepResult
-from rtl_core.grading.executors.docker_container import Container
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, StepResult
+from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
-from rtl_core.grading.executors.wire import step_result
+from rtl_core.grading.executors.docker_snapshot import Snapshots
+from rtl_core.grading.executors.wire import job_result
 from rtl_core.grading.limits import Limits
 
 LABEL = "rtl-distill.owner"
 _TRIES = 3
-_STANDARD_MOUNTS = (Mount("src", "/src"),)
+_REMOVERS = 6
+"""A removal mostly waits."""
 
 
 class DockerExecutor:
@@ -78,8 +81,11 @@ class DockerExecutor:
         self._images = DerivedImages(self._api, self.image)
         self._ahead = ahead if ahead is not None else (os.cpu_count() or 1)
         self._waiting: list[Container] = []
-        self._kind = (self.image.digest, Limits())
-        self._behind = ThreadPoolExecutor(max_workers=2, thread_name_prefix="containers")
+        self._kind = Kind(self.image.digest, Limits())
+        self._labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
+        self._snapshots = Snapshots(self._api, self._folder, self._labels)
+        self._makers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="containers")
+        self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
     def tools(self) -> dict[str, str]:
         """The image by digest, and the versions in it."""
@@ -91,7 +97,8 @@ class DockerExecutor:
     def run(self, job: Job) -> JobResult:
         """Runs one job in a container of its own; a container that dies is replaced and the job is tried again."""
         for attempt in range(_TRIES):
-            container = self._take(job)
+            # Whatever ended one container may have ended those that wait as well.
+            container = self._take(job) if attempt == 0 else self._create(self._kind_of(job))
             started = time.monotonic()
             try:
                 answer = container.run(job)
@@ -104,17 +111,12 @@ class DockerExecutor:
                     raise
                 continue
             finally:
-                self._later(container.remove)
-            if "error" in answer:
-                if attempt + 1 == _TRIES:
-                    raise InfrastructureError(
-                        f"the container's agent failed: {answer['error'].strip().splitlines()[-1]}"
-                    )
-                continue
-            results = tuple(step_result(step) for step in answer["steps"])
-            with self._lock:
-                self.cpu_s += sum(result.cpu_s for result in results)
-            return JobResult(results, time.monotonic() - started)
+                _later(self._removers, container.remove)
+            result = job_result(answer, started, last=attempt + 1 == _TRIES)
+            if result is not None:
+                with self._lock:
+                    self.cpu_s += result.cpu_s
+                return result
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -124,7 +126,8 @@ class DockerExecutor:
                 return
             self._closed = True
             self._waiting.clear()
-        self._behind.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._makers, self._removers):
+            pool.shutdown(wait=True, cancel_futures=True)
         self._remove_where({LABEL: self._owner})
         shutil.rmtree(self._folder, ignore_errors=True)
         self._api.close()
@@ -150,35 +153,38 @@ class DockerExecutor:
 
     def _take(self, job: Job) -> Container:
         """A container that fits the job: one that waits, else a new one."""
-        image = self._images.digest(job.dockerfile)
-        kind = (image, job.limits)
+        kind = self._kind_of(job)
+        usual = kind.mounts == Kind.mounts
+        stale: list[Container] = []
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the executor was closed")
-            fits = kind == self._kind and job.mounts == _STANDARD_MOUNTS
-            stale = [] if kind == self._kind else self._waiting
-            if kind != self._kind and job.mounts == _STANDARD_MOUNTS:
-                self._kind, self._waiting = kind, []
-            container = self._waiting.pop(0) if fits and self._waiting else None
-            wanted = self._ahead - len(self._waiting)
+            if usual and kind != self._kind:
+                self._kind, stale, self._waiting = kind, self._waiting, []
+            container = self._waiting.pop(0) if kind == self._kind and self._waiting else None
+            wanted = self._ahead - len(self._waiting) if usual else 0
         for old in stale:
-            self._later(old.remove)
-        if job.mounts == _STANDARD_MOUNTS:
-            for _ in range(wanted):
-                self._later(self._prepare, kind)
-        return container or self._create(image, job.limits, job.mounts)
+            _later(self._removers, old.remove)
+        for _ in range(wanted):
+            _later(self._makers, self._prepare, kind)
+        return container or self._create(kind)
 
-    def _create(self, image: str, limits: Limits, mounts: tuple[Mount, ...]) -> Container:
-        labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
-        return Container(self._api, self._folder, image, self.image.inside, limits, mounts, labels)
+    def _kind_of(self, job: Job) -> Kind:
+        return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts)
 
-    def _prepare(self, kind: tuple[str, Limits]) -> None:
+    def _create(self, kind: Kind) -> Container:
+        def create(snapshot: Path | None) -> Container:
+            return Container(self._api, self._folder, kind, self.image.inside, self._labels, snapshot)
+
+        return create(self._snapshots.of(kind.image, self.image.inside, create))
+
+    def _prepare(self, kind: Kind) -> None:
         """Creates one container ahead, unless there are enough or others are wanted by now."""
         with self._lock:
             if self._closed or kind != self._kind or len(self._waiting) >= self._ahead:
                 return
         try:
-            container = self._create(*kind, _STANDARD_MOUNTS)
+            container = self._create(kind)
         except InfrastructureError:
             return  # the job that needs one will try, and tell
         with self._lock:
@@ -186,12 +192,6 @@ class DockerExecutor:
                 self._waiting.append(container)
                 return
         container.remove()
-
-    def _later(self, work: Any, *arguments: Any) -> None:
-        try:
-            self._behind.submit(work, *arguments)
-        except RuntimeError:  # shutting down: `close` removes what is left
-            return
 
     def _out_of_memory(self, container: Container) -> bool:
         with contextlib.suppress(Exception):
@@ -210,6 +210,11 @@ class DockerExecutor:
         except Exception:
             return 0
         return 1
+
+
+def _later(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # shutting down: `close` removes what is left
+        pool.submit(work, *arguments)
 
 
 def _is_orphan(folder: Path) -> bool:

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shutil
 import socket
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors import docker_confinement as confinement
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, Mount
-from rtl_core.grading.executors.bubblewrap import INSIDE
 from rtl_core.grading.executors.probe import Inside
 from rtl_core.grading.executors.toolbox import warm_command
-from rtl_core.grading.executors.wire import GUARD, Connection, job_message, patience
+from rtl_core.grading.executors.wire import GUARD, INSIDE, Connection, agent_environment, job_message, patience
 from rtl_core.grading.limits import Limits
 
-UID = 61000
+SNAPSHOT = "/snapshot"
+"""Where a snapshot stands inside."""
 START_S = 120.0
-CPUS = 2
-SPARE_MB = 1024
+END_S = 2.0
+NOTICE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What containers have to have in common to stand in for one another."""
+
+    image: str
+    limits: Limits
+    mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
 
 
 class Container:
@@ -33,53 +45,37 @@ class Container:
         self,
         api: Any,
         folder: Path,
-        image: str,
+        kind: Kind,
         inside: Inside,
-        limits: Limits,
-        mounts: tuple[Mount, ...],
         labels: Mapping[str, str],
+        snapshot: Path | None = None,
     ) -> None:
-        """`folder` holds the directories that host and container share. Raises InfrastructureError when the engine refuses."""
+        """`folder` holds the directories that host and container share, `snapshot` the process that it begins as.
+
+        Raises InfrastructureError when the engine refuses.
+        """
         self._api, self._inside = api, inside
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
         self.folder = folder / self.name
-        self._hosted = tuple(dict.fromkeys(["src", *(mount.source.split("/")[0] for mount in mounts)]))
+        self._channel: socket.socket | None = None
+        self._hosted = tuple(dict.fromkeys(["src", *(mount.source.split("/")[0] for mount in kind.mounts)]))
         for directory in ("control", *self._hosted):
             (self.folder / directory).mkdir(parents=True)
             (self.folder / directory).chmod(0o777 if directory != "src" else 0o755)
-        command = warm_command("vvp", inside.libraries)
-        environment = {
-            **inside.environment(),
-            "PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib",
-            "PYGPI_PYTHON_BIN": inside.python,
-            "RTL_CONTROL_SOCKET": "/control/agent.sock",
-        }
-        # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.
-        memory = (limits.memory_mb + limits.disk_mb + SPARE_MB) << 20
-        host = api.create_host_config(
-            binds=self._binds(mounts),
-            tmpfs=_tmpfs(limits),
-            network_mode="none",
-            cap_drop=["ALL"],
-            security_opt=["no-new-privileges"],
-            read_only=True,
-            mem_limit=memory,
-            memswap_limit=memory,
-            pids_limit=limits.processes + 16,
-            nano_cpus=min(CPUS, os.cpu_count() or 1) * 1_000_000_000,
-            log_config={"Type": "none", "Config": {}},
-        )
+        binds = self._binds(kind.mounts)
+        command, environment = cold_start(inside)
+        if snapshot is not None:
+            binds.append(f"{snapshot}:{SNAPSHOT}:ro")
+            command, environment = [f"{SNAPSHOT}/restore", f"{SNAPSHOT}/memory"], {}
         try:
             api.create_container(
-                image,
+                kind.image,
                 entrypoint=command,
                 name=self.name,
-                user=f"{UID}:{UID}",
                 environment=environment,
-                working_dir="/",
                 labels=dict(labels),
-                network_disabled=True,
-                host_config=host,
+                host_config=api.create_host_config(binds=binds, **confinement.host(kind.limits)),
+                **confinement.container(),
             )
             api.start(self.name)
         except Exception as error:
@@ -95,23 +91,28 @@ class Container:
                     raise InfrastructureError(f"path outside the workspace: {path!r}")
                 full.parent.mkdir(parents=True, exist_ok=True)
                 full.write_bytes(text.encode("utf-8", "surrogateescape"))
-        channel = self._connect()
+        self._channel = self._connect()
         try:
-            connection = Connection(channel)
+            connection = Connection(self._channel)
             connection.receive(START_S)
             message = {**job_message(job, 0, self._inside), "hosted": list(self._hosted)}
             return connection.ask(message, patience(job))
         except ExecutorDiedError:
             self.kill()
             raise
-        finally:
-            channel.close()
 
     def kill(self) -> None:
         with contextlib.suppress(Exception):
             self._api.kill(self.name)
 
     def remove(self) -> None:
+        """Removes what there is of it. One that has answered is left to end by itself first, which costs the engine less."""
+        if self._channel is not None:
+            with contextlib.suppress(OSError):
+                self._channel.shutdown(socket.SHUT_WR)
+                if select.select([self._channel], [], [], END_S)[0]:
+                    time.sleep(NOTICE_S)
+            self._channel.close()
         with contextlib.suppress(Exception):
             self._api.remove_container(self.name, force=True, v=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -151,11 +152,11 @@ class Container:
         return list(dict.fromkeys(binds))
 
 
-def _tmpfs(limits: Limits) -> dict[str, str]:
-    own = f"rw,exec,nosuid,nodev,uid={UID},gid={UID},mode=0755"
-    return {
-        "/code": f"{own},size={limits.disk_mb}m",
-        "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.disk_mb}m",
-        "/rundir": f"{own},size=16m",
-        "/dev/shm": f"rw,nosuid,nodev,mode=1777,size={min(64, limits.disk_mb)}m",
+def cold_start(inside: Inside) -> tuple[list[str], dict[str, str]]:
+    """Command line and environment of an agent that starts afresh."""
+    environment = {
+        **inside.environment(),
+        **agent_environment(inside.python),
+        "RTL_CONTROL_SOCKET": "/control/agent.sock",
     }
+    return warm_command("vvp", inside.libraries), environment

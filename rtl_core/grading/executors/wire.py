@@ -9,12 +9,15 @@ import struct
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, Session, Step, StepResult
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult
 
+INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
-"""Where the agent and its helpers stand inside."""
+"""Where the agent and its helpers stand here, and inside."""
 GRACE_S = 40.0
 
 
@@ -84,9 +87,26 @@ def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
     }
 
 
+def agent_environment(python: str) -> dict[str, str]:
+    """What a simulator needs in its environment to become a warm agent; `python` is the interpreter inside."""
+    return {"PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib", "PYGPI_PYTHON_BIN": python}
+
+
 def patience(job: Job) -> float:
     """Seconds after which an agent that has not answered is taken for dead."""
     return job.limits.wall_s * len(job.steps) + GRACE_S
+
+
+def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobResult | None:
+    """An agent's answer to a job that began at `started` (monotonic); None when the agent failed and there is another try.
+
+    Raises InfrastructureError when it failed at the last one.
+    """
+    if "error" in answer:
+        if last:
+            raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
+        return None
+    return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started)
 
 
 def step_result(step: Mapping[str, Any]) -> StepResult:
