@@ -120,6 +120,10 @@ class GradingSection(Section):
     """Seed handed to every harness (COCOTB_RANDOM_SEED), so that the same answer gets the same verdict."""
     retries: int = Field(default=3, ge=0)
     """How often a rollout is graded again after an infrastructure error before the run stops."""
+    until: Literal["format", "interface", "syntax", "tests"] = "tests"
+    """Last stage that training grades, for early training; the reward counts stages up to there. Evaluations grade to the tests."""
+    until_steps: int = Field(default=0, ge=0)
+    """For how many steps from the first on `until` holds, after which training grades to the tests; 0 for all."""
 
 
 class RewardSection(Section):
@@ -255,8 +259,23 @@ class RunConfig(Section):
             raise ValueError(
                 "checkpoints.keep_last: must be above learning.staleness, whose weights are still sampled from"
             )
+        if self.grading.until != "tests":
+            self._check_proxy()
         if self.curriculum.hard_below > self.curriculum.easy_from:
             raise ValueError("curriculum.hard_below: must not be above easy_from")
         if max(self.evaluation.k, default=1) > self.evaluation.samples or min(self.evaluation.k, default=1) < 1:
             raise ValueError("evaluation.k: pass@k needs 1 <= k <= evaluation.samples")
         return self
+
+    def _check_proxy(self) -> None:
+        """Training that does not run the tests knows of no answer whether it passes."""
+        stages = ("format", "interface", "syntax", "tests")
+        graded = stages[: stages.index(self.grading.until) + 1]
+        if self.learning.reward_weight > 0 and not any(self.reward.weights.get(stage, 0.0) for stage in graded):
+            raise ValueError(f"grading.until: no reward weight is on a stage that is graded: {', '.join(graded)}")
+        if self.curriculum.order == "pools":
+            raise ValueError(
+                'grading.until: pools move by pass rates, which need "tests"; choose another curriculum.order'
+            )
+        if self.refinement.turns > 1:
+            raise ValueError('grading.until: further turns are for answers that fail their tests; needs "tests"')

@@ -62,9 +62,13 @@ class Grader:
         self._tools = executor.tools()
         self._lacking: dict[str, list[str]] = {}
 
-    def grade(self, problem: Problem, answer: Answer) -> Verdict:
-        """The verdict on one answer. Never raises for what a model wrote or for what fails underneath."""
+    def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
+        """The verdict on one answer, graded to the stage `until` (None: the grader's own).
+
+        Never raises for what a model wrote or for what fails underneath.
+        """
         started = time.monotonic()
+        until = until or self.until
         key = None
         if self.cache is not None and answer.files:
             key = cache_key(
@@ -74,13 +78,13 @@ class Grader:
                 tools=self._tools,
                 seed=self.seed,
                 limits=self.limits,
-                until=self.until,
+                until=until,
             )
             known = self.cache.get(key)
             if known is not None:
                 return known.model_copy(update={"cached": True, "wall_s": time.monotonic() - started})
         try:
-            verdict = _Grading(self, problem, answer).run()
+            verdict = _Grading(self, problem, answer, until).run()
         except InfrastructureError as error:
             verdict = _infrastructure(self, error.message)
         except Exception as error:
@@ -125,6 +129,7 @@ class _Grading:
     grader: Grader
     problem: Problem
     answer: Answer
+    until: Stage
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
     watch: str = ""
@@ -144,17 +149,17 @@ class _Grading:
             self._add(Stage.FORMAT, "failed", reasons, 0.0)
             return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
         self._add(Stage.FORMAT, "passed", notes, 0.0)
-        if self.grader.until is Stage.FORMAT:
+        if self.until is Stage.FORMAT:
             return self._not_tested()
         rejected = self._analyse(files)
         if rejected is not None:
             return rejected
-        if self.grader.until is Stage.INTERFACE:
+        if self.until is Stage.INTERFACE:
             return self._not_tested()
         if self.mismatches and is_fatal(self.mismatches, self.problem.harness):
             self._compile()
             return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
-        if self.grader.until is Stage.SYNTAX:
+        if self.until is Stage.SYNTAX:
             self._compile()
             return self._not_tested()
         return self._test()
@@ -298,7 +303,7 @@ class _Grading:
             Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
             Stage.SYNTAX: Outcome.COMPILE_FAILED,
         }.get(failed[0] if failed else Stage.TESTS, Outcome.TESTS_FAILED)
-        reasons = self.stages[failed[0]].reasons if failed else (f"graded until {self.grader.until.value} only",)
+        reasons = self.stages[failed[0]].reasons if failed else (f"graded until {self.until.value} only",)
         return self._verdict(outcome, reasons)
 
     def _add(self, stage: Stage, status: str, reasons: tuple[str, ...], wall_s: float) -> None:

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.grading.verdict import Outcome, Stage, Verdict
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
@@ -204,7 +205,8 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     with batch.clock.measure("grade"):
-        verdicts = await grade_answers(session, problem, [stored.rollout.text for stored in waiting])
+        texts = [stored.rollout.text for stored in waiting]
+        verdicts = await grade_answers(session, problem, texts, last_stage(session.config, batch))
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -232,13 +234,25 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
 
 
-async def grade_answers(session: Session, problem: Problem, texts: Sequence[str]) -> list[Verdict]:
+def last_stage(config: RunConfig, batch: Batch) -> Stage:
+    """The last stage that a batch is graded to: the tests, but for the steps of training that `grading.until` holds for."""
+    section = config.grading
+    early = section.until_steps == 0 or batch.step < section.until_steps
+    return Stage(section.until) if batch.purpose == "train" and early else Stage.TESTS
+
+
+async def grade_answers(
+    session: Session, problem: Problem, texts: Sequence[str], until: Stage = Stage.TESTS
+) -> list[Verdict]:
     """Verdicts of several responses to one problem, in order; equal answers are graded once."""
     answers = [extract_answer(text, problem.targets) for text in texts]
     distinct = {answer.model_dump_json(): answer for answer in answers}
     loop = asyncio.get_running_loop()
     graded = await asyncio.gather(
-        *(loop.run_in_executor(session.pool, session.grader.grade, problem, answer) for answer in distinct.values())
+        *(
+            loop.run_in_executor(session.pool, session.grader.grade, problem, answer, until)
+            for answer in distinct.values()
+        )
     )
     by_answer = dict(zip(distinct, graded, strict=True))
     seen: set[str] = set()
