@@ -55,9 +55,13 @@ class Engine:
             self._process = self._start()
 
     def stop(self) -> None:
-        """Ends it, and what it leaves mounted in its folder, which can be removed then."""
+        """Ends it, what an engine before it that was killed has left running, and what it leaves mounted in its folder,
+        which can be removed then."""
         self._process.terminate()
         self._process.wait(60)
+        for pid in self._shims():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for line in Path("/proc/mounts").read_text().splitlines():
             if line.split()[1].startswith(f"{self._folder}/"):
                 subprocess.run(["umount", "-l", line.split()[1]], check=False)
@@ -74,6 +78,17 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _shims(self) -> list[int]:
+        """Its containers' keepers that are still there: they speak to a socket in its folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if b"shim" in words[0] and any(w.startswith(f"{self._folder}/".encode()) for w in words):
+                        found.append(int(entry.name))
+        return found
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Like a service manager's: an engine whose containerd takes too long on a busy machine is started again."""
