@@ -173,6 +173,10 @@ class Matrix:
             # Runs side by side must not share a server's database.
             "PREFECT_HOME": str(folder / "prefect"),
             "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
+            # Nobody looks at these servers, so what they would note of every task is time lost to the runs.
+            "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_ENABLED": "false",
+            "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+            "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
             "PREFECT_LOGGING_LEVEL": "ERROR",
             "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
         }

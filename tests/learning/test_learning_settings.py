@@ -22,15 +22,15 @@ def test_every_setting_is_a_run_of_the_asked_size_judged_on_the_asked_split(name
         assert judged.heldout % (18 if SETTINGS[name].tier == "starter" else 7) == 0
 
 
-def test_the_teacher_early_is_the_teacher_first_and_the_verdicts_alone_after_half_the_run() -> None:
-    learning = config_of(SETTINGS["both-early"], 0, SIZE, "runs").learning
+def test_the_teacher_first_is_the_teacher_first_and_the_verdicts_alone_after_half_the_run() -> None:
+    learning = config_of(SETTINGS["both-led"], 0, SIZE, "runs").learning
     weights = [
         scheduled_weight(
             step, 96, learning.kl_weight, learning.final_kl_weight, learning.kl_schedule, learning.kl_schedule_part
         )
         for step in range(96)
     ]
-    assert weights[0] == 0.5
+    assert weights[0] == 0.2
     assert all(weight > 0 for weight in weights[:47])
     assert weights[47:] == [0.0] * 49
 
