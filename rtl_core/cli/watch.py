@@ -15,7 +15,7 @@ def watch(
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Watch a run from any terminal until it ends; the exit code is 0 when it finished and 1 when it failed.
+    """Watch a run from any terminal until it ends or is paused; the exit code is 0 when it finished and 1 when not.
 
     Examples:
 

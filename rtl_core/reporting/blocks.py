@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 from rtl_core.history.store import History
 
@@ -86,18 +86,48 @@ class Source:
         return asked
 
 
+Subject = TypeVar("Subject", Source, list[Source])
+
+
 def plain(text: object) -> str:
     """Text for a Plotly label, which reads a little HTML: nothing in it is markup."""
     return html.escape(str(text), quote=False)
 
 
+def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list[Block]:
+    """The blocks that have something to show of a run (or of several), each with the queries that it asked."""
+    sources = [subject] if isinstance(subject, Source) else subject
+    found = []
+    for build in builders:
+        block = build(subject)
+        asked = tuple(statement for source in sources for statement in source.asked())
+        if block is not None:
+            found.append(replace(block, sql=asked))
+    return found
+
+
+def curve(
+    name: str, x: Sequence[float], y: Sequence[float], colour: str, hover: str, *, width: float = 2, dash: str = "solid"
+) -> dict[str, Any]:
+    """A line's trace, its colour by role; `hover` is how Plotly formats a value."""
+    return {
+        "type": "scatter", "mode": "lines", "name": plain(name), "x": x, "y": y,
+        "line": {"color": colour, "width": width, "dash": dash}, "hovertemplate": hover,
+    }  # fmt: skip
+
+
 def bin_width(source: Source, most: int = 40) -> int:
     """How many steps one point of a curve stands for, so that a run of any length has at most `most` points."""
-    rows = source.ask("SELECT coalesce(max(step), 0) + 1 AS steps FROM steps WHERE run = $run AND status = 'trained'")
-    source.asked()
-    return max(1, -(-int(rows[0]["steps"]) // most))
+    sql = "SELECT coalesce(max(step), 0) + 1 AS steps FROM steps WHERE run = $run AND status = 'trained'"
+    (row,) = source.history.query(sql, {"run": source.run}).to_pylist()
+    return max(1, -(-int(row["steps"]) // most))
 
 
 def binned(width: int) -> str:
     """Half a sentence on what a point of a curve is."""
     return "one point a step" if width == 1 else f"one point per {width} steps"
+
+
+def left_out(shown: int, total: int, what: str) -> str:
+    """A sentence behind a caption where not everything is shown; nothing where it is."""
+    return f" {shown} of {total} {what} are shown." if shown < total else ""

@@ -12,15 +12,11 @@ from rich.text import Text
 
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import compare
 from rtl_core.reporting.text import visible
 
-_CURVES = (
-    ("reward", "reward_by_step", "reward", ".2f"),
-    ("pass rate", "pass_by_step", "pass_rate", ".2f"),
-    ("teacher KL", "teacher_kl_by_step", "k1", ".4f"),
-)
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -64,14 +60,8 @@ def curves(history: History, runs: list[str]) -> RichTable:
     for name in ("run", "what", "first tenth", "last tenth", "shape"):
         made.add_column(name, justify="right" if "tenth" in name else "left")
     for run in runs:
-        for label, view, column, form in _CURVES:
-            rows = history.query(f"SELECT {column} AS value FROM {view} WHERE run = $run ORDER BY step", {"run": run})
-            values = rows.column("value").to_pylist()
-            if values:
-                few = max(1, len(values) // 10)
-                made.add_row(
-                    run, label, f"{np.mean(values[:few]):{form}}", f"{np.mean(values[-few:]):{form}}", sparkline(values)
-                )
+        for curve in curves_of(history, run):
+            made.add_row(run, curve.label, *(f"{end:.3f}" for end in curve.ends), sparkline(curve.values))
     return made
 
 

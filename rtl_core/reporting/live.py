@@ -15,6 +15,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.comparison import sparkline
 from rtl_core.reporting.console import step_line
+from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
 
 QUIET_S = 300.0
@@ -25,12 +26,12 @@ SELECT count(*) AS sampled, count(v.rollout) AS graded, count(t.rollout) AS scor
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN teacher_scores t USING (rollout)
 WHERE r.run = $run AND r.purpose = 'train' AND r.step = $step
 """
-_STYLES = {"finished": "green", "running": "cyan", "failed": "red", "cancelled": "red"}
+_STYLES = {"finished": "green", "running": "cyan", "failed": "red", "cancelled": "red", "paused": "yellow"}
 
 
 def ended(run: RunRecord) -> bool:
     """Whether nothing more will come unless somebody starts the run again."""
-    return run.status in ("finished", "failed", "cancelled")
+    return run.status in ("finished", "failed", "cancelled", "paused")
 
 
 def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableType:
@@ -93,18 +94,8 @@ def _remaining(history: History, run: str, left: int) -> Text:
 
 def _curves(history: History, run: str) -> Table:
     table = Table.grid(padding=(0, 2))
-    for label, view, column in (
-        ("reward", "reward_by_step", "reward"),
-        ("pass rate", "pass_by_step", "pass_rate"),
-        ("teacher KL", "teacher_kl_by_step", "k1"),
-    ):
-        values = (
-            history.query(f"SELECT {column} AS v FROM {view} WHERE run = $run ORDER BY step", {"run": run})
-            .column("v")
-            .to_pylist()
-        )
-        if values:
-            table.add_row(label, Text(sparkline(values, 48), style="cyan"), f"{values[-1]:.3f}")
+    for curve in curves_of(history, run):
+        table.add_row(curve.label, Text(sparkline(curve.values, 48), style="cyan"), f"{curve.values[-1]:.3f}")
     return table
 
 

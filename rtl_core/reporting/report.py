@@ -25,6 +25,7 @@ from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.console import p_in_words
+from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
@@ -135,12 +136,9 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
         place,
     ).to_pylist()[0]
     found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
-    for label, view, column in (("reward", "reward_by_step", "reward"), ("teacher KL", "teacher_kl_by_step", "k1")):
-        rows = history.query(f"SELECT {column} AS value FROM {view} WHERE run = $run ORDER BY step", place).to_pylist()
-        values = [r["value"] for r in rows]
-        if values:
-            few = max(1, len(values) // 10)
-            found.append((label, f"{sum(values[:few]) / few:.2f} → {sum(values[-few:]) / few:.2f}"))
+    for curve in curves_of(history, run.name):
+        if curve.label != "pass rate":  # the headline has the one that counts
+            found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))
     return found

@@ -10,6 +10,7 @@ from chromium import browser
 
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
+from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures import progress
 from rtl_core.reporting.report import write_report
 from rtl_core.reporting.sections import sections
@@ -44,6 +45,9 @@ def test_curves_of_long_runs_have_bounded_points(demo, monkeypatch):
     heat = figures["curriculum"]
     assert len(heat.data[0]["x"]) == 10
     assert "10 of 24 problems are shown" in heat.caption
+    monkeypatch.setattr(progress, "bin_width", lambda source: 5)
+    times = progress.time_by_step(Source(demo, "demo"))
+    assert {tuple(trace["x"]) for trace in times.data} == {(2.0, 7.0, 10.5)}
 
 
 @pytest.mark.timing

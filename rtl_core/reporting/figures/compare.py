@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Statement, Table, bin_width, binned, plain
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
 from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.evaluations import paired, run_result
 from rtl_core.reporting.figures.result import error_bar, in_words
-from rtl_core.reporting.theme import PERCENT, axis, layout, line
+from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
 
+# (figure, title, caption, unit, view, value) of each curve.
 _CURVES = (
     ("compare-reward", "Reward", "Mean reward of the training rollouts", "reward", "reward_by_step", "sum(reward * rollouts) / sum(rollouts)"),
     ("compare-pass", "Pass rate", "Share of the training rollouts that pass", "pass rate", "pass_by_step", "sum(pass_rate * rollouts) / sum(rollouts)"),
@@ -21,14 +23,7 @@ _CURVES = (
 
 def blocks(sources: list[Source]) -> list[Block]:
     """Held-out results of all runs, their table, and reward, pass rate and KL by step."""
-    found: list[Block | None] = [results(sources), table(sources)]
-    found += [curve(sources, *words) for words in _CURVES]
-    found.append(differences(sources))
-    return [b for b in found if b is not None]
-
-
-def _asked(sources: list[Source]) -> tuple[Statement, ...]:
-    return tuple(statement for source in sources for statement in source.asked())
+    return draw(sources, results, table, *(partial(by_step, what=what) for what in _CURVES), differences)
 
 
 def results(sources: list[Source]) -> Figure | None:
@@ -61,7 +56,6 @@ def results(sources: list[Source]) -> Figure | None:
         ),
         height=150 + 42 * len(sources),
         wide=True,
-        sql=_asked(sources),
     )  # fmt: skip
 
 
@@ -103,7 +97,6 @@ def table(sources: list[Source]) -> Table | None:
         [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right"), ("difference", "right"),
          ("shared problems", "right"), ("p", "right")],
         rows,
-        sql=_asked(sources),
     )  # fmt: skip
 
 
@@ -127,7 +120,6 @@ def differences(sources: list[Source]) -> Table | None:
         "Keys of the runs' configurations that do not agree.",
         columns,
         [[key, *[values.get(key, "–") for values in flat]] for key in keys],
-        sql=_asked(sources),
     )
 
 
@@ -142,21 +134,17 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def curve(sources: list[Source], id_: str, title: str, words: str, unit: str, view: str, value: str) -> Figure | None:
-    """One quantity by step, a line per run."""
-    data: list[dict[str, Any]] = []
+def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str]) -> Figure | None:
+    """One quantity by step, a line per run; `what` as in `_CURVES`."""
+    id_, title, words, unit, view, value = what
+    data = []
     width = max(bin_width(source) for source in sources)
     for i, source in enumerate(sources):
         sql = f"SELECT avg(step) AS step, {value} AS value FROM {view} WHERE run = $run GROUP BY step // $width ORDER BY 1"
         rows = source.ask(sql, width=width)
         if rows:
-            data.append(
-                {
-                    "type": "scatter", "mode": "lines", "name": plain(source.run), "x": [r["step"] for r in rows],
-                    "y": [r["value"] for r in rows], "line": {"color": line(i), "width": 2, "dash": "solid" if i < 6 else "dash"},
-                    "hovertemplate": "%{y:.3f}",
-                }
-            )  # fmt: skip
+            x, y = [r["step"] for r in rows], [r["value"] for r in rows]
+            data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
     if not data:
         return None
     return Figure(
@@ -165,5 +153,4 @@ def curve(sources: list[Source], id_: str, title: str, words: str, unit: str, vi
         f"{words}, by step; {binned(width)}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis(unit, **(PERCENT if unit == "pass rate" else {"rangemode": "tozero"}))),
-        sql=_asked(sources),
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned
+from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw
 from rtl_core.reporting.theme import axis, layout
 
 POSITION_ROLLOUTS = 800
@@ -15,16 +13,7 @@ POSITION_SHARE = 0.05
 
 def blocks(source: Source) -> list[Block]:
     """KL by step, KL by token position, entropy."""
-    entropy = metric(
-        source,
-        "entropy",
-        "optim/entropy",
-        "Entropy",
-        "Mean −log p of the sampled tokens, in nats: how undecided the student still is. A fall to nothing means that groups "
-        "hold copies of one answer.",
-        "@after",
-    )
-    return [b for b in (kl(source), kl_by_position(source), entropy) if b is not None]
+    return draw(source, kl, kl_by_position, entropy)
 
 
 def kl(source: Source) -> Figure | None:
@@ -37,13 +26,12 @@ def kl(source: Source) -> Figure | None:
     )
     if not rows:
         return None
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter", "mode": "lines", "name": name, "x": [r["step"] for r in rows], "y": [r[name] for r in rows],
-            "line": {"color": role, "width": wide, "dash": dash}, "hovertemplate": "%{y:.4f}",
-        }
-        for name, role, wide, dash in (("k1", "@line0", 2.4, "solid"), ("k2", "@line3", 1.6, "dash"), ("k3", "@line2", 1.6, "solid"))
-    ]  # fmt: skip
+    x = [r["step"] for r in rows]
+    data = [
+        curve("k1", x, [r["k1"] for r in rows], "@line0", "%{y:.4f}", width=2.4),
+        curve("k2", x, [r["k2"] for r in rows], "@line3", "%{y:.4f}", width=1.6, dash="dash"),
+        curve("k3", x, [r["k3"] for r in rows], "@line2", "%{y:.4f}", width=1.6),
+    ]
     # A few tokens far off make k2 many times the others: then it waits for a click.
     dwarfs = max(r["k2"] for r in rows) > 2 * max(max(abs(r["k1"]), r["k3"]) for r in rows)
     if dwarfs:
@@ -56,7 +44,6 @@ def kl(source: Source) -> Figure | None:
         + (" Here k2 dwarfs the others: click its name to see it." if dwarfs else ""),
         data,
         layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero")),
-        sql=source.asked(),
     )
 
 
@@ -85,13 +72,9 @@ def kl_by_position(source: Source) -> Figure | None:
             if r["quarter"] == quarter:
                 total, n = bins.get((r["position"] - 1) // width, (0.0, 0))
                 bins[(r["position"] - 1) // width] = (total + r["k"] * r["n"], n + r["n"])
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": name, "x": [b * width + 1 for b in bins],
-                "y": [total / n for total, n in bins.values()], "customdata": [n for _, n in bins.values()],
-                "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.4f} (%{customdata} tokens)",
-            }
-        )  # fmt: skip
+        x, means = [b * width + 1 for b in bins], [total / n for total, n in bins.values()]
+        trace = curve(name, x, means, role, "%{y:.4f} (%{customdata} tokens)")
+        data.append({**trace, "customdata": [n for _, n in bins.values()]})
     return Figure(
         "kl-position",
         "KL by token position",
@@ -99,7 +82,19 @@ def kl_by_position(source: Source) -> Figure | None:
         f"{POSITION_ROLLOUTS} rollouts a quarter; positions that fewer than {POSITION_SHARE:.0%} of them reach are left out.",
         data,
         layout(xaxis=axis("token of the completion"), yaxis=axis("nats per token")),
-        sql=source.asked(),
+    )
+
+
+def entropy(source: Source) -> Figure | None:
+    """How undecided the student is, by step."""
+    return metric(
+        source,
+        "entropy",
+        "optim/entropy",
+        "Entropy",
+        "Mean −log p of the sampled tokens, in nats: how undecided the student still is. A fall to nothing means that groups "
+        "hold copies of one answer.",
+        "@after",
     )
 
 
@@ -117,20 +112,11 @@ def metric(
     if not rows:
         return None
     x = [r["step"] for r in rows]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter", "mode": "lines", "name": title.lower(), "x": x, "y": [r["value"] for r in rows],
-            "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.4g}", "showlegend": False,
-            "cliponaxis": False,
-        }
-    ]  # fmt: skip
+    values = curve(title.lower(), x, [r["value"] for r in rows], role, "%{y:.4g}")
+    data = [{**values, "showlegend": False, "cliponaxis": False}]
     if limit is not None:
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": "healthy below", "x": [x[0], x[-1]], "y": [limit, limit],
-                "line": {"color": "@muted", "width": 1.2, "dash": "dot"}, "hoverinfo": "skip", "showlegend": False,
-            }
-        )  # fmt: skip
+        border = curve("healthy below", [x[0], x[-1]], [limit, limit], "@muted", "", width=1.2, dash="dot")
+        data.append({**border, "hoverinfo": "skip", "showlegend": False})
     return Figure(
         id_,
         title,
@@ -138,5 +124,4 @@ def metric(
         data,
         layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}),
         height=260,
-        sql=source.asked(),
     )

@@ -6,9 +6,8 @@ Each block is drawn from metrics that the steps recorded; what a run did not rec
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
 
@@ -31,7 +30,12 @@ _POOLS = (
 
 def blocks(source: Source) -> list[Block]:
     """Sampler against trainer, answers, λ, staleness, ranges, set-aside groups."""
-    drift = metric(
+    return draw(source, drift, answers, kl_weight, staleness, ranges, set_aside)
+
+
+def drift(source: Source) -> Figure | None:
+    """Sampler against trainer, with the border of what is healthy."""
+    return metric(
         source,
         "health",
         "optim/kl_sample_train_v1",
@@ -41,8 +45,6 @@ def blocks(source: Source) -> list[Block]:
         "@line3",
         limit=0.01,
     )
-    found = (drift, answers(source), kl_weight(source), staleness(source), ranges(source), set_aside(source))
-    return [b for b in found if b is not None]
 
 
 def recorded(source: Source, names: list[str], width: int) -> dict[str, tuple[list[float], list[float]]]:
@@ -62,22 +64,11 @@ def kl_weight(source: Source) -> Figure | None:
     width = bin_width(source)
     found = recorded(source, ["learning/kl_weight", "teacher_kl"], width)
     if "learning/kl_weight" not in found or len(set(found["learning/kl_weight"][1])) < 2:
-        source.asked()
         return None
     (x, weights), kl = found["learning/kl_weight"], found.get("teacher_kl")
-    data: list[dict[str, Any]] = [
-        {
-            "type": "scatter", "mode": "lines", "name": "λ", "x": x, "y": weights, "line": {"color": "@teacher", "width": 2.4},
-            "hovertemplate": "%{y:.3g}",
-        }
-    ]  # fmt: skip
+    data = [curve("λ", x, weights, "@teacher", "%{y:.3g}", width=2.4)]
     if kl is not None:
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": "teacher KL", "x": kl[0], "y": kl[1], "yaxis": "y2",
-                "line": {"color": "@line0", "width": 1.6, "dash": "dot"}, "hovertemplate": "%{y:.4f}",
-            }
-        )  # fmt: skip
+        data.append({**curve("teacher KL", *kl, "@line0", "%{y:.4f}", width=1.6, dash="dot"), "yaxis": "y2"})
     return Figure(
         "kl-weight",
         "λ, the weight of the KL",
@@ -87,45 +78,27 @@ def kl_weight(source: Source) -> Figure | None:
             xaxis=axis("step"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
             yaxis2=axis("nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False, tickfont={"color": "@muted", "size": 11.5}),
         ),
-        sql=source.asked(),
     )  # fmt: skip
 
 
 def answers(source: Source) -> Figure | None:
     """Shares that should stay small."""
-    return _shares(
-        source,
+    width = bin_width(source)
+    found = recorded(source, [name for name, _, _ in _ANSWERS], width)
+    if not found:
+        return None
+    data = [
+        {**curve(words, *found[name], role, "%{y:.1%}"), "cliponaxis": False}
+        for name, words, role in _ANSWERS
+        if name in found
+    ]
+    return Figure(
         "answers-health",
         "Cut, repeated, useless",
         "Shares that should stay small: answers cut at the token limit, answers equal to an earlier one of their group, and groups whose "
-        "equal rewards teach nothing but the KL.",
-        _ANSWERS,
-    )
-
-
-def _shares(
-    source: Source, id_: str, title: str, caption: str, metrics: tuple[tuple[str, str, str], ...]
-) -> Figure | None:
-    width = bin_width(source)
-    found = recorded(source, [name for name, _, _ in metrics], width)
-    if not found:
-        source.asked()
-        return None
-    data = [
-        {
-            "type": "scatter", "mode": "lines", "name": words, "x": found[name][0], "y": found[name][1],
-            "line": {"color": role, "width": 2}, "hovertemplate": "%{y:.1%}", "cliponaxis": False,
-        }
-        for name, words, role in metrics
-        if name in found
-    ]  # fmt: skip
-    return Figure(
-        id_,
-        title,
-        f"{caption} {binned(width).capitalize()}.",
+        f"equal rewards teach nothing but the KL. {binned(width).capitalize()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT)),
-        sql=source.asked(),
     )
 
 
@@ -134,16 +107,11 @@ def staleness(source: Source) -> Figure | None:
     width = bin_width(source)
     found = recorded(source, ["staleness/mean", "staleness/max"], width)
     if not found or not any(any(y) for _, y in found.values()):
-        source.asked()
         return None
+    lines = (("staleness/mean", "mean", "@after", "solid"), ("staleness/max", "oldest", "@muted", "dot"))
     data = [
-        {
-            "type": "scatter", "mode": "lines", "name": words, "x": found[name][0], "y": found[name][1],
-            "line": {"color": role, "width": 2, "dash": dash}, "hovertemplate": "%{y:.2f}",
-        }
-        for name, words, role, dash in (("staleness/mean", "mean", "@after", "solid"), ("staleness/max", "oldest", "@muted", "dot"))
-        if name in found
-    ]  # fmt: skip
+        curve(words, *found[name], role, "%{y:.2f}", dash=dash) for name, words, role, dash in lines if name in found
+    ]
     return Figure(
         "staleness",
         "Staleness",
@@ -151,7 +119,6 @@ def staleness(source: Source) -> Figure | None:
         data,
         layout(xaxis=axis("step"), yaxis=axis("steps behind", rangemode="tozero")),
         height=260,
-        sql=source.asked(),
     )
 
 
@@ -160,16 +127,12 @@ def pools(source: Source) -> Figure | None:
     width = bin_width(source)
     found = recorded(source, [name for name, _, _ in _POOLS], width)
     if not found:
-        source.asked()
         return None
     data = [
-        {
-            "type": "scatter", "mode": "lines", "stackgroup": "pools", "name": words, "x": found[name][0], "y": found[name][1],
-            "line": {"color": role, "width": 0.8}, "hovertemplate": "%{y:.0f}",
-        }
+        {**curve(words, *found[name], role, "%{y:.0f}", width=0.8), "stackgroup": "pools"}
         for name, words, role in _POOLS
         if name in found
-    ]  # fmt: skip
+    ]
     return Figure(
         "pools",
         "Pools of the curriculum",
@@ -178,7 +141,6 @@ def pools(source: Source) -> Figure | None:
         data,
         layout(xaxis=axis("step"), yaxis=axis("problems", rangemode="tozero")),
         wide=True,
-        sql=source.asked(),
     )
 
 
@@ -187,7 +149,6 @@ def ranges(source: Source) -> Table | None:
     (run,) = source.ask("SELECT config FROM runs WHERE run = $run")
     limits = ((json.loads(run["config"] or "{}").get("health") or {}).get("ranges")) or {}
     if not limits:
-        source.asked()
         return None
     rows = []
     for name, limit in sorted(limits.items()):
@@ -211,7 +172,6 @@ def ranges(source: Source) -> Table | None:
         "health.patience steps in a row stops.",
         [("metric", "code"), ("range", "right"), ("last", "right"), ("lowest", "right"), ("highest", "right"), ("steps outside", "right")],
         rows,
-        sql=source.asked(),
     )  # fmt: skip
 
 
@@ -223,7 +183,6 @@ def set_aside(source: Source) -> Table | None:
         " HAVING sum(value) > 0 ORDER BY name"
     )
     if not rows:
-        source.asked()
         return None
     words = {
         "groups/replaced": "replaced: equal rewards taught nothing",
@@ -236,7 +195,6 @@ def set_aside(source: Source) -> Table | None:
         [("why", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
         [[plain(words[r["name"]]), f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
         wide=False,
-        sql=source.asked(),
     )
 
 

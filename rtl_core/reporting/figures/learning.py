@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
 
@@ -15,8 +15,7 @@ _STAGES = ("format", "interface", "syntax", "tests")
 
 def blocks(source: Source) -> list[Block]:
     """Reward by term, pass rate by difficulty, outcomes, stage funnel, group mix."""
-    found = [reward(source), pass_rate(source), outcomes(source), funnel(source), groups(source)]
-    return [b for b in found if b is not None]
+    return draw(source, reward, pass_rate, outcomes, funnel, groups)
 
 
 def reward(source: Source) -> Figure | None:
@@ -38,19 +37,9 @@ def reward(source: Source) -> Figure | None:
         for r in mine:
             totals[r["step"]] += r["contribution"]
         role = f"@{term}" if term in _STAGES else line(i)
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "stackgroup": "terms", "name": plain(term), "x": [r["step"] for r in mine],
-                "y": [r["contribution"] for r in mine], "line": {"width": 0.5, "color": role}, "fillcolor": faded(role, 0.85),
-                "hovertemplate": "%{y:.3f}",
-            }
-        )  # fmt: skip
-    data.append(
-        {
-            "type": "scatter", "mode": "lines", "name": "total", "x": list(totals), "y": list(totals.values()),
-            "line": {"width": 1.8, "color": "@ink"}, "hovertemplate": "%{y:.3f}",
-        }
-    )  # fmt: skip
+        added = curve(term, [r["step"] for r in mine], [r["contribution"] for r in mine], role, "%{y:.3f}", width=0.5)
+        data.append({**added, "stackgroup": "terms", "fillcolor": faded(role, 0.85)})
+    data.append(curve("total", list(totals), list(totals.values()), "@ink", "%{y:.3f}", width=1.8))
     return Figure(
         "reward",
         "Reward by term",
@@ -58,7 +47,6 @@ def reward(source: Source) -> Figure | None:
         "The KL to the teacher is no part of it.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),
-        sql=source.asked(),
     )
 
 
@@ -90,7 +78,6 @@ def pass_rate(source: Source) -> Figure | None:
         f"Share of training rollouts that pass, with 95 % intervals over the problems of each point; {binned(width)}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
-        sql=source.asked(),
     )
 
 
@@ -130,7 +117,6 @@ def outcomes(source: Source) -> Figure | None:
             bargap=0.08,
             legend={"traceorder": "normal"},
         ),
-        sql=source.asked(),
     )
 
 
@@ -156,11 +142,10 @@ def funnel(source: Source) -> Figure | None:
                 "hovertemplate": "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
             }
         )  # fmt: skip
-    left_out = "" if len(shown) == len(epochs) else f" {len(shown)} of {len(epochs)} epochs are shown."
     return Figure(
         "funnel",
         "How far answers get",
-        f"Share of all training answers that passed each stage of grading, in percent, by epoch.{left_out}",
+        f"Share of all training answers that passed each stage of grading, in percent, by epoch.{left_out(len(shown), len(epochs), 'epochs')}",
         data,
         layout(
             xaxis=axis(""),
@@ -169,7 +154,6 @@ def funnel(source: Source) -> Figure | None:
             bargap=0.22,
             bargroupgap=0.06,
         ),
-        sql=source.asked(),
     )
 
 
@@ -191,13 +175,8 @@ def groups(source: Source) -> Figure | None:
         }
         for kind, words, role in (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
     ]  # fmt: skip
-    data.append(
-        {
-            "type": "scatter", "mode": "lines", "name": "equal rewards", "x": x,
-            "y": [float(r["no_signal"]) / float(r["groups"]) for r in rows],
-            "line": {"color": "@ink", "width": 1.8, "dash": "dot"}, "hovertemplate": "%{y:.0%}",
-        }
-    )  # fmt: skip
+    equal = [float(r["no_signal"]) / float(r["groups"]) for r in rows]
+    data.append(curve("equal rewards", x, equal, "@ink", "%{y:.0%}", width=1.8, dash="dot"))
     return Figure(
         "groups",
         "Group mix",
@@ -211,7 +190,6 @@ def groups(source: Source) -> Figure | None:
             bargap=0.08,
             legend={"traceorder": "normal"},
         ),
-        sql=source.asked(),
     )
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, plain
-from rtl_core.reporting.theme import axis, layout, line
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out
+from rtl_core.reporting.theme import LINES, axis, layout, line
 
 MOST = 12
 
 
 def blocks(source: Source) -> list[Block]:
     """Kinds of interface mistakes over steps, mistakes by name, the most common ones, never solved problems, harness problems."""
-    found = (kinds(source), named(source), common(source), never_solved(source), harness(source), regrades(source))
-    return [b for b in found if b is not None]
+    return draw(source, kinds, named, common, never_solved, harness, regrades)
 
 
 def kinds(source: Source) -> Figure | None:
@@ -40,20 +39,14 @@ def kinds(source: Source) -> Figure | None:
     data = []
     for i, kind in enumerate(sorted(totals, key=lambda k: -totals[k])):
         rates = {r["bin"]: r["rate"] for r in rows if r["kind"] == kind}
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": plain(kind.replace("_", " ")), "x": [(b + 0.5) * width - 0.5 for b in bins],
-                "y": [rates.get(b, 0.0) for b in bins], "line": {"color": line(i), "width": 2, "dash": "solid" if i < 6 else "dot"},
-                "hovertemplate": "%{y:.2f}",
-            }
-        )  # fmt: skip
+        x, y = [(b + 0.5) * width - 0.5 for b in bins], [rates.get(b, 0.0) for b in bins]
+        data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash="solid" if i < LINES else "dot"))
     return Figure(
         "mistake-kinds",
         "Interface mistakes by kind",
         f"Differences from the demanded interface per answer; one answer can have several. {binned(width).capitalize()}.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("mistakes per answer", rangemode="tozero")),
-        sql=source.asked(),
     )
 
 
@@ -63,7 +56,7 @@ def common(source: Source) -> Table | None:
         "WITH span AS (SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train')"
         " SELECT kind, name, expected, got, count(DISTINCT rollout) AS rollouts, count(DISTINCT problem_id) AS problems,"
         " count(DISTINCT rollout) FILTER (WHERE step * 2 < steps) AS early,"
-        " count(DISTINCT rollout) FILTER (WHERE step * 2 >= steps) AS late, arg_max(rollout, step) AS example"
+        " count(DISTINCT rollout) FILTER (WHERE step * 2 >= steps) AS late, max(rollout) AS example"
         " FROM interface_mismatches, span WHERE run = $run AND purpose = 'train'"
         " GROUP BY kind, name, expected, got ORDER BY rollouts DESC, kind, name, expected, got LIMIT $most",
         most=MOST,
@@ -81,7 +74,6 @@ def common(source: Source) -> Table | None:
             + [str(r[c]) for c in ("rollouts", "problems", "early", "late")]
             for r in rows
         ],
-        sql=source.asked(),
         links={i: r["example"] for i, r in enumerate(rows)},
     )  # fmt: skip
 
@@ -94,7 +86,7 @@ def named(source: Source) -> Table | None:
         " counted AS (SELECT mistake, epoch, count(DISTINCT rollout) AS n FROM named_mistakes"
         " WHERE run = $run AND purpose = 'train' GROUP BY mistake, epoch)"
         " SELECT m.mistake, mode(m.expected) AS expected, mode(m.got) AS got, count(DISTINCT m.problem_id) AS problems,"
-        " arg_max(m.rollout, m.step) AS example, count(DISTINCT m.rollout) AS answers,"
+        " max(m.rollout) AS example, count(DISTINCT m.rollout) AS answers,"
         " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = first AND g.epoch = first), 0) AS early,"
         " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = last AND g.epoch = last), 0) AS late"
         " FROM named_mistakes m WHERE m.run = $run AND m.purpose = 'train'"
@@ -102,7 +94,6 @@ def named(source: Source) -> Table | None:
         most=MOST,
     )
     if not rows:
-        source.asked()
         return None
     return Table(
         "named-mistakes",
@@ -116,7 +107,6 @@ def named(source: Source) -> Table | None:
             + [f"{100 * r[c]:.1f} %" for c in ("early", "late")]
             for r in rows
         ],
-        sql=source.asked(),
         links={i: r["example"] for i, r in enumerate(rows)},
     )  # fmt: skip
 
@@ -129,19 +119,16 @@ def never_solved(source: Source) -> Table | None:
         most=MOST,
     )
     if not rows:
-        source.asked()
         return None
-    left_out = f" {MOST} of {rows[0]['problems']} are shown." if rows[0]["problems"] > MOST else ""
     return Table(
         "never-solved",
         "Never solved in training",
-        f"Problems that were tried and never passed: too hard, or wrong themselves.{left_out}",
+        f"Problems that were tried and never passed: too hard, or wrong themselves.{left_out(len(rows), rows[0]['problems'], 'problems')}",
         [("problem", "code"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("usual outcome", "left"), ("last step", "right")],
         [
             [r["problem_id"], r["difficulty"], r["family"], str(r["rollouts"]), r["usual_outcome"].replace("_", " "), str(r["last_step"])]
             for r in rows
         ],
-        sql=source.asked(),
     )  # fmt: skip
 
 
@@ -155,16 +142,13 @@ def harness(source: Source) -> Table | None:
         most=MOST,
     )
     if not rows:
-        source.asked()
         return None
-    left_out = f" {MOST} of {rows[0]['problems']} are shown." if rows[0]["problems"] > MOST else ""
     return Table(
         "harness-problems",
         "Harness problems",
-        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{left_out}",
+        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{left_out(len(rows), rows[0]['problems'], 'problems')}",
         [("problem", "code"), ("split", "left"), ("status", "left"), ("evidence", "left")],
         [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
-        sql=source.asked(),
     )
 
 
@@ -177,7 +161,6 @@ def regrades(source: Source) -> Table | None:
         " FROM regrades g JOIN verdicts v USING (rollout) WHERE g.run = $run GROUP BY g.label ORDER BY max(g.graded_at), g.label"
     )
     if not rows:
-        source.asked()
         return None
     return Table(
         "regrades",
@@ -185,7 +168,6 @@ def regrades(source: Source) -> Table | None:
         "What other tools or another seed made of stored answers (rtl-distill regrade). Each changed verdict: rtl-distill query changed-verdicts.",
         [("regrading", "code"), ("answers", "right"), ("verdicts changed", "right"), ("passed before", "right"), ("passed now", "right")],
         [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
-        sql=source.asked(),
         links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
     )  # fmt: skip
 

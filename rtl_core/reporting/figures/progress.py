@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, plain
 from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, layout, line
 
@@ -22,8 +22,7 @@ _ROLES = {
 
 def blocks(source: Source) -> list[Block]:
     """Curriculum movement, time by stage over steps, the sums, the cost."""
-    found = (curriculum(source), pools(source), time_by_step(source), time_table(source), cost(source))
-    return [b for b in found if b is not None]
+    return draw(source, curriculum, pools, time_by_step, time_table, cost)
 
 
 def curriculum(source: Source) -> Figure | None:
@@ -45,9 +44,6 @@ def curriculum(source: Source) -> Figure | None:
     cell = {(r["problem_id"], r["epoch"]): r for r in rows}
     grid = [[_share(cell.get((p, e))) for p, _ in problems] for e in epochs]
     words = [[_words(cell.get((p, e)), d) for p, d in problems] for e in epochs]
-    left_out = (
-        f" {len(problems)} of {rows[0]['problems']} problems are shown." if rows[0]["problems"] > len(problems) else ""
-    )
     trace: dict[str, Any] = {
         "type": "heatmap", "x": [plain(p) for p, _ in problems], "y": [f"epoch {e + 1}" for e in epochs], "z": grid, "customdata": words,
         "zmin": 0, "zmax": 1, "colorscale": [[0, "@heat0"], [1, "@heat1"]], "xgap": 1 if len(problems) < 90 else 0, "ygap": 2,
@@ -58,7 +54,7 @@ def curriculum(source: Source) -> Figure | None:
         "curriculum",
         "Curriculum",
         "Every column a training problem, in the order in which the curriculum first placed it; every row an epoch; the deeper, "
-        f"the more of its answers passed. Blank: not tried.{left_out}",
+        f"the more of its answers passed. Blank: not tried.{left_out(len(problems), rows[0]['problems'], 'problems')}",
         [trace],
         layout(
             xaxis=axis("problems, first placed on the left", showticklabels=False), showlegend=False, hovermode="closest",
@@ -66,7 +62,6 @@ def curriculum(source: Source) -> Figure | None:
         ),
         height=110 + 26 * min(len(epochs), 16),
         wide=True,
-        sql=source.asked(),
     )  # fmt: skip
 
 
@@ -80,8 +75,11 @@ def _words(row: dict[str, Any] | None, difficulty: str) -> str:
 
 def time_by_step(source: Source) -> Figure | None:
     """Wall seconds of each stage by step."""
+    width = bin_width(source)
     rows = source.ask(
-        "SELECT step, stage, seconds FROM step_times WHERE run = $run AND stage NOT IN ('work', 'store_waited') ORDER BY step"
+        "SELECT avg(step) AS step, stage, avg(seconds) AS seconds FROM step_times WHERE run = $run"
+        " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1",
+        width=width,
     )
     if not rows:
         return None
@@ -91,22 +89,15 @@ def time_by_step(source: Source) -> Figure | None:
     data = []
     for i, stage in enumerate(stages):
         mine = [r for r in rows if r["stage"] == stage]
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": plain(stage), "x": [r["step"] for r in mine], "y": [r["seconds"] for r in mine],
-                "line": {
-                    "color": "@ink" if stage == "total" else _ROLES.get(stage, line(i)), "width": 1.8, "dash": "dot" if stage == "total" else "solid",
-                },
-                "hovertemplate": "%{y:.2f} s",
-            }
-        )  # fmt: skip
+        colour, dash = ("@ink", "dot") if stage == "total" else (_ROLES.get(stage, line(i)), "solid")
+        x, y = [r["step"] for r in mine], [r["seconds"] for r in mine]
+        data.append(curve(stage, x, y, colour, "%{y:.2f} s", width=1.8, dash=dash))
     return Figure(
         "time-by-step",
         "Time by stage",
-        "Wall seconds during which each stage was at work, by step. Stages overlap, so they may add up to more than the total.",
+        f"Wall seconds during which each stage was at work; {binned(width)}. Stages overlap, so they may add up to more than the total.",
         data,
         layout(xaxis=axis("step"), yaxis=axis("seconds", rangemode="tozero")),
-        sql=source.asked(),
     )
 
 
@@ -129,7 +120,6 @@ def time_table(source: Source) -> Table | None:
             for r in rows
         ],
         wide=False,
-        sql=source.asked(),
     )  # fmt: skip
 
 
@@ -140,7 +130,6 @@ def cost(source: Source) -> Table | None:
         " GROUP BY name ORDER BY total DESC"
     )
     if not rows:
-        source.asked()
         return None
     return Table(
         "cost",
@@ -149,7 +138,6 @@ def cost(source: Source) -> Table | None:
         [("what", "left"), ("sum", "right"), ("mean of a step", "right")],
         [[r["name"].removeprefix("cost/"), f"{r['total']:,.4g}", f"{r['mean']:,.4g}"] for r in rows],
         wide=False,
-        sql=source.asked(),
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
 from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
@@ -21,14 +23,9 @@ def blocks(source: Source) -> list[Block]:
     result = run_result(source.history, source.run)
     if not result.shown:
         return []
-    found: list[Block | None] = [
-        forest(source, result),
-        pass_at_k(source, result),
-        table(source, result),
-        curve(source, result),
-    ]
-    found += [by_label(source, result, "difficulty"), by_label(source, result, "family")]
-    return [b for b in found if b is not None]
+    builders: list[Callable[..., Block | None]] = [forest, pass_at_k, table, by_evaluation]
+    builders += [partial(by_label, label=label) for label in ("difficulty", "family")]
+    return draw(source, *(partial(build, result=result) for build in builders))
 
 
 def forest(source: Source, result: RunResult) -> Figure:
@@ -61,7 +58,6 @@ def forest(source: Source, result: RunResult) -> Figure:
             showlegend=False, hovermode="closest", margin={"t": 8, "l": 110},
         ),
         height=210,
-        sql=source.asked(),
     )  # fmt: skip
 
 
@@ -86,11 +82,10 @@ def table(source: Source, result: RunResult) -> Table:
         "two-sided sign-flip permutation test.",
         columns,  # type: ignore[arg-type]
         rows,
-        sql=source.asked(),
     )
 
 
-def curve(source: Source, result: RunResult) -> Figure | None:
+def by_evaluation(source: Source, result: RunResult) -> Figure | None:
     """pass@1 over steps, where it was measured more often than before and after."""
     if len(result.student) < 3:
         return None
@@ -106,7 +101,6 @@ def curve(source: Source, result: RunResult) -> Figure | None:
         "Every evaluation of the student, with 95 % intervals over problems; the teacher's level for comparison.",
         data,
         layout(xaxis=axis("train steps"), yaxis=axis("pass@1", **PERCENT)),
-        sql=source.asked(),
     )
 
 
@@ -136,7 +130,6 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
             xaxis=axis("k", type="log", tickvals=ticks, ticktext=[str(t) for t in ticks]),
             yaxis=axis("pass@k", **PERCENT),
         ),
-        sql=source.asked(),
     )
 
 
@@ -184,7 +177,6 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
             },
         ),
         height=130 + max(3, len(groups)) * (40 if label == "difficulty" else 24),
-        sql=source.asked(),
     )  # fmt: skip
 
 
