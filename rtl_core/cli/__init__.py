@@ -5,9 +5,7 @@ Command modules import what is heavy (torch, Prefect, pyslang) inside their func
 
 from __future__ import annotations
 
-import atexit
 import importlib
-import os
 import sys
 
 import typer
@@ -63,8 +61,6 @@ def _register() -> None:
 
 def main() -> None:
     """Entry point: user errors become one clear message and their exit code, anything else keeps its traceback."""
-    status = [1]
-    atexit.register(_leave, status)  # registered first, so that it runs last
     _register()
     try:
         app()
@@ -73,20 +69,4 @@ def main() -> None:
         console.print(f"error: {error.message}", style="bold red", markup=False, highlight=False)
         if error.hint:
             console.print(f"  -> {error.hint}", markup=False, highlight=False)
-        status[0] = error.exit_code
-    except SystemExit as stop:
-        status[0] = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        raise
-    sys.exit(status[0])
-
-
-def _leave(status: list[int]) -> None:
-    """End without tearing the interpreter down, when all that runs at exit has run.
-
-    Threads of the Tinker SDK keep modules alive, and pyslang's binding layer would then list them on the user's terminal as
-    leaks, behind the result.
-    """
-    if "pyslang" in sys.modules:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status[0])
+        sys.exit(error.exit_code)
