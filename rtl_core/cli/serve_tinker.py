@@ -25,6 +25,12 @@ def serve_tinker(
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads of torch on the CPU.")] = min(2, os.cpu_count() or 1),
+    sampling_processes: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Processes that sample small models on the CPU; 0 for none.", show_default="as many as threads"
+        ),
+    ] = None,
     max_context: Annotated[int, typer.Option(help="Longest sequence served, in tokens.")] = 32768,
     idle_seconds: Annotated[float, typer.Option(help="Training clients unused for so long move to disk.")] = 1800.0,
     deterministic: Annotated[
@@ -65,6 +71,7 @@ def serve_tinker(
             dtype=dtype,
             device=device,
             threads=threads,
+            sampling_processes=sampling_processes,
             max_context=max_context,
             deterministic=deterministic,
             idle_seconds=idle_seconds,

@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,10 @@ _UNCLAIMED_LIFE = 3600.0  # an answer that nobody collects
 
 @dataclass
 class Future:
-    """One pending or finished answer: protobuf bytes, a JSON object, or an error with its category."""
+    """One pending or finished answer: protobuf bytes, a JSON object, or an error with its category.
+
+    `cancel` stops the work on it, where that is possible; `on_done` is called once, when it is finished in whatever way.
+    """
 
     request_id: str
     kind: str
@@ -24,7 +28,8 @@ class Future:
     json: dict[str, Any] | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
-    cancel: Any = None
+    cancel: Callable[[], None] | None = None
+    on_done: Callable[[], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -72,6 +77,9 @@ class FutureStore:
     def _finish(self, future: Future, proto: bytes | None = None, json: dict[str, Any] | None = None) -> None:
         future.proto, future.json, future.finished_at = proto, json, time.monotonic()
         future.cancel = None
+        on_done, future.on_done = future.on_done, None
+        if on_done is not None:
+            on_done()
         try:
             self._loop.call_soon_threadsafe(future.event.set)
         except RuntimeError:  # the loop is closed: the service is going down

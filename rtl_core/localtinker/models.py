@@ -17,7 +17,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
-from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
+from rtl_core.localtinker.samplers import SMALL_MODEL, DenseSampler, LockstepSampler, Sampler
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,11 @@ class ServedModel:
     @property
     def merge(self) -> bool:
         return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
+
+    @property
+    def small(self) -> bool:
+        """Whether one thread samples it as quickly as several, so that several processes sample it best."""
+        return self.nbytes < SMALL_MODEL and self.device.type == "cpu"
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)

@@ -14,6 +14,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ class Registry:
         self._blobs = state / "blobs"
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
-        self._held: set[str] = set()
+        self._held: Counter[str] = Counter()
         self._clock = clock
         self._db = sqlite3.connect(state / "registry.sqlite", check_same_thread=False, isolation_level=None)
         self._db.row_factory = sqlite3.Row
@@ -163,7 +164,7 @@ class Registry:
         name = uuid.uuid4().hex
         folder = self._blobs / name
         with self._lock:
-            self._held.add(name)
+            self._held[name] += 1
         folder.mkdir()
         write(folder)
         files = list(folder.iterdir())
@@ -172,10 +173,19 @@ class Registry:
                 _flush(path)
         return name, sum(file.stat().st_size for file in files)
 
-    def release_blob(self, name: str) -> None:
-        """`name` is named by a row now, or not needed any more."""
+    def hold(self, path: str) -> Checkpoint:
+        """The live checkpoint at a tinker:// path, its blob safe from deletion until `release_blob`."""
         with self._lock:
-            self._held.discard(name)
+            checkpoint = self.checkpoint(path)
+            self._held[checkpoint.blob] += 1
+            return checkpoint
+
+    def release_blob(self, name: str) -> None:
+        """One holder less: `name` is named by a row now, or not needed any more."""
+        with self._lock:
+            self._held[name] -= 1
+            if self._held[name] <= 0:
+                del self._held[name]
 
     def blob_path(self, name: str) -> Path:
         return self._blobs / name
@@ -248,7 +258,7 @@ class Registry:
             self._run("delete from checkpoints where expires is not null and expires <= ?", now)
             over = "select id from sessions where finished = 1 or last_seen < ?"
             self._run(f"delete from checkpoints where ephemeral_of in ({over})", now - SESSION_LIFE)
-            used = {row["blob"] for row in self._run("select blob from checkpoints")} | self._held
+            used = {row["blob"] for row in self._run("select blob from checkpoints")} | set(self._held)
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
         for folder in unused:
             shutil.rmtree(folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.sampling import Row
 
 Decode = Callable[[Sequence[int]], str]
-_SMALL_MODEL = 64 * 1024 * 1024  # below this many weight bytes a second thread costs decoding more than it gives
+SMALL_MODEL = 64 * 1024 * 1024  # below this many weight bytes a second thread costs decoding more than it gives
 
 
 class Batch(Protocol):
@@ -56,14 +56,13 @@ class DenseSampler:
         self.decoder = decoder
         self.position_bytes = decoder.position_bytes
         self.private_bytes = decoder.nbytes_private()
-        self.one_thread = decoder.device.type == "cpu" and decoder.weight_bytes < _SMALL_MODEL
+        self.one_thread = decoder.device.type == "cpu" and decoder.weight_bytes < SMALL_MODEL
         self._decode = decode
         self._deterministic = deterministic
         self._invariant = invariant
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
-        # A batch of the same key may still run on weights that were overwritten meanwhile: it is not ours to join.
-        mine = [b for b in batches if isinstance(b, GenerationBatch) and b.decoder is self.decoder]
+        mine = [batch for batch in batches if isinstance(batch, GenerationBatch)]
         if not self._deterministic:
             return [(mine[0] if mine else GenerationBatch(self.decoder, self._decode), list(rows))]
         running = {b.fixed_width: b for b in mine}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -45,14 +46,34 @@ class PromptOptions:
 
 
 @dataclass
-class SampleRequest:
-    """One `asample` call: a prompt, how many samples, and where the answer goes (`finish`, `fail`)."""
+class SampleJob:
+    """What one `asample` call asks for, or a part of it: `num_samples` samples, the first of which is number `first_sample`."""
 
     prompt: list[int]
     num_samples: int
     seed: int | None
     options: SamplingOptions
     prompt_options: PromptOptions
+    first_sample: int = field(default=0, kw_only=True)
+
+    def split(self, count: int) -> list[SampleJob]:
+        """This job in `count` parts of nearly one size, in the order of their samples; the first part scores the prompt."""
+        bounds = [self.num_samples * i // count for i in range(count + 1)]
+        return [
+            replace(
+                self,
+                num_samples=end - start,
+                first_sample=self.first_sample + start,
+                prompt_options=PromptOptions() if start else self.prompt_options,
+            )
+            for start, end in itertools.pairwise(bounds)
+        ]
+
+
+@dataclass
+class SampleRequest(SampleJob):
+    """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
+
     finish: Callable[[list[SampledSequence], PromptScores | None], None]
     fail: Callable[[BaseException], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -66,7 +87,8 @@ class SampleRequest:
         Sample j of seed s draws from the stream of (s, j): the samples of one request differ from each other, sample j
         does not depend on how many others were asked for, and (s, 0) is what a request for one sample gets.
         """
-        self.rows = [Row(self, np.random.default_rng(_entropy(self.seed, j))) for j in range(self.num_samples)]
+        numbers = range(self.first_sample, self.first_sample + self.num_samples)
+        self.rows = [Row(self, np.random.default_rng(_entropy(self.seed, j))) for j in numbers]
         self.open_rows = self.num_samples
         return self.rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,15 +14,16 @@ from typing import Any
 
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Client, Clients, quietly
-from rtl_core.localtinker.engine import Engine, SamplerKey, SamplerPool
-from rtl_core.localtinker.errors import NotFoundError, RequestError
+from rtl_core.localtinker.dispatch import SamplingProcesses
+from rtl_core.localtinker.engine import Engine
+from rtl_core.localtinker.errors import NotFoundError, RequestError, SamplingError
 from rtl_core.localtinker.futures import Future, FutureStore
-from rtl_core.localtinker.lora import LoraSpec, read_adapter
+from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, use_threads
+from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
-from rtl_core.localtinker.samplers import Sampler
-from rtl_core.localtinker.sampling import SampleRequest
-from rtl_core.localtinker.wire import TrainRequest, encode_sample_response, encode_train_output
+from rtl_core.localtinker.sampling import SampleJob
+from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ class Settings:
 
     `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
     samples (None for both: by the device, see `models.room_on`), `samplers` and `sampler_bytes` the samplers kept
-    ready, `idle_s` the time after which an unused training client moves to disk.
+    ready, `idle_s` the time after which an unused training client moves to disk. `sampling_processes` sample the models
+    for which one thread is enough; None: as many as `threads`, and none on a GPU; 0: the service samples everything itself.
     """
 
     models: dict[str, Path]
@@ -40,6 +43,7 @@ class Settings:
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 2
+    sampling_processes: int | None = None
     deterministic: bool = False
     max_context: int = 32768
     micro_tokens: int | None = None
@@ -56,21 +60,36 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
+        use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=settings.device, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        self.registry = Registry(settings.state)
         room = room_on(settings.device)
+        cache_bytes = settings.cache_bytes or room.cache_bytes
+        limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
+        self._processes = self._start_processes(limits)
+        self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens or room.micro_tokens)
-        self._pool = SamplerPool(self._build_sampler, limit=settings.samplers, budget_bytes=settings.sampler_bytes)
-        self.engine = Engine(self._pool, threads=settings.threads, cache_bytes=settings.cache_bytes or room.cache_bytes)
+        pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
+        sampling = SamplingLoop(pool, threads=settings.threads, cache_bytes=cache_bytes)
+        self.engine = Engine(sampling, threads=settings.threads)
         self.futures: FutureStore
+
+    def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
+        count = self.settings.sampling_processes
+        if count is None:
+            count = self.settings.threads
+        if count == 0 or not any(model.small for model in self.models.values()):
+            return None
+        return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.futures = FutureStore(loop)
 
     def stop(self) -> None:
+        if self._processes is not None:
+            self._processes.stop()
         self.engine.stop()
         self.registry.close()
 
@@ -82,7 +101,10 @@ class Service:
     def status(self) -> dict[str, Any]:
         """What the service holds and does, for operators and tests."""
         resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
-        return {**self.engine.load(), **resident, "futures": len(self.futures)}
+        load = Counter(self.engine.load())
+        if self._processes is not None:
+            load.update(self._processes.load())
+        return {**load, **resident, "futures": len(self.futures)}
 
     def keep_house(self) -> None:
         """Release what nobody needs; called every few seconds on the event loop."""
@@ -217,7 +239,7 @@ class Service:
         blob, size = self.registry.write_blob(
             lambda folder: model.save(folder, optimizer=optimizer), durable=not ephemeral
         )
-        path = self.registry.add_checkpoint(
+        return self.registry.add_checkpoint(
             client.model_id,
             kind,
             name,
@@ -230,8 +252,6 @@ class Service:
             user_metadata=request.user_metadata,
             ephemeral_of=client.session_id if ephemeral else None,
         )
-        self._pool.forget(path)
-        return path
 
     def load_weights(self, request: rq.LoadWeights) -> Future:
         """Load into a live client, or create one from the checkpoint when `session_id` is given."""
@@ -310,12 +330,13 @@ class Service:
     # Sampling ---------------------------------------------------------------------------------------------------
     def create_sampling_session(self, request: rq.CreateSamplingSession) -> str:
         self._open_session(request.session_id)
-        base_model, path = self._weights(request.base_model, request.model_path)
+        base = self._sampled_model(request.base_model, request.model_path)
         sampler_id = f"{request.session_id}:sample:{request.sampling_session_seq_id}"
-        self.registry.add_sampler(sampler_id, request.session_id, base_model, path)
+        self.registry.add_sampler(sampler_id, request.session_id, base.name, request.model_path)
         return sampler_id
 
-    def _weights(self, base_model: str | None, model_path: str | None) -> SamplerKey:
+    def _sampled_model(self, base_model: str | None, model_path: str | None) -> ServedModel:
+        """The base model that is sampled, alone or below the adapter at `model_path`."""
         if model_path is not None:
             parse_path(model_path, "model_path")
             checkpoint = self.registry.checkpoint(model_path)
@@ -323,57 +344,52 @@ class Service:
                 raise RequestError(
                     f"base_model: {model_path} was trained on {checkpoint.base_model!r}, not {base_model!r}"
                 )
-            return self.model(checkpoint.base_model, "model_path").name, model_path
+            return self.model(checkpoint.base_model, "model_path")
         if base_model is None:
             raise RequestError("base_model: set base_model or model_path")
-        return self.model(base_model, "base_model").name, None
+        return self.model(base_model, "base_model")
 
     def sample(self, request: rq.Sample) -> tuple[Future, list[str]]:
         """Queue a sampling or scoring request; returns its future and the ids of its sequences."""
-        if request.sampling_session_id is None:
-            key, weights = None, self._weights(request.base_model, request.model_path)
-        else:
+        key, base_model, path = None, request.base_model, request.model_path
+        if request.sampling_session_id is not None:
             sampler = self.registry.sampler(request.sampling_session_id)
             key = None if request.seq_id is None else ("sample", request.sampling_session_id, request.seq_id)
-            weights = self._weights(None if sampler["model_path"] else sampler["base_model"], sampler["model_path"])
+            base_model, path = sampler["base_model"], sampler["model_path"]
+        model = self._sampled_model(base_model, path)
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known, _sequence_ids(known, request.num_samples)
-        model = self.models[weights[0]]
         prompt = rq.check_prompt(request.prompt, model)
-        options = rq.sampling_options(request, len(prompt), model)
-        prompt_options = rq.prompt_options(request, len(prompt), model)
+        job = SampleJob(
+            prompt=prompt,
+            num_samples=request.num_samples,
+            seed=request.sampling_params.seed,
+            options=rq.sampling_options(request, len(prompt), model),
+            prompt_options=rq.prompt_options(request, len(prompt), model),
+        )
+        future = self._queue_sample(model, path, job, key)
+        return future, _sequence_ids(future, request.num_samples)
+
+    def _queue_sample(self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None) -> Future:
+        """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
         future = self.futures.create("sample", key)
+        weights = Weights(model.name)
+        if path is not None:
+            checkpoint = self.registry.hold(path)
+            future.on_done = partial(self.registry.release_blob, checkpoint.blob)
+            folder = self.registry.blob_path(checkpoint.blob)
+            weights = Weights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
 
         def fail(error: BaseException) -> None:
             if isinstance(error, RequestError):
                 self.futures.resolve_error(future, error.message, "user")
             else:
-                self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
+                message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
+                self.futures.resolve_error(future, message, "server")
 
-        work = SampleRequest(
-            prompt=prompt,
-            num_samples=request.num_samples,
-            seed=request.sampling_params.seed,
-            options=options,
-            prompt_options=prompt_options,
-            finish=lambda sequences, scores: self.futures.resolve_proto(
-                future, encode_sample_response(sequences, scores)
-            ),
-            fail=fail,
-        )
-        future.cancel = work.cancelled.set
-        self.engine.sample(weights, work)
-        return future, _sequence_ids(future, request.num_samples)
-
-    def _build_sampler(self, key: SamplerKey) -> Sampler:
-        """On the compute thread: the base alone, or with the adapter of a checkpoint."""
-        name, path = key
-        adapter = None
-        if path is not None:
-            checkpoint = self.registry.checkpoint(path)
-            tensors = read_adapter(self.registry.blob_path(checkpoint.blob))
-            adapter = (tensors, LoraSpec.from_json(checkpoint.lora))
-        return self.models[name].sampler(adapter, deterministic=self.settings.deterministic)
+        where = self._processes if self._processes is not None and model.small else self.engine
+        future.cancel = where.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
+        return future
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:

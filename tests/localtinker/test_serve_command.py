@@ -35,7 +35,8 @@ def printed_variables(process: subprocess.Popen) -> dict[str, str]:
 
 
 def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_path, monkeypatch):
-    process = start("--model", str(models_by_name["student"]), "--state", str(tmp_path))
+    student = str(models_by_name["student"])
+    process = start("--model", student, "--state", str(tmp_path), "--sampling-processes", "0")
     try:
         variables = printed_variables(process)
         assert variables.keys() == {"TINKER_BASE_URL", "TINKER_API_KEY"}

@@ -1,0 +1,189 @@
+"""What waits to be sampled and what runs: continuous batches, one or more per set of weights.
+
+The same loop runs in the sampling processes (`worker.py`) and, for models that need every thread or a GPU, on the service's
+compute thread (`engine.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from rtl_core.localtinker.lora import LoraSpec, read_adapter
+from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.samplers import Batch, Sampler
+from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest
+from rtl_core.localtinker.wire import encode_sample_response
+
+logger = logging.getLogger(__name__)
+
+MAX_ROWS = 256  # rows of one set of weights that run at once
+Deliver = Callable[[bytes], None]  # takes the answer, a serialised SampleResponse
+Fail = Callable[[BaseException], None]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A frozen set of weights: a base model, alone or with the adapter in a folder that is never written again."""
+
+    base: str
+    folder: Path | None = None
+    spec: LoraSpec | None = None
+
+
+@dataclass(frozen=True)
+class SamplingLimits:
+    """What one sampling loop may hold: samplers kept ready, by number and private bytes, and bytes of running caches."""
+
+    samplers: int
+    sampler_bytes: int
+    cache_bytes: int
+
+    def share(self, count: int) -> SamplingLimits:
+        """One of `count` equal shares."""
+        return SamplingLimits(max(1, self.samplers // count), self.sampler_bytes // count, self.cache_bytes // count)
+
+
+class SamplerPool:
+    """Recently used samplers, bounded in number and bytes; the least recently used goes first.
+
+    An evicted sampler is rebuilt from its frozen folder, so that it gives the same log-probabilities again.
+    """
+
+    def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
+        self._models = models
+        self._limits = limits
+        self._deterministic = deterministic
+        self._samplers: OrderedDict[Weights, Sampler] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._samplers)
+
+    def get(self, weights: Weights, in_use: set[Weights]) -> Sampler:
+        """The sampler of `weights`; those `in_use` by running batches are not evicted."""
+        if weights not in self._samplers:
+            self._samplers[weights] = self._build(weights)
+            for old in [w for w in self._samplers if w != weights and w not in in_use]:
+                if len(self._samplers) <= self._limits.samplers and self._bytes() <= self._limits.sampler_bytes:
+                    break
+                self._samplers.pop(old).release()
+        self._samplers.move_to_end(weights)
+        return self._samplers[weights]
+
+    def _build(self, weights: Weights) -> Sampler:
+        adapter = None
+        if weights.folder is not None and weights.spec is not None:
+            adapter = (read_adapter(weights.folder), weights.spec)
+        return self._models[weights.base].sampler(adapter, deterministic=self._deterministic)
+
+    def _bytes(self) -> int:
+        return sum(sampler.private_bytes for sampler in self._samplers.values())
+
+
+class SamplingLoop:
+    """Admits waiting jobs and advances what runs, a token at a time. Used by one thread, but for `rows`."""
+
+    def __init__(self, pool: SamplerPool, *, threads: int, cache_bytes: int) -> None:
+        self.pool = pool
+        self._threads = threads
+        self._cache_bytes = cache_bytes
+        self._waiting: OrderedDict[Weights, deque[Row]] = OrderedDict()
+        self._batches: dict[Weights, list[Batch]] = {}
+        self._samplers: dict[Weights, Sampler] = {}
+        self._in_hand: list[Row] = []  # taken from the queue, not yet in a batch
+
+    @property
+    def idle(self) -> bool:
+        return not (self._waiting or self._batches)
+
+    def rows(self) -> tuple[int, int]:
+        """How many rows wait, and how many run; may be asked from any thread."""
+        waiting = sum(len(rows) for rows in list(self._waiting.values()))
+        return waiting, sum(b.live for batches in list(self._batches.values()) for b in list(batches))
+
+    def add(self, weights: Weights, request: SampleRequest) -> None:
+        self._waiting.setdefault(weights, deque()).extend(request.make_rows())
+
+    def advance(self) -> bool:
+        """Admit what waits and take one token in every running batch; False when there is nothing to sample."""
+        for weights in list(self._waiting):
+            self._guard(weights, self._admit)
+        for weights in list(self._batches):
+            self._guard(weights, self._step)
+        return not self.idle
+
+    def _guard(self, weights: Weights, action: Callable[[Weights], None]) -> None:
+        """Run one sampling action; a failure is answered to every request of these weights, and only to them."""
+        try:
+            action(weights)
+        except Exception as error:
+            logger.exception("sampling from %s failed", weights)
+            rows = [row for batch in self._batches.pop(weights, []) for row in batch.rows]
+            rows += [*self._in_hand, *self._waiting.pop(weights, ())]
+            self._in_hand = []
+            for request in {id(row.request): row.request for row in rows}.values():
+                request.fail(error)
+
+    def _admit(self, weights: Weights) -> None:
+        waiting = deque(row for row in self._waiting[weights] if not row.request.cancelled.is_set())
+        self._waiting[weights] = waiting
+        if waiting:
+            sampler = self._samplers[weights] = self.pool.get(weights, set(self._batches))
+            use_threads(self._threads)
+            running = self._batches.setdefault(weights, [])
+            self._in_hand = self._take_fitting(weights, waiting, sampler)
+            for batch, rows in sampler.place(self._in_hand, running):
+                if batch not in running:
+                    running.append(batch)
+                batch.admit(rows)
+            self._in_hand = []
+        if not waiting:
+            del self._waiting[weights]
+
+    def _take_fitting(self, weights: Weights, waiting: deque[Row], sampler: Sampler) -> list[Row]:
+        """As many waiting rows, first come first, as the row and cache limits allow; at least one if nothing runs."""
+        used = sum(b.positions() * self._samplers[k].position_bytes for k, bs in self._batches.items() for b in bs)
+        live = sum(batch.live for batch in self._batches[weights])
+        taken: list[Row] = []
+        while waiting and live + len(taken) < MAX_ROWS:
+            request = waiting[0].request
+            used += (len(request.prompt) + request.options.max_tokens) * sampler.position_bytes
+            if (live or taken) and used > self._cache_bytes:
+                break
+            taken.append(waiting.popleft())
+        return taken
+
+    def _step(self, weights: Weights) -> None:
+        use_threads(1 if self._samplers[weights].one_thread else self._threads)
+        batches = self._batches[weights]
+        for batch in batches:
+            if batch.live:
+                batch.step()
+        self._batches[weights] = [batch for batch in batches if batch.live]
+        if not self._batches[weights]:
+            del self._batches[weights], self._samplers[weights]
+
+
+def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:
+    """A job at work whose answer goes to `deliver` as bytes."""
+    return SampleRequest(
+        job.prompt,
+        job.num_samples,
+        job.seed,
+        job.options,
+        job.prompt_options,
+        lambda sequences, scores: deliver(encode_sample_response(sequences, scores)),
+        fail,
+        first_sample=job.first_sample,
+    )
+
+
+def use_threads(count: int) -> None:
+    """Let torch compute on so many threads, if it does not already."""
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
