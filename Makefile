@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
-ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
+ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 
 .PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench learning-report models lock sim-image deploy-local down clean
 

@@ -3,9 +3,10 @@
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
-threads. Blocks of both alternate, so that what else the machine does falls on both. Each answer is a golden answer of
-the starter set or of the published CVDP examples. Wall time is what counts; CPU time (of all processes) is given
-beside it, and where the wall time of one answer goes. The cache is measured on its own.
+threads. Blocks of both alternate, so that what else the machine does falls on both, and each executor is compared with
+the blocks beside its own; a pause between them keeps what an executor clears up out of the other's time. Each answer is
+a golden answer of the starter set or of the published CVDP examples. Wall time is what counts; the CPU time of the tools
+alone is given beside it, and where the wall time of one answer goes. The cache is measured on its own.
 
 With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
@@ -34,10 +35,13 @@ from rich.table import Table
 
 from rtl_core.grading import Grader, MemoryCache, Stage, Verdict, make_executor
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.docker import DockerExecutor
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer import Answer
+
+SETTLE_S = 1.5
 
 
 def bare(problem: Problem) -> None:
@@ -117,17 +121,22 @@ def _compare(
 ) -> None:
     """Alternates bare tools and executors over the same problems and prints one table."""
     walls: dict[str, list[float]] = {}
+    beside: dict[str, list[float]] = {}
     cpus: dict[str, list[float]] = {}
     phases: dict[str, dict[str, float]] = {}
     for name in names:
         executor = make_executor(name)
         grader = Grader(executor)
+        if isinstance(executor, DockerExecutor):
+            name += f" ({executor.image.runtime or 'default runtime'})"
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
         said: list[Verdict] = []
         for _ in range(rounds):
+            time.sleep(SETTLE_S)
             wall, cpu = measure(bare, problems, threads)
             walls.setdefault("bare tools", []).append(wall)
+            beside.setdefault(name, []).append(wall)
             cpus.setdefault("bare tools", []).append(cpu)
             before = executor.cpu_s
             wall, _ = measure(lambda p, g=grader, s=said: s.append(_graded(g, p)), problems, threads)
@@ -136,13 +145,13 @@ def _compare(
         phases[name] = split(said)
         grader.close()
         executor.close()
-    base = statistics.median(walls["bare tools"])
     table = Table(title=f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds")
     for column in ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1"):
         table.add_column(column, justify="right" if column else "left")
     for name, values in walls.items():
         wall = statistics.median(values)
         cpu = statistics.median(cpus[name]) / len(problems)
+        base = statistics.median(beside.get(name, values))
         row = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
         table.add_row(name, *row)
     console.print(table)

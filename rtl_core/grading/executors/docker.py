@@ -81,10 +81,12 @@ class DockerExecutor:
         self._images = DerivedImages(self._api, self.image)
         self._ahead = ahead if ahead is not None else (os.cpu_count() or 1)
         self._waiting: list[Container] = []
-        self._kind = Kind(self.image.digest, Limits())
+        self._coming = 0
+        """How many are being created to wait."""
+        self._kind = Kind(self.image.digest, Limits(), runtime=self.image.runtime)
         self._labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
-        self._snapshots = Snapshots(self._api, self._folder, self._labels)
-        self._makers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="containers")
+        self._snapshots = Snapshots(self._api, self._folder, self._labels, self.image.runtime)
+        self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
     def tools(self) -> dict[str, str]:
@@ -162,7 +164,8 @@ class DockerExecutor:
             if usual and kind != self._kind:
                 self._kind, stale, self._waiting = kind, self._waiting, []
             container = self._waiting.pop(0) if kind == self._kind and self._waiting else None
-            wanted = self._ahead - len(self._waiting) if usual else 0
+            wanted = self._ahead - len(self._waiting) - self._coming if usual else 0
+            self._coming += max(0, wanted)
         for old in stale:
             _later(self._removers, old.remove)
         for _ in range(wanted):
@@ -170,7 +173,7 @@ class DockerExecutor:
         return container or self._create(kind)
 
     def _kind_of(self, job: Job) -> Kind:
-        return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts)
+        return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts, self.image.runtime)
 
     def _create(self, kind: Kind) -> Container:
         def create(snapshot: Path | None) -> Container:
@@ -179,19 +182,22 @@ class DockerExecutor:
         return create(self._snapshots.of(kind.image, self.image.inside, create))
 
     def _prepare(self, kind: Kind) -> None:
-        """Creates one container ahead, unless there are enough or others are wanted by now."""
+        """Creates one container ahead, unless others are wanted by now."""
+        container = None
         with self._lock:
-            if self._closed or kind != self._kind or len(self._waiting) >= self._ahead:
-                return
+            wanted = not self._closed and kind == self._kind
         try:
-            container = self._create(kind)
+            container = self._create(kind) if wanted else None
         except InfrastructureError:
             return  # the job that needs one will try, and tell
-        with self._lock:
-            if not self._closed and kind == self._kind and len(self._waiting) < self._ahead:
-                self._waiting.append(container)
-                return
-        container.remove()
+        finally:
+            with self._lock:
+                self._coming -= 1
+                kept = container is not None and not self._closed and kind == self._kind
+                if container is not None and kept:
+                    self._waiting.append(container)
+        if container is not None and not kept:
+            container.remove()
 
     def _out_of_memory(self, container: Container) -> bool:
         with contextlib.suppress(Exception):

@@ -13,11 +13,12 @@ CPUS = 2
 SPARE_MB = 1024
 
 
-def host(limits: Limits) -> dict[str, Any]:
-    """Arguments of `create_host_config`."""
+def host(limits: Limits, runtime: str | None) -> dict[str, Any]:
+    """Arguments of `create_host_config`; `runtime` None is the engine's own choice."""
     # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.
     memory = (limits.memory_mb + limits.disk_mb + SPARE_MB) << 20
     return {
+        "runtime": runtime,
         "tmpfs": _tmpfs(limits),
         "network_mode": "none",
         "cap_drop": ["ALL"],

@@ -36,6 +36,8 @@ class Kind:
     image: str
     limits: Limits
     mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
+    runtime: str | None = None
+    """The engine's runtime that starts them, None for its default."""
 
 
 class Container:
@@ -74,7 +76,7 @@ class Container:
                 name=self.name,
                 environment=environment,
                 labels=dict(labels),
-                host_config=api.create_host_config(binds=binds, **confinement.host(kind.limits)),
+                host_config=api.create_host_config(binds=binds, **confinement.host(kind.limits, kind.runtime)),
                 **confinement.container(),
             )
             api.start(self.name)

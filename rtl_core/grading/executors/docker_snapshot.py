@@ -39,9 +39,9 @@ _TRIES = 2
 class Snapshots:
     """Snapshots by image, made when first asked for. Thread-safe."""
 
-    def __init__(self, api: Any, folder: Path, labels: Mapping[str, str]) -> None:
+    def __init__(self, api: Any, folder: Path, labels: Mapping[str, str], runtime: str | None) -> None:
         """`folder` belongs to the executor, and the snapshots in it with it."""
-        self._api, self._folder, self._labels = api, folder, dict(labels)
+        self._api, self._folder, self._labels, self._runtime = api, folder, dict(labels), runtime
         self._lock = threading.Lock()
         self._known: dict[str, Path | None] = {}
 
@@ -79,7 +79,8 @@ class Snapshots:
                 environment=environment,
                 labels=dict(self._labels),
                 host_config=self._api.create_host_config(
-                    binds=[f"{INSIDE}:{GUARD}:ro", f"{place}:{SNAPSHOT}:rw"], **confinement.host(Limits())
+                    binds=[f"{INSIDE}:{GUARD}:ro", f"{place}:{SNAPSHOT}:rw"],
+                    **confinement.host(Limits(), self._runtime),
                 ),
                 **confinement.container(),
             )["Id"]

@@ -9,6 +9,7 @@ performance counters, keys, and every socket but local and Internet ones. What i
 from __future__ import annotations
 
 import json
+from functools import cache
 
 _FILES = """read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64 pwrite64 readv writev preadv
 pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents
@@ -40,6 +41,7 @@ _FAMILIES = (1, 2, 10)
 _ENOSYS = 38
 
 
+@cache
 def profile() -> str:
     """The profile as Docker takes it (`seccomp=...`)."""
     plain = " ".join((_FILES, _MEMORY, _PROCESSES, _EVENTS, _SOCKETS)).split()
