@@ -27,6 +27,7 @@ async def evaluate(
     samples: Annotated[int, Field(ge=1, le=256)] = 8,
     step: Annotated[int, Field(ge=0)] | None = None,
     template: Template | None = None,
+    temperature: Annotated[float, Field(gt=0)] | None = None,
 ) -> str:
     """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
 
@@ -38,14 +39,15 @@ async def evaluate(
         samples: answers per problem.
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
         template: another prompt template than the run's own (`prompting.template`), to compare the two.
+        temperature: another sampling temperature than the run's own.
 
     Returns:
         The key of the evaluation in the history.
     """
-    settings = visiting.settings_of(Path(history), run, split, template)
+    settings = visiting.settings_of(Path(history), run, split, template, temperature)
     with cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            plan = visiting.plan(session, policy, step, samples, template)
+            plan = visiting.plan(session, policy, step, samples, template, temperature)
             await validate_problems(run)
             await evaluate_policy(run, plan, must_succeed=True)
             evaluation.show(session, plan)

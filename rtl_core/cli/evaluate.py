@@ -23,9 +23,12 @@ def evaluate(
         Literal["bare", "exact", "table", "examples", "full"] | None,
         typer.Option(help="Another prompt template than the run's, to compare the two."),
     ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.01, help="Another sampling temperature than the run's.")
+    ] = None,
     db: Annotated[Path, typer.Option(envvar="RTL_DISTILL_DB", help="The history file.")] = Path("runs/history.duckdb"),
 ) -> None:
-    """Evaluate a trained run: more samples, another split, an earlier step, another prompt template, or the teacher.
+    """Evaluate a trained run: more samples, another split, an earlier step, another template or temperature, or the teacher.
 
     Shows pass@k with 95 % intervals by difficulty, category and family, and the paired difference to the run's other evaluations
     of the same problems.
@@ -37,12 +40,14 @@ def evaluate(
         rtl-distill evaluate demo --split test --step 0
 
         rtl-distill evaluate my-run --template full
+
+        rtl-distill evaluate demo --split test --temperature 0.5
     """
     from rtl_core.cli.flow import run_flow
 
     def flow() -> Coroutine[Any, Any, str]:
         from flows.evaluate import evaluate as evaluate_flow
 
-        return evaluate_flow(run, str(db), policy, split, samples, step, template)
+        return evaluate_flow(run, str(db), policy, split, samples, step, template, temperature)
 
     run_flow(flow)

@@ -96,7 +96,7 @@ class SamplingSection(Section):
     max_tokens: int = Field(default=4096, ge=1)
     """Longest completion, in tokens."""
     temperature: float = Field(default=1.0, gt=0)
-    """Sampling temperature of training and evaluation. The KL is only right at 1."""
+    """Sampling temperature of training, and of evaluation unless `evaluation.temperature` says otherwise. The KL is only right at 1."""
     seeded: bool = False
     """Give each rollout a seed of its own (one request per rollout), so that a run can be repeated on a service that honours seeds."""
 
@@ -148,6 +148,8 @@ class EvaluationSection(Section):
     """Answers sampled per held-out problem."""
     k: tuple[int, ...] = (1, 4)
     """The k of pass@k."""
+    temperature: float | None = Field(default=None, gt=0)
+    """Sampling temperature of evaluations; left out: that of training. Below 1 a model slips less often than in training."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
     teacher: bool = True

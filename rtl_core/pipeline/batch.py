@@ -173,9 +173,16 @@ async def answers_to(
         list(prompt_P),
         group_size=count,
         max_tokens=config.max_tokens,
-        temperature=config.temperature,
+        temperature=temperature_of(session.config, batch),
         seeds=seeds,
     )
+
+
+def temperature_of(config: RunConfig, batch: Batch) -> float:
+    """At which temperature the answers of a batch are sampled."""
+    if batch.purpose == "evaluation" and config.evaluation.temperature is not None:
+        return config.evaluation.temperature
+    return config.sampling.temperature
 
 
 def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:

@@ -73,7 +73,7 @@ def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
     ours = counts_of(history, record)
     found = []
     for other in history.evaluations(record.run):
-        # Another prompt template's evaluation of the split has a name that begins with the split's.
+        # The evaluation with another prompt template or temperature has a name that begins with the split's.
         same = other.split.partition(",")[0] == record.split.partition(",")[0]
         if other.key == record.key or other.status != "done" or not same:
             continue
@@ -89,8 +89,9 @@ def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
 def in_words(record: EvaluationRecord) -> str:
     """Which evaluation it is."""
     who = "teacher" if record.policy == "teacher" else f"student after {record.step} steps"
-    _, _, template = record.split.partition(", ")
-    return f"{who} (× {record.samples}{f', template {template}' if template else ''})"
+    _, *others = record.split.split(", ")
+    named = [other if other.startswith("temperature ") else f"template {other}" for other in others]
+    return f"{who} ({', '.join([f'× {record.samples}', *named])})"
 
 
 def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[Compared]) -> Table:

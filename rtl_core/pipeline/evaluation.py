@@ -26,7 +26,7 @@ class EvaluationPlan:
     policy: Literal["student", "teacher"]
     step: int
     split: str
-    """Its name; with another prompt template than the run's, `split, template`."""
+    """Its name; with another prompt template or temperature than the run's, `split, template, temperature 0.5`."""
     samples: int
     sampler_path: str | None = None
     """Weights of the student; None for the untrained one and for the teacher."""

@@ -15,9 +15,14 @@ from rtl_core.pipeline.stored import config_of
 
 
 def settings_of(
-    path: Path, run: str, split: Literal["heldout", "test"] = "heldout", template: Template | None = None
+    path: Path,
+    run: str,
+    split: Literal["heldout", "test"] = "heldout",
+    template: Template | None = None,
+    temperature: float | None = None,
 ) -> RunConfig:
-    """The configuration that a run was begun with, reading its held-out problems from `split`, with `template` if given.
+    """The configuration that a run was begun with, reading its held-out problems from `split`, with `template` and evaluated at
+    `temperature` if given.
 
     Raises:
         HistoryError: there is no such run.
@@ -33,6 +38,8 @@ def settings_of(
             )
     if template is not None:
         data["prompting"]["template"] = template
+    if temperature is not None:
+        data["evaluation"]["temperature"] = temperature
     return RunConfig.model_validate(data)
 
 
@@ -42,13 +49,15 @@ def plan(
     step: int | None,
     samples: int,
     template: Template | None = None,
+    temperature: float | None = None,
 ) -> EvaluationPlan:
-    """The evaluation of a policy at a step; None means the newest weights. `template`: see `settings_of`.
+    """The evaluation of a policy at a step; None means the newest weights. `template`, `temperature`: see `settings_of`.
 
     Raises:
         HistoryError: the run has not trained that far.
     """
-    split = session.loaded.heldout_split if template is None else f"{session.loaded.heldout_split}, {template}"
+    names = [session.loaded.heldout_split, template, None if temperature is None else f"temperature {temperature:g}"]
+    split = ", ".join(name for name in names if name is not None)
     if policy == "teacher":
         return EvaluationPlan(policy, 0, split, samples)
     trained = session.history.trained_steps(session.run)

@@ -11,6 +11,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.pipeline import batch, evaluation, planning, refining, training, visiting
+from rtl_core.pipeline.breakdown import in_words
 from rtl_core.pipeline.session import open_session
 
 pytestmark = pytest.mark.slow
@@ -53,9 +54,12 @@ async def one_step(tmp_path: Path) -> None:
 
 async def evaluated(tmp_path: Path) -> str:
     history = tmp_path / "history.duckdb"
-    async with open_session(visiting.settings_of(history, "turns", "heldout", "table"), as_visitor=True) as session:
-        plan = visiting.plan(session, "student", 0, 2, "table")
+    async with open_session(
+        visiting.settings_of(history, "turns", "heldout", "table", 0.2), as_visitor=True
+    ) as session:
+        plan = visiting.plan(session, "student", 0, 2, "table", 0.2)
         held = batch.register(session, evaluation.evaluation_batch(session, plan))
+        assert batch.temperature_of(session.config, held) == 0.2
         for problem_id in held.problem_ids:
             await batch.sample(session, held, problem_id)
             await batch.grade(session, held, problem_id)
@@ -85,4 +89,5 @@ def test_what_failed_is_followed_up_and_trained_and_a_template_can_be_compared(t
     key = asyncio.run(evaluated(tmp_path))
     record = history.evaluation(key)
     assert record is not None
-    assert (record.status, record.split, record.n_problems) == ("done", "heldout, table", 2)
+    assert (record.status, record.split, record.n_problems) == ("done", "heldout, table, temperature 0.2", 2)
+    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2)"
