@@ -17,15 +17,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
+from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.installed import InstalledToolchain
+from rtl_core.grading.executors.retrying import RetryingExecutor
 from rtl_core.grading.executors.toolbox import Toolbox, warm_command
 from rtl_core.grading.executors.wire import (
     GUARD,
@@ -33,19 +32,18 @@ from rtl_core.grading.executors.wire import (
     Connection,
     agent_environment,
     job_message,
-    job_result,
     patience,
 )
 
 START_S = 120.0
-_TRIES = 2
 
 
-class BubblewrapExecutor:
+class BubblewrapExecutor(RetryingExecutor):
     """Runs jobs in bwrap cells. Thread-safe; keeps as many cells as jobs were ever run at one time."""
 
     name = "bubblewrap"
     derives_images = False
+    tries = 2
 
     def __init__(self, toolbox: Toolbox | InstalledToolchain | None = None, *, warm: bool = True) -> None:
         """Proves with a first cell that the sandbox works here.
@@ -59,18 +57,16 @@ class BubblewrapExecutor:
         Raises ToolMissingError when bwrap or a simulator is missing, InfrastructureError when this machine does not
         allow the sandbox.
         """
+        super().__init__()
         self.toolbox = toolbox or InstalledToolchain.find() or Toolbox.of_this_machine(warn=True)
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
         self._bwrap = bwrap
         self.warm = warm
-        self.cpu_s = 0.0
-        self._lock = threading.Lock()
         self._free: list[_Cell] = []
         self._busy: set[_Cell] = set()
         self._slots = 0
-        self._closed = False
         # bwrap's --die-with-parent looks at the thread that started it: one that lives as long as the executor.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
         self._free.append(self._start_cell())
@@ -81,29 +77,16 @@ class BubblewrapExecutor:
     def has_module(self, name: str) -> bool:
         return self.toolbox.has_module(name)
 
-    def run(self, job: Job) -> JobResult:
-        """Runs one job; a cell that dies is replaced and the job is tried once more."""
-        for attempt in range(_TRIES):
-            cell = self._take() if attempt == 0 else self._start_cell()
-            started = time.monotonic()
-            try:
-                with self._at_work(cell):
-                    answer = cell.ask(job_message(job, cell.slot, self.toolbox), patience(job))
-            except ExecutorDiedError:
-                cell.close()
-                if attempt + 1 == _TRIES or self._closed:
-                    raise
-                continue
-            except BaseException:
-                cell.close()
-                raise
-            self._give_back(cell)
-            result = job_result(answer, started, last=attempt + 1 == _TRIES)
-            if result is not None:
-                with self._lock:
-                    self.cpu_s += result.cpu_s
-                return result
-        raise AssertionError("unreachable")
+    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
+        cell = self._start_cell() if fresh else self._take()
+        try:
+            with self._at_work(cell):
+                answer = cell.ask(job_message(job, cell.slot, self.toolbox), patience(job))
+        except BaseException:
+            cell.close()
+            raise
+        self._give_back(cell)
+        return answer
 
     def close(self) -> None:
         """Ends every cell, those at work too: whoever waits for one gets an ExecutorDiedError."""

@@ -1,10 +1,11 @@
 """The Docker executor: a pinned image, one container a job, thrown away after it.
 
-A container has no network, no capabilities, no new privileges, a read-only root, an unprivileged user, limits for
-memory, processes, CPU and every writable file system, and the harness mounted read-only. It is created ahead, with the
-agent waiting inside as process 1, so that a grade does not wait for the engine; it serves one job, whose services run
-one after another because they share their working directory. On a timeout it is killed by name; containers that a
-dead grader left behind are swept at the next start.
+A container has no network, no capabilities, no new privileges, few system calls (seccomp.py), a read-only root, an
+unprivileged user, limits for memory, processes, CPU and every writable file system, and the harness mounted read-only.
+It is created ahead, with the agent waiting inside as process 1, warm from the start (docker_snapshot.py), so that a
+grade waits neither for the engine nor for imports; it serves one job, whose services run one after another because
+they share their working directory. On a timeout it is killed by name; containers that a dead grader left behind are
+swept at the next start.
 
 Needs a local engine: the harness and the control socket are shared through a directory of this host.
 """
@@ -16,7 +17,6 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,24 +24,24 @@ from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, StepResult
+from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
 from rtl_core.grading.executors.docker_snapshot import Snapshots
-from rtl_core.grading.executors.wire import job_result
+from rtl_core.grading.executors.retrying import RetryingExecutor
 from rtl_core.grading.limits import Limits
 
 LABEL = "rtl-distill.owner"
-_TRIES = 3
 _REMOVERS = 6
 """A removal mostly waits."""
 
 
-class DockerExecutor:
+class DockerExecutor(RetryingExecutor):
     """Runs jobs in containers of an image. Thread-safe; keeps `ahead` containers waiting."""
 
     name = "docker"
     derives_images = True
+    tries = 3
 
     def __init__(self, image: str = IMAGE, *, ahead: int | None = None, flow_run: str | None = None) -> None:
         """Connects to the engine of the environment (DOCKER_HOST), sweeps orphans, and looks into the image.
@@ -49,6 +49,7 @@ class DockerExecutor:
         Raises ToolMissingError without the `docker` package, InfrastructureError when no engine answers or the image
         is missing.
         """
+        super().__init__()
         try:
             import docker
         except ImportError as error:
@@ -64,9 +65,6 @@ class DockerExecutor:
             ) from error
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
         self._flow_run = flow_run or os.environ.get("PREFECT__FLOW_RUN_ID", "none")
-        self._lock = threading.Lock()
-        self._closed = False
-        self.cpu_s = 0.0
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
@@ -96,30 +94,19 @@ class DockerExecutor:
     def has_module(self, name: str) -> bool:
         return self.image.inside.has_module(name)
 
-    def run(self, job: Job) -> JobResult:
-        """Runs one job in a container of its own; a container that dies is replaced and the job is tried again."""
-        for attempt in range(_TRIES):
-            # Whatever ended one container may have ended those that wait as well.
-            container = self._take(job) if attempt == 0 else self._create(self._kind_of(job))
-            started = time.monotonic()
-            try:
-                answer = container.run(job)
-            except ExecutorDiedError:
-                if self._out_of_memory(container):
-                    step = job.steps[0].name
-                    wall_s = time.monotonic() - started
-                    return JobResult((StepResult(step, None, "", wall_s, overrun="memory"),), wall_s)
-                if attempt + 1 == _TRIES or self._closed:
-                    raise
-                continue
-            finally:
-                _later(self._removers, container.remove)
-            result = job_result(answer, started, last=attempt + 1 == _TRIES)
-            if result is not None:
-                with self._lock:
-                    self.cpu_s += result.cpu_s
-                return result
-        raise AssertionError("unreachable")
+    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
+        container = self._create(self._kind_of(job)) if fresh else self._take(job)
+        started = time.monotonic()
+        try:
+            return container.run(job)
+        except ExecutorDiedError:
+            if not self._out_of_memory(container):
+                raise
+            wall_s = time.monotonic() - started
+            step = {"name": job.steps[0].name, "exit_code": None, "output": "", "wall_s": wall_s, "overrun": "memory"}
+            return {"steps": [step]}
+        finally:
+            _later(self._removers, container.remove)
 
     def close(self) -> None:
         """Removes every container of this executor, at work or not, and its directory."""
