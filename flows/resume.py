@@ -7,7 +7,6 @@ started it. One that was cancelled, paused, finished, or failed for a reason tha
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from prefect.states import Cancelled, Crashed
 from rtl_core.config import RunConfig
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_core.operations import processes
 from rtl_core.pipeline import stored
 from rtl_core.pipeline.lock import is_held, lock_path, read_holder
 from rtl_core.pipeline.progress import progress
@@ -127,11 +127,9 @@ def _on_its_way(flow_run: FlowRun) -> bool:
         return False
     if (datetime.now(UTC) - state.timestamp).total_seconds() < STARTING_S:
         return True
-    mark = f"PREFECT__FLOW_RUN_ID={flow_run.id}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone, or another user's
-            # Not its children, which may live a little longer than the run.
-            is_run = b"prefect.engine" in (process / "cmdline").read_bytes()
-            if is_run and mark in (process / "environ").read_bytes().split(b"\0"):
-                return True
-    return False
+    # Not its children, which have the variable too and may live a little longer than the run.
+    return any(
+        processes.variable(pid, "PREFECT__FLOW_RUN_ID") == str(flow_run.id)
+        and "prefect.engine" in processes.command_line(pid)
+        for pid in processes.pids()
+    )

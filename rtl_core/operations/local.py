@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.operations import processes
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
@@ -228,12 +229,7 @@ def _until(true: Callable[[], bool], patience_s: float) -> bool:
 
 def _is_marked(pid: int, mark: str) -> bool:
     """Whether that process lives and belongs to the deployment."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0]
-    except OSError:
-        return False
-    return state != "Z" and f"{MARK}={mark}".encode() in environment.split(b"\0")
+    return processes.lives(pid) and processes.variable(pid, MARK) == mark
 
 
 def _is_gone(pid: int, mark: str) -> bool:
@@ -242,11 +238,7 @@ def _is_gone(pid: int, mark: str) -> bool:
 
 def _family(pid: int | None) -> set[int]:
     """A process and everything that it started, directly or not."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(") ", 1)[1].split()[1])
+    parents = {child: processes.parent(child) for child in processes.pids()}
     family = {pid} if pid is not None else set()
     while more := {child for child, parent in parents.items() if parent in family} - family:
         family |= more
@@ -254,6 +246,6 @@ def _family(pid: int | None) -> set[int]:
 
 
 def _marked(mark: str) -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and _is_marked(int(entry.name), mark):
-            yield int(entry.name)
+    for pid in processes.pids():
+        if pid != os.getpid() and _is_marked(pid, mark):
+            yield pid
