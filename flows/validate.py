@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Literal
 
 from prefect import flow
@@ -16,6 +15,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from rtl_core.validation import survey, table
 from rtl_core.validation.level import full_level, quick_level
+from tasks.artifacts import artifact_key
 from tasks.cluster import cluster_of
 from tasks.validation import validate_problem
 
@@ -65,7 +65,7 @@ async def validate_problems(
     under_way.mark_unfit()
     rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(
-        key=f"validation-{re.sub('[^a-z0-9]+', '-', run.lower()).strip('-')}",
+        key=artifact_key("validation", run),
         table=table.as_dicts(rows, unfit),
         description=f"Validation of the problems of {run} ({level} level)",
     )

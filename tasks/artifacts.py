@@ -1,6 +1,7 @@
 """What Prefect's pages show of a run: how far it is, a table of its last steps and evaluations, and where its report lies.
 
-Nothing hangs on it. Artifacts are published behind the run's back, the newest state only, and a server that is away loses them.
+Nothing hangs on it. Artifacts are published behind the run's back, the newest state only; a server that is away loses them, and the
+run's log tells so once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
+from rtl_core.pipeline.exporting import results_table
+from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import spent
 from rtl_core.policy.cost import total_dollars
@@ -27,15 +30,20 @@ from rtl_core.policy.cost import total_dollars
 STEPS_SHOWN = 20
 
 
+def artifact_key(what: str, run: str) -> str:
+    """Key of an artifact of a run, of the characters that Prefect allows."""
+    return f"{what}-{re.sub('[^a-z0-9]+', '-', run.lower()).strip('-')}"
+
+
 class Publisher:
     """Publishes the artifacts of one run."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._key = re.sub("[^a-z0-9]+", "-", session.run.lower()).strip("-")
         self._progress: UUID | None = None
         self._waiting: Callable[[], Awaitable[None]] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._told = False
 
     def after_step(self, step: int) -> None:
         """Publish how far the run is; a state that is overtaken before its turn is dropped."""
@@ -44,9 +52,13 @@ class Publisher:
     async def at_end(self, report: str) -> None:
         """Publish where the report lies, and wait for all that is under way, but not for long."""
         self._put(lambda: self._finish(report))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.settled(), 15)
+
+    async def settled(self) -> None:
+        """Wait for all that is under way."""
         if self._task is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._task), 15)
+            await asyncio.shield(self._task)
 
     def _put(self, work: Callable[[], Awaitable[None]]) -> None:
         self._waiting = work
@@ -56,31 +68,34 @@ class Publisher:
     async def _work(self) -> None:
         while self._waiting is not None:
             work, self._waiting = self._waiting, None
-            with contextlib.suppress(Exception):  # see the module's first lines
+            try:
                 await work()
+            except Exception as error:  # see the module's first lines
+                if not self._told:
+                    progress.get().line(f"Prefect's pages lag behind: {type(error).__name__}: {error}")
+                self._told = True
 
     async def _publish(self, done: int) -> None:
+        run = self._session.run
         percent = 100.0 * done / max(len(self._session.steps), 1)
-        words = f"{self._session.run}: {done} of {len(self._session.steps)} steps"
+        words = f"{run}: {done} of {len(self._session.steps)} steps"
         if self._progress is None:
-            self._progress = await acreate_progress_artifact(percent, key=f"progress-{self._key}", description=words)
+            key = artifact_key("progress", run)
+            self._progress = await acreate_progress_artifact(percent, key=key, description=words)
         else:
             await aupdate_progress_artifact(self._progress, progress=percent, description=words)
         rows = await asyncio.to_thread(self._last_steps)
-        await acreate_table_artifact(
-            key=f"steps-{self._key}", table=rows, description=f"The last steps of {self._session.run}"
-        )
+        await acreate_table_artifact(key=artifact_key("steps", run), table=rows, description=f"The last steps of {run}")
 
     async def _finish(self, report: str) -> None:
-        usd = total_dollars(spent(self._session.history, self._session.run, self._session.config), self._session.prices)
-        lines = [f"# {self._session.run}", "", f"Report: `{report}`", ""]
+        run, history = self._session.run, self._session.history
+        usd = total_dollars(await asyncio.to_thread(spent, history, run, self._session.config), self._session.prices)
+        lines = [f"# {run}", "", f"Report: `{report}`", ""]
         lines += [] if usd is None else [f"Spent so far: ${usd:,.2f}", ""]
-        lines += ["| policy | train steps | pass@1 | 95 % interval |", "|---|---|---|---|"]
-        for e in self._session.history.evaluations(self._session.run):
-            if e.status == "done" and e.pass_at_1 is not None:
-                interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
-                lines.append(f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} |")
-        await acreate_markdown_artifact("\n".join(lines), key=f"result-{self._key}", description="Held-out results")
+        lines += results_table(history, run)
+        await acreate_markdown_artifact(
+            "\n".join(lines), key=artifact_key("result", run), description="Held-out results"
+        )
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {

@@ -145,9 +145,7 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
         "",
         "## Held-out results",
         "",
-        "| policy | train steps | pass@1 | 95 % interval over problems | problems × samples |",
-        "|---|---|---|---|---|",
-        *(_evaluation_row(e) for e in history.evaluations(config.run.name) if e.status == "done"),
+        *results_table(history, config.run.name),
         "",
         "Graded by simulation in a sandbox; a problem passes if and only if its whole harness does.",
         "",
@@ -160,9 +158,17 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
     return "\n".join(lines)
 
 
-def _evaluation_row(e: EvaluationRecord) -> str:
-    interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
-    return f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} | {e.n_problems} × {e.samples} |"
+def results_table(history: History, run: str) -> list[str]:
+    """The lines of a Markdown table of a run's finished evaluations."""
+    lines = [
+        "| policy | train steps | pass@1 | 95 % interval over problems | problems × samples |",
+        "|---|---|---|---|---|",
+    ]
+    for e in history.evaluations(run):
+        if e.status == "done":
+            interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
+            lines.append(f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} | {e.n_problems} × {e.samples} |")
+    return lines
 
 
 def _words(weights: dict[str, float]) -> str:
