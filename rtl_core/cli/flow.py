@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -26,7 +30,7 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
     end_orphans()
     mark_this_process()
 
-    with ConsoleProgress() as console:
+    with nullcontext() if verbose else cut_connections_untold(), ConsoleProgress() as console:
         progress.set(console)
         try:
             return asyncio.run(make())
@@ -39,3 +43,22 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
             code = 143
         console.line("cancelled; the same command goes on from here")
         raise SystemExit(code)
+
+
+@contextmanager
+def cut_connections_untold() -> Iterator[None]:
+    """Prefect's own logging, but for the connections that SQLAlchemy's pool loses when the temporary server ends at work.
+
+    SQLAlchemy gives its loggers a level of their own, so none of Prefect's variables reaches them. A logging file that the user
+    names (PREFECT_LOGGING_SETTINGS_PATH) is left as it is.
+    """
+    import yaml
+
+    shipped = Path(str(distribution("prefect").locate_file("prefect/logging/logging.yml")))
+    settings = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    settings["loggers"]["sqlalchemy.pool"] = {"level": "CRITICAL"}
+    with tempfile.TemporaryDirectory(prefix="rtl-distill-") as folder:
+        path = Path(folder) / "logging.yml"
+        path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(path))
+        yield

@@ -1,0 +1,49 @@
+"""A command's terminal shows its progress and real errors, and nothing of how Prefect goes about its work."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tasks import artifacts
+
+PROGRAM = """
+import logging
+from rtl_core.cli.flow import cut_connections_untold
+
+with cut_connections_untold():
+    import prefect.main  # sets the logging up
+
+    logging.getLogger("sqlalchemy.pool.impl.AsyncAdaptedQueuePool").error("a connection was cut")
+    logging.getLogger("sqlalchemy.engine").error("the database is broken")
+    logging.getLogger("prefect.server").critical("the server is broken")
+"""
+
+
+def test_cut_connections_are_left_out_and_real_errors_are_told():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=True)
+    assert "a connection was cut" not in done.stderr
+    assert "the database is broken" in done.stderr
+    assert "the server is broken" in done.stderr
+
+
+def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("no server")
+
+    async def two_steps() -> None:
+        artifacts.progress.set(SimpleNamespace(line=said.append))
+        publisher = artifacts.Publisher(SimpleNamespace(run="r", steps=[1, 2]))
+        for step in range(2):
+            publisher.after_step(step)
+            await publisher.settled()
+
+    monkeypatch.setattr(artifacts, "acreate_progress_artifact", refuse)
+    asyncio.run(two_steps())
+    assert said == ["Prefect's pages lag behind: ConnectionError: no server"]
