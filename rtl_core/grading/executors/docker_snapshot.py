@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import platform
 import shutil
 import threading
@@ -95,6 +96,10 @@ class Snapshots:
             with contextlib.suppress(Exception):
                 self._api.remove_container(container, force=True, v=True)
         place.chmod(0o755)
+        if os.geteuid() == 0:
+            # From here on it belongs to nobody that runs in a container.
+            for file in place.iterdir():
+                os.chown(file, 0, 0)
         if code == 0 and (place / "memory").is_file():
             return ""
         log = place / "log"
