@@ -12,11 +12,11 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.pipeline import breakdown
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.refining import passed_by_turn
 from rtl_core.pipeline.session import Session
+from rtl_core.reporting import breakdown
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rich.text import Text
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.text import p_in_words
 
 _STYLES = {"student before": "", "student after": "bold", "teacher": "yellow"}
 
@@ -70,11 +71,6 @@ def with_interval(value: Interval | None) -> str:
     if value is None:
         return "–"
     return f"{100 * value.mean:.1f} %\n[{100 * value.lo:.1f}, {100 * value.hi:.1f}]"
-
-
-def p_in_words(p: float) -> str:
-    """A p-value as people write it."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _percent(value: float | None) -> str:

@@ -24,13 +24,12 @@ from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
-from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import RunResult, run_result
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
 from rtl_core.reporting.sections import sections
-from rtl_core.reporting.text import visible
+from rtl_core.reporting.text import p_in_words, visible
 from rtl_core.reporting.theme import OUTCOMES, PALETTE
 
 _PAGE = files("rtl_core.reporting") / "page"

@@ -1,8 +1,11 @@
-"""Texts of unknown origin for people's eyes."""
+"""Texts of unknown origin, and figures, for people's eyes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rtl_core.learning.intervals import Interval
 
 
 def visible(text: str) -> str:
@@ -19,3 +22,13 @@ def cell(value: Any) -> str:
     if hasattr(value, "strftime"):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     return visible(str(value))
+
+
+def rate_in_words(rate: Interval | None) -> str:
+    """`92.1 % [88.0, 95.2]`, or a dash."""
+    return "–" if rate is None else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
+
+
+def p_in_words(p: float) -> str:
+    """A p-value as people write it."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -8,9 +8,9 @@ from typing import Any
 
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
-from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.evaluations import paired, run_result
-from rtl_core.reporting.figures.result import error_bar, in_words
+from rtl_core.reporting.figures.result import error_bar
+from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
 
 # (figure, title, caption, unit, view, value) of each curve.
@@ -76,8 +76,8 @@ def table(sources: list[Source]) -> Table | None:
             [
                 source.run,
                 str(after.record.step),
-                in_words(after.pass_at_1),
-                in_words(after.interface),
+                rate_in_words(after.pass_at_1),
+                rate_in_words(after.interface),
                 against,
                 shared,
                 p_value,

@@ -11,8 +11,8 @@ import numpy as np
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
-from rtl_core.reporting.console import p_in_words
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
 _ROLES = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
@@ -70,7 +70,7 @@ def table(source: Source, result: RunResult) -> Table:
         gain = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else ""
         passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
         p_value = p_in_words(test.p_value) if test else ""
-        rows.append([name, in_words(view.pass_at_1), *passes, in_words(view.interface), gain, p_value])
+        rows.append([name, rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), gain, p_value])
     columns = [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
     columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
     source.ask("SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'")
@@ -182,11 +182,6 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
 
 def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[float]:
     return [rate for problem_id, rate in view.rates.items() if labels.get(problem_id) == group]
-
-
-def in_words(value: Interval | None) -> str:
-    """`92.1 % [88.0, 95.2]`, or a dash."""
-    return "–" if value is None else f"{100 * value.mean:.1f} % [{100 * value.lo:.1f}, {100 * value.hi:.1f}]"
 
 
 def error_bar(intervals: list[Interval], role: str, thin: bool = False) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, p
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.problems.problem import Problem
 from rtl_core.reporting.evaluations import PROBLEMS_SQL
+from rtl_core.reporting.text import p_in_words, rate_in_words
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""
@@ -103,19 +104,13 @@ def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[C
     for before, one in zip([None, *found], found, strict=False):
         if before is not None and before.kind != one.kind:
             shown.add_section()
-        shown.add_row(one.name, str(one.n), *(_rate(one.pass_at.get(k)) for k in ks))
+        shown.add_row(one.name, str(one.n), *(rate_in_words(one.pass_at.get(k)) for k in ks))
     if compared:
         lines = [
             f"against {c.against}: {100 * c.result.gain:+.1f} points [{100 * c.result.lo:+.1f}, {100 * c.result.hi:+.1f}], "
-            f"p {'<0.001' if c.result.p_value < 0.001 else f'{c.result.p_value:.3f}'}"
+            f"p {p_in_words(c.result.p_value)}"
             for c in compared
         ]
         shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
         shown.caption_justify = "left"
     return shown
-
-
-def _rate(interval: Interval | None) -> str:
-    return (
-        "–" if interval is None else f"{100 * interval.mean:.1f} % [{100 * interval.lo:.1f}, {100 * interval.hi:.1f}]"
-    )

@@ -6,8 +6,8 @@ import pytest
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.learning.passk import pass_at_k
-from rtl_core.pipeline.breakdown import comparisons, counts_of, in_words, slices, table
 from rtl_core.problems.starter import starter_problems
+from rtl_core.reporting.breakdown import comparisons, counts_of, in_words, slices, table
 
 
 @pytest.fixture(scope="module")
