@@ -11,8 +11,8 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.pipeline import batch, evaluation, planning, refining, training, visiting
-from rtl_core.pipeline.breakdown import in_words
 from rtl_core.pipeline.session import open_session
+from rtl_core.reporting.breakdown import in_words
 
 pytestmark = pytest.mark.slow
 
