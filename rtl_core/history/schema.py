@@ -48,11 +48,6 @@ def current_version() -> int:
     return max(migrations(), default=1)
 
 
-def package_version() -> str:
-    """Ours; it is known in a checkout that was never installed, too."""
-    return __version__
-
-
 def create(con: duckdb.DuckDBPyConnection) -> None:
     """Write the current schema into an empty database, in one transaction."""
     tables, views = schema_sql()
@@ -142,5 +137,5 @@ def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
 def _stamp(con: duckdb.DuckDBPyConnection, version: int) -> None:
     con.execute(
         "INSERT INTO schema_version VALUES (?, ?, ?, ?)",
-        [version, datetime.now(UTC).replace(tzinfo=None), package_version(), views_hash()],
+        [version, datetime.now(UTC).replace(tzinfo=None), __version__, views_hash()],
     )

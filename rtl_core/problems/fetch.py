@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict
 from rtl_core.errors import ProblemError
 
 RECORD = "fetched.json"
-DEFAULT_REPOSITORY = "nvidia/cvdp-benchmark-dataset"
 
 
 class FetchedFile(BaseModel):

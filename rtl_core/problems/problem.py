@@ -31,6 +31,11 @@ class Port(BaseModel):
     direction: Direction | None = None
     width: int | None = Field(default=None, ge=1)
 
+    @property
+    def packed(self) -> str:
+        """The range of a declaration with a space behind it, `[7:0] `; empty for one bit and where the width is not known."""
+        return f"[{self.width - 1}:0] " if self.width is not None and self.width > 1 else ""
+
 
 class Parameter(BaseModel):
     """One overridable parameter of a module; `default` is None where the source does not tell or it is no integer."""
@@ -58,7 +63,7 @@ class Problem(BaseModel):
     model_config = ConfigDict(frozen=True)
     id: str
     source: str
-    """Short name of the set: `starter`, `cvdp`, `cvdp-agentic`, `verilog-eval`, `rtllm`."""
+    """Short name of the set: `starter`, `cvdp`, `cvdp-agentic`, `verilog-eval`, `rtllm`, `synthetic`."""
     category: str
     """CVDP's category, for example `cid003`."""
     difficulty: Difficulty

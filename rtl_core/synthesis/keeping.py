@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,13 +81,11 @@ def keep(
     mutants: int,
     workers: int,
     into: Synthesised,
-    tell: Callable[[int, int], None] = lambda done, total: None,
 ) -> Synthesised:
     """Check candidates (kind, problem) and add them to `into`.
 
     Args:
         mutants: mutants of each golden answer that are judged; most of those that behave differently must fail.
-        tell: is called with the number of candidates that are validated and that are to be.
 
     Raises:
         InfrastructureError: the executor failed for a reason that is not a problem's.
@@ -97,13 +95,12 @@ def keep(
     level = quick_level(mutants, grader.seed)
     with ThreadPoolExecutor(workers) as pool:
         records = pool.map(lambda problem: validate_problem(problem, grader, level=level), clean)
-        for done, (problem, record) in enumerate(zip(clean, records, strict=True), 1):
+        for problem, record in zip(clean, records, strict=True):
             if record.status == "fit":
                 into.kept.append(problem)
                 into.kinds[kinds[problem.id]] += 1
             else:
                 into.dropped[f"{kinds[problem.id]}: validation finds it {record.status}"] += 1
-            tell(done, len(clean))
     return into
 
 

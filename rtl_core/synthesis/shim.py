@@ -48,7 +48,7 @@ def adapter(old: Interface, change: Change, outer: str, inner: str, *, outer_is_
         outside = port.name if outer_is_old else change.name(port.name)
         inside = change.name(port.name) if outer_is_old else port.name
         wire = f"adapted_{number}"
-        lines.append(f"  wire {_range(port)}{wire};")
+        lines.append(f"  wire {port.packed}{wire};")
         source, target = (outside, wire) if port.direction == "input" else (wire, outside)
         lines += [f"  assign {to} = {what};" for to, what in _assigned(port, source, target, change)]
         connections.append(f".{inside}({wire})")
@@ -65,8 +65,4 @@ def _assigned(port: Port, source: str, target: str, change: Change) -> list[tupl
 
 
 def _declared(port: Port, name: str) -> str:
-    return f"{port.direction} {_range(port)}{name}"
-
-
-def _range(port: Port) -> str:
-    return f"[{port.width - 1}:0] " if port.width is not None and port.width > 1 else ""
+    return f"{port.direction} {port.packed}{name}"

@@ -125,10 +125,6 @@ def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
 def _written(interface: Interface, drives: Mapping[str, str]) -> str:
     """The stub as a new file, from the interface alone; widths are those of the default parameters."""
     parameters = ", ".join(f"parameter {p.name} = {p.default or 0}" for p in interface.parameters)
-    ports = ",\n".join(f"  {p.direction} {_range(p)}{p.name}" for p in interface.ports)
+    ports = ",\n".join(f"  {p.direction} {p.packed}{p.name}" for p in interface.ports)
     assigns = "".join(f"  assign {name} = {value};\n" for name, value in drives.items())
     return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{assigns}endmodule\n"
-
-
-def _range(port: Port) -> str:
-    return f"[{port.width - 1}:0] " if port.width and port.width > 1 else ""

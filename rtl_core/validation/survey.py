@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.history.records import ValidationRecord
+from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.problems.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 WRITE_EVERY_S = 5.0
 ATTEMPTS = 3
 """How often the executor may fail on one problem before the problem is left out of this run."""
-STATUSES = ("fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported")
 
 
 @dataclass
@@ -124,7 +123,7 @@ class Survey:
     def summary(self) -> dict[str, int]:
         """Status -> problems, and `known`: how many of them the history already held."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
-        return {**{status: counts[status] for status in STATUSES if counts[status]}, "known": self.known}
+        return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
 
 
 _open: dict[str, Survey] = {}

@@ -11,17 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.history.records import ValidationRecord
+from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.problems.cvdp import BrokenLine, LeftOut
-
-COLUMNS = ("fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported")
 
 
 @dataclass
 class SourceRow:
     """The figures of one source."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VALIDATION_STATUSES, 0))
     golden_passed: int = 0
     """Problems with a golden answer that passes under every seed."""
     golden_total: int = 0
@@ -78,7 +76,9 @@ def by_source(
     for entry in left_out:
         rows[entry.source].counts["unsupported"] += 1
         unfit.append(Unfit(entry.source, entry.id, "unsupported", entry.reason))
-    return dict(sorted(rows.items())), sorted(unfit, key=lambda u: (u.source, COLUMNS.index(u.status), u.problem_id))
+    return dict(sorted(rows.items())), sorted(
+        unfit, key=lambda u: (u.source, VALIDATION_STATUSES.index(u.status), u.problem_id)
+    )
 
 
 def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
@@ -98,7 +98,7 @@ def render(rows: Mapping[str, SourceRow], unfit: list[Unfit]) -> RenderableType:
     ):
         sums.add_column(name, justify="right", no_wrap=True)
     for source, row in rows.items():
-        counts = [str(row.counts[name]) if row.counts[name] else "·" for name in COLUMNS]
+        counts = [str(row.counts[name]) if row.counts[name] else "·" for name in VALIDATION_STATUSES]
         sums.add_row(source, *counts, f"{row.golden_passed}/{row.golden_total}", score_text(row))
     details = [Text(f"{u.status}: {u.problem_id} ({u.source}): {u.reason}") for u in unfit]
     return Group(sums, *details)
