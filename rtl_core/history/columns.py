@@ -19,6 +19,8 @@ _PLACE = [
     ("problem_id", _TEXT),
 ]
 PLACE_COLUMNS = tuple(name for name, _ in _PLACE[1:])
+ROLLOUT_COLUMNS = (*PLACE_COLUMNS, "sample", "policy_step", "stop_reason", "text")
+"""Those of `rollouts` that are fields of the noun, too."""
 
 SCHEMAS: dict[str, pa.Schema] = {
     "problems": pa.schema(

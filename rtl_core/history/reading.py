@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from rtl_core.history.columns import PLACE_COLUMNS, Place
+from rtl_core.history.columns import PLACE_COLUMNS, ROLLOUT_COLUMNS, Place
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -198,20 +198,8 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
 
 
 def _rollout(head: dict[str, Any], arrays: dict[str, Any], prompt_P: list[int]) -> Rollout:
-    names = (
-        "run",
-        "purpose",
-        "evaluation",
-        "epoch",
-        "step",
-        "problem_id",
-        "sample",
-        "stop_reason",
-        "text",
-        "policy_step",
-    )
     return Rollout(
-        **{name: head[name] for name in names},
+        **{name: head[name] for name in ROLLOUT_COLUMNS},
         prompt_P=tuple(prompt_P),
         tokens_T=tuple(arrays["tokens_T"]),
         logprobs_T=tuple(arrays["logprobs_T"]),
