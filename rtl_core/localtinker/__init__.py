@@ -15,7 +15,7 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     samplers.py   which batch a row joins         lora.py      adapters on a frozen base, through peft
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
     lockstep.py   any other transformers model    models.py    base models: loading, and which path is exact for them
-    sampling.py   options, seeds, the next token
+    sampling.py   options, seeds, the next token  settings.py  how one service runs
 
 Limits, against the cloud:
 

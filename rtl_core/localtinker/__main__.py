@@ -82,7 +82,8 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     import uvicorn
 
     from rtl_core.localtinker.app import create_app
-    from rtl_core.localtinker.service import Service, Settings
+    from rtl_core.localtinker.service import Service
+    from rtl_core.localtinker.settings import Settings
 
     settings = Settings(
         models=models,

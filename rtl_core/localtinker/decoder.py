@@ -45,8 +45,8 @@ class Layer:
     gate: Linear
     up: Linear
     down: Linear
-    norm_in: Tensor
-    norm_mlp: Tensor
+    norm_in: Tensor | None  # None: folded into qkv
+    norm_mlp: Tensor | None  # None: folded into gate and up
     norm_qk_SD: Tensor | None  # Qwen3's per-head norms, query heads then key heads
 
 
@@ -164,9 +164,9 @@ class DenseDecoder:
         cos, sin = self._rope(width)
         cos, sin = cos[positions_B][:, None], sin[positions_B][:, None]
         rows = torch.arange(batch, device=self.device)
-        bias = torch.zeros(batch, 1, 1, width, dtype=self.dtype, device=self.device)
-        future = torch.arange(width, device=self.device)[None] > positions_B[:, None]
-        bias.masked_fill_(future[:, None, None], float("-inf"))
+        bias = torch.zeros(batch, width, dtype=self.dtype, device=self.device)
+        bias.masked_fill_(torch.arange(width, device=self.device) > positions_B[:, None], float("-inf"))
+        bias = bias.repeat_interleave(self.kv_heads, 0)[:, None] if self.kv_heads > 1 else bias[:, None]
         group = self.heads // self.kv_heads
         x = F.embedding(tokens_B, self.embed)
         for index, layer in enumerate(self.layers):
@@ -174,10 +174,11 @@ class DenseDecoder:
             keys, values = cache.keys[index], cache.values[index]
             keys[rows, :, positions_B] = k
             values[rows, :, positions_B] = v
-            q = q.reshape(batch, self.kv_heads, group, self.head_dim) * self.head_dim**-0.5
-            scores = torch.matmul(q, keys[:, :, :width].transpose(2, 3)) + bias
+            q = q.reshape(batch * self.kv_heads, group, self.head_dim)
+            keys, values = keys.flatten(0, 1)[:, :width], values.flatten(0, 1)[:, :width]
+            scores = torch.baddbmm(bias, q, keys.transpose(1, 2), alpha=self.head_dim**-0.5)
             weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
-            attended = torch.matmul(weights, values[:, :, :width])
+            attended = torch.bmm(weights, values)
             x = self._finish(layer, x, attended.reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
@@ -194,10 +195,9 @@ class DenseDecoder:
         split = self.heads + self.kv_heads
         qk = qkv[..., :split, :]
         if layer.norm_qk_SD is not None:
-            qk = F.rms_norm(qk, (self.head_dim,), None, self.eps) * layer.norm_qk_SD
+            qk = self._rms(qk, layer.norm_qk_SD)
         # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
-        swapped = qk.unflatten(-1, (2, self.head_dim // 2)).flip(-2).flatten(-2)
-        qk = torch.addcmul(qk * cos, swapped, sin)
+        qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
         return qk[..., : self.heads, :], qk[..., self.heads :, :], qkv[..., split:, :]
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
@@ -205,8 +205,13 @@ class DenseDecoder:
         h = self._rms(x, layer.norm_mlp)
         return x + layer.down(F.silu(layer.gate(h)) * layer.up(h))
 
-    def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+    def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU."""
+        if x.dtype == torch.float32:
+            x = x * torch.linalg.vecdot(x, x).div_(x.shape[-1]).add_(self.eps).rsqrt_()[..., None]
+        else:  # the sum of squares needs more bits than such a number has
+            x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
+        return x if weight is None else x * weight
 
     def _rope(self, length: int) -> tuple[Tensor, Tensor]:
         if length > self._cos.shape[0]:
@@ -227,14 +232,16 @@ class DenseDecoder:
         if hasattr(attn, "q_norm"):
             parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
             norm_qk = torch.cat(parts).detach().contiguous()
+        norm_in, norm_mlp = layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach()
+        gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
         return Layer(
-            qkv=[_fuse(qkv)] if self._merge else qkv,
+            qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,
             o=self._linear(f"{name}.self_attn.o_proj", attn.o_proj),
-            gate=self._linear(f"{name}.mlp.gate_proj", mlp.gate_proj),
-            up=self._linear(f"{name}.mlp.up_proj", mlp.up_proj),
+            gate=_fuse([gate], norm_mlp) if self._merge else gate,
+            up=_fuse([up], norm_mlp) if self._merge else up,
             down=self._linear(f"{name}.mlp.down_proj", mlp.down_proj),
-            norm_in=layer.input_layernorm.weight.detach(),
-            norm_mlp=layer.post_attention_layernorm.weight.detach(),
+            norm_in=None if self._merge else norm_in,
+            norm_mlp=None if self._merge else norm_mlp,
             norm_qk_SD=norm_qk,
         )
 
@@ -251,6 +258,7 @@ class DenseDecoder:
         return Linear(weight, bias, (lora_a, lora_b * self._scaling))
 
 
-def _fuse(linears: list[Linear]) -> Linear:
+def _fuse(linears: list[Linear], norm: Tensor) -> Linear:
+    """One linear for several with one input, and the weight of the norm before them folded into it."""
     bias = None if linears[0].bias is None else torch.cat([lin.bias for lin in linears if lin.bias is not None])
-    return Linear(torch.cat([lin.weight for lin in linears]), bias)
+    return Linear(torch.cat([lin.weight for lin in linears]) * norm, bias)

@@ -7,9 +7,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rtl_core.localtinker import requests as rq
@@ -23,35 +21,10 @@ from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
 from rtl_core.localtinker.sampling import SampleJob
+from rtl_core.localtinker.settings import Settings
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the service runs.
-
-    `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
-    samples (None for both: by the device, see `models.room_on`), `samplers` and `sampler_bytes` the samplers kept
-    ready, `idle_s` the time after which an unused training client moves to disk. `sampling_processes` sample the models
-    for which one thread is enough; None: as many as `threads`, and none on a GPU; 0: the service samples everything itself.
-    """
-
-    models: dict[str, Path]
-    state: Path
-    dtype: str = "float32"
-    device: str = "cpu"
-    threads: int = 2
-    sampling_processes: int | None = None
-    deterministic: bool = False
-    max_context: int = 32768
-    micro_tokens: int | None = None
-    cache_bytes: int | None = None
-    samplers: int = 16
-    sampler_bytes: int = 1 << 30
-    idle_s: float = 1800.0
-    housekeeping_s: float = 15.0
 
 
 class Service:
