@@ -1,6 +1,7 @@
 """Verdicts on real answers: the published goldens, the textbook arbiter, and each way to fail."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -153,6 +154,34 @@ def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, 
     assert verdict.outcome is Outcome.TIMEOUT
     assert "longer than 3 s" in verdict.reasons[0] or "CPU" in verdict.reasons[0]
     assert status(verdict)["syntax"] == "passed"
+
+
+class StalledOnce:
+    """An executor on a machine that stops during its first job: the clock runs out before the harness had its turn."""
+
+    def __init__(self, executor):
+        self.executor, self.jobs = executor, 0
+
+    def __getattr__(self, name):
+        return getattr(self.executor, name)
+
+    def run(self, job):
+        self.jobs += 1
+        return self.executor.run(replace(job, limits=Limits(wall_s=1)) if self.jobs == 1 else job)
+
+
+def test_a_clock_that_runs_out_on_an_idle_service_is_no_verdict_on_the_answer(executor, examples):
+    problem = examples[LFSR]
+    runner = next(path for path in problem.harness if path.endswith("test_runner.py"))
+    waits = {**problem.harness, runner: "import time\ntime.sleep(2)\n" + problem.harness[runner]}
+    stalled = StalledOnce(executor)
+    grader = Grader(stalled)
+    try:
+        verdict = grader.grade(problem.model_copy(update={"harness": waits}), Answer(files=problem.golden))
+    finally:
+        grader.close()
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons
+    assert stalled.jobs == 2
 
 
 def test_text_that_the_parser_cannot_bear_is_rejected_and_the_next_grade_is_unharmed(grader, examples):

@@ -93,6 +93,11 @@ class StepResult:
     builds: tuple[dict[str, Any], ...] = ()
     """Compiles that the harness' runner made: argv, exit code, output."""
 
+    @property
+    def stalled(self) -> bool:
+        """Whether the clock ran out on a command that could hardly compute: the machine was stopped or overloaded."""
+        return self.overrun == "wall" and self.cpu_s < 0.5 * self.wall_s
+
 
 @dataclass(frozen=True)
 class JobResult:
