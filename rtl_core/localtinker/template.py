@@ -28,7 +28,6 @@ class Template:
 
     def __init__(self, run: Run) -> None:
         self._control, control_end = socket.socketpair()
-        gc.collect()
         gc.freeze()  # a collection in a copy would otherwise write to, and so copy, the pages of every object
         self.pid = os.fork()
         if self.pid == 0:
