@@ -80,7 +80,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     check_exposure(args.host, key)
     listener = _listen(args.host, args.port)
 
-    # Nothing that is imported or loaded here is ever let go: looking for garbage in it takes a fifth of the start.
+    # Nothing that is imported here is ever let go: looking for garbage in it takes a fifth of the start.
     gc.disable()
     import uvicorn
 
@@ -88,6 +88,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     from rtl_core.localtinker.service import Service
     from rtl_core.localtinker.settings import Settings
 
+    gc.enable()
     settings = Settings(
         models=models,
         state=args.state,
@@ -101,7 +102,6 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
         housekeeping_s=args.housekeeping_seconds,
     )
     service = Service(settings)
-    gc.enable()
     app = create_app(service, key)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=2, lifespan="on"

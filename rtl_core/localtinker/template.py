@@ -71,7 +71,6 @@ def _be_template(control: socket.socket, run: Run) -> NoReturn:
                 logger.warning("sampling process %d ended: %s", pid, os.waitstatus_to_exitcode(status))
 
     try:
-        gc.enable()  # the service loads its models without
         _leave_the_service(keep=control.fileno())
         signal.signal(signal.SIGCHLD, reap)
         while True:
