@@ -107,6 +107,7 @@ def chaos(
     ]
     outcome = Outcome()
     started = time.monotonic()
+    others = set(_workspaces())  # of graders that were killed before this began
     restart_at = sorted(chance.uniform(0.1, 0.8) for _ in range(restarts))
     while len(_verdicts(path)) < grades:
         before = len(_verdicts(path))
@@ -136,23 +137,30 @@ def chaos(
     outcome.graded = len(verdicts)
     outcome.wrong = {number: found for number, found in verdicts.items() if found != expected(number)}
     outcome.seconds = time.monotonic() - started
-    outcome.left = left_behind(marker, engine)
+    outcome.left = left_behind(marker, engine, others)
     return outcome
 
 
-def left_behind(marker: str, engine: Engine | None) -> list[str]:
-    """What outlives the workers after a moment's grace and, for Docker, the sweep that the next start makes."""
+def left_behind(marker: str, engine: Engine | None, others: set[Path]) -> list[str]:
+    """What outlives the workers after a moment's grace and, for Docker, the sweep that the next start makes.
+
+    Workspaces among `others` are none of theirs.
+    """
     if engine:
         command = [sys.executable, "-c", "from rtl_core.grading import make_executor; make_executor('docker').close()"]
         subprocess.run(command, env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
     deadline = time.monotonic() + 30
     while True:
         found = [f"process {pid}" for pid in _descendants(marker)]
-        found += [f"workspace {path}" for path in Path("/dev/shm").glob("rtl-distill-docker-*") if not _owned(path)]
+        found += [f"workspace {path}" for path in _workspaces() if path not in others and not _owned(path)]
         found += [f"container {identity}" for identity in (engine.containers() if engine else ())]
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.5)
+
+
+def _workspaces() -> list[Path]:
+    return list(Path("/dev/shm").glob("rtl-distill-docker-*"))
 
 
 def _owned(folder: Path) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job
 from rtl_core.grading.grader import Grader, cheating
 from rtl_core.grading.limits import Limits
@@ -161,6 +162,13 @@ HONEST = {
     "functions and logarithms": right("localparam L = $clog2(8); function [7:0] id(input [7:0] x); id = x; endfunction\nwire [7:0] z = id(lfsr_out);\n"),
     "a further parameter": right().replace("module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)("),
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+def executor(request):
+    """Both are attacked; `make test-docker` adds Docker."""
+    with make_executor(request.param) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
