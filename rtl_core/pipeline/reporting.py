@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,12 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         ):
             yield
     except Exception as error:
+        await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn
+        if session.ending.is_set():
+            # A signal is raised wherever the main thread is, also where libraries make an error of their own of it, and what it
+            # ended at once (graders, the embedded service) fails whoever waits for it.
+            await note("cancelled", f"{session.cancel_note}; the same command goes on")
+            raise asyncio.CancelledError(session.cancel_note) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
         await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -81,6 +82,8 @@ class Session:
     """Where metrics go besides the history."""
     cancel_note: str = "stopped by a signal"
     """Who ended the run, should it be cancelled."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    """Set once a signal or a request has ended the run: what fails from then on failed for that."""
     stopped: str | None = None
     """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
 
@@ -91,6 +94,7 @@ class Session:
     def cancelled_by_request(self) -> None:
         """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
         self.cancel_note = "cancelled in Prefect"
+        self.ending.set()
 
     def require_policy(self) -> Policy:
         if self.policy is None:
@@ -148,7 +152,8 @@ async def open_session(
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or make_executor(config.grading.executor)
         stack.callback(executor.close)
-        at_once: list[Callable[[], None]] = [executor.close]
+        ending = threading.Event()
+        at_once: list[Callable[[], None]] = [ending.set, executor.close]
         stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
         cache = MemoryCache(history.cached_verdicts())
         grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=cache)
@@ -165,6 +170,7 @@ async def open_session(
             loaded=loaded,
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
             prices=prices_of(config),
+            ending=ending,
         )
         if with_policy:
             endpoint = stack.enter_context(tinker_endpoint(config, tell))

@@ -40,6 +40,10 @@ TINY = [
 """Overrides of the demo: four steps an epoch, four rollouts a step."""
 
 
+SERVER_PATIENCE_S = 300
+"""A Prefect server on SQLite can hold itself up for the whole of its busy timeout, a minute, when two of its writers collide."""
+
+
 class Deployed:
     """A running deployment, spoken to through Prefect's own API."""
 
@@ -64,25 +68,34 @@ class Deployed:
             created = self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body)
             return created.raise_for_status().json()["id"]
 
-        return wait(post, 120, "the server to take a run")
+        return wait(post, SERVER_PATIENCE_S, "the server to take a run")
 
     def deployment(self, name: str) -> dict[str, Any]:
-        return self._http.get(f"/deployments/name/{name}").raise_for_status().json()
+        return wait(
+            lambda: self._http.get(f"/deployments/name/{name}").raise_for_status().json(),
+            SERVER_PATIENCE_S,
+            "the server to answer",
+        )
 
     def state(self, flow_run: str) -> str:
         def get() -> str:
             return self._http.get(f"/flow_runs/{flow_run}").raise_for_status().json()["state"]["name"]
 
-        return wait(get, 60, "the server to answer")
+        return wait(get, SERVER_PATIENCE_S, "the server to answer")
 
     def cancel(self, flow_run: str) -> None:
         body = {"state": {"type": "CANCELLING"}, "force": False}
-        wait(
-            lambda: self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status(), 60, "the server"
-        )
+
+        def post() -> bool:
+            return self._http.post(f"/flow_runs/{flow_run}/set_state", json=body).raise_for_status().is_success
+
+        wait(post, SERVER_PATIENCE_S, "the server to cancel")
 
     def flow_runs(self, **filters: Any) -> list[dict[str, Any]]:
-        return self._http.post("/flow_runs/filter", json=filters).raise_for_status().json()
+        def post() -> list[list[dict[str, Any]]]:
+            return [self._http.post("/flow_runs/filter", json=filters).raise_for_status().json()]
+
+        return wait(post, SERVER_PATIENCE_S, "the server to answer")[0]
 
     def wait_state(self, flow_run: str, *names: str, patience_s: float = 900) -> str:
         return wait(lambda: (state := self.state(flow_run)) in names and state, patience_s, f"{flow_run} in {names}")
