@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
+SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
@@ -37,6 +38,12 @@ class Linear:
             y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
         return y
 
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + y, [N, out], in one kernel where there is only a weight."""
+        if self.bias is None and self.lora is None:
+            return torch.addmm(residual, x, self.weight.t())
+        return residual + self(x)
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -50,6 +57,22 @@ class Layer:
     norm_qk_SD: Tensor | None  # Qwen3's per-head norms, query heads then key heads
 
 
+class CacheView:
+    """The first `width` positions of every slot of a cache, as attention to one new token reads and writes them."""
+
+    def __init__(self, cache: KVCache, width: int) -> None:
+        self.width = width
+        shape = cache.keys[0].shape
+        first = torch.arange(shape[0] * shape[1], device=cache.keys[0].device).view(shape[:2])
+        self.first_RM = first * shape[2]  # index of a slot's position 0 among all positions
+        self.written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
+        self.read = [
+            (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
+            for k, v in zip(cache.keys, cache.values, strict=True)
+        ]
+        self.positions_W = torch.arange(width, device=cache.keys[0].device)
+
+
 class KVCache:
     """Keys and values of R slots, each with its own length: [R, M, C, D] a layer, zero where nothing was written."""
 
@@ -57,6 +80,13 @@ class KVCache:
         shape = (slots, decoder.kv_heads, capacity, decoder.head_dim)
         self.keys = [torch.zeros(shape, dtype=decoder.dtype, device=decoder.device) for _ in decoder.layers]
         self.values = [torch.zeros_like(k) for k in self.keys]
+        self._view: CacheView | None = None
+
+    def view(self, width: int) -> CacheView:
+        """The first `width` positions; made anew only when they or the slots have changed."""
+        if self._view is None or self._view.width != width:
+            self._view = CacheView(self, width)
+        return self._view
 
     @property
     def capacity(self) -> int:
@@ -70,11 +100,13 @@ class KVCache:
         """Keep only these slots, in this order."""
         self.keys = [k.index_select(0, rows) for k in self.keys]
         self.values = [v.index_select(0, rows) for v in self.values]
+        self._view = None
 
     def grow(self, capacity: int) -> None:
         extra = capacity - self.capacity
         self.keys = [F.pad(k, (0, 0, 0, extra)) for k in self.keys]
         self.values = [F.pad(v, (0, 0, 0, extra)) for v in self.values]
+        self._view = None
 
     def append(self, other: KVCache) -> None:
         """Add the slots of `other`; both are brought to the larger capacity."""
@@ -84,6 +116,7 @@ class KVCache:
             self.grow(other.capacity)
         self.keys = [torch.cat(pair) for pair in zip(self.keys, other.keys, strict=True)]
         self.values = [torch.cat(pair) for pair in zip(self.values, other.values, strict=True)]
+        self._view = None
 
 
 class DenseDecoder:
@@ -103,7 +136,10 @@ class DenseDecoder:
         inner = model.model
         self.embed: Tensor = inner.embed_tokens.weight
         self.dtype, self.device = self.embed.dtype, self.embed.device
-        self.norm: Tensor = inner.norm.weight
+        self._exact_norms = self.dtype == torch.float32
+        self._floors: dict[int, Tensor] = {}
+        self._never, self._always = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (-torch.inf, 0.0))
+        self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
         self._rotary = inner.rotary_emb
@@ -126,6 +162,11 @@ class DenseDecoder:
         )
 
     @property
+    def is_small(self) -> bool:
+        """Whether, on a CPU, a second thread costs decoding more than it gives."""
+        return self.device.type == "cpu" and self.weight_bytes < SMALL_MODEL
+
+    @property
     def shape_key(self) -> tuple:
         """Equal for decoders of one base whose arithmetic has the same shapes."""
         if self._merge:
@@ -144,16 +185,16 @@ class DenseDecoder:
         batch, length = tokens_BL.shape
         cos, sin = self._rope(length)
         cos, sin = cos[:length, None], sin[:length, None]
-        x = F.embedding(tokens_BL, self.embed)
+        x = F.embedding(tokens_BL.flatten(), self.embed)
         for index, layer in enumerate(self.layers):
-            q, k, v = self._project(layer, x, cos, sin)
+            q, k, v = self._project(layer, x, (batch, length), cos, sin)
             q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
             if cache is not None:
                 cache.keys[index][:, :, :length] = k
                 cache.values[index][:, :, :length] = v
             attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
-            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch, length, -1))
-        return self._rms(x, self.norm)
+            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch * length, -1))
+        return self._rms(x, self.norm).view(batch, length, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
         """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it.
@@ -161,57 +202,69 @@ class DenseDecoder:
         `width` is an upper bound of positions + 1: only that much of the cache is read.
         """
         batch = tokens_B.shape[0]
+        view = cache.view(width)
         cos, sin = self._rope(width)
         cos, sin = cos[positions_B][:, None], sin[positions_B][:, None]
-        rows = torch.arange(batch, device=self.device)
-        bias = torch.zeros(batch, width, dtype=self.dtype, device=self.device)
-        bias.masked_fill_(torch.arange(width, device=self.device) > positions_B[:, None], float("-inf"))
-        bias = bias.repeat_interleave(self.kv_heads, 0)[:, None] if self.kv_heads > 1 else bias[:, None]
+        places = (view.first_RM + positions_B[:, None]).flatten()
+        bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
+        bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
         group = self.heads // self.kv_heads
         x = F.embedding(tokens_B, self.embed)
-        for index, layer in enumerate(self.layers):
-            q, k, v = self._project(layer, x, cos, sin)
-            keys, values = cache.keys[index], cache.values[index]
-            keys[rows, :, positions_B] = k
-            values[rows, :, positions_B] = v
+        for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
+            q, k, v = self._project(layer, x, (batch,), cos, sin)
+            keys.index_copy_(0, places, k.reshape(-1, self.head_dim))
+            values.index_copy_(0, places, v.reshape(-1, self.head_dim))
             q = q.reshape(batch * self.kv_heads, group, self.head_dim)
-            keys, values = keys.flatten(0, 1)[:, :width], values.flatten(0, 1)[:, :width]
-            scores = torch.baddbmm(bias, q, keys.transpose(1, 2), alpha=self.head_dim**-0.5)
-            weights = scores.softmax(-1, dtype=torch.float32).to(self.dtype)
-            attended = torch.bmm(weights, values)
-            x = self._finish(layer, x, attended.reshape(batch, -1))
+            weights = torch.baddbmm(bias, q, keys_T, alpha=self.head_dim**-0.5).softmax(-1, dtype=torch.float32)
+            attended = torch.bmm(weights.to(self.dtype), values_W)
+            x = self._finish(layer, x, attended.view(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 of any leading shape."""
         return self.head(hidden).float()
 
-    def _project(self, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated q [..., N, D] and k [..., M, D], and v [..., M, D], of x [..., H]."""
+    def _project(
+        self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated q [*lead, N, D] and k [*lead, M, D], and v [*lead, M, D], of x [rows, H]."""
         h = self._rms(x, layer.norm_in)
         parts = [linear(h) for linear in layer.qkv]
         qkv = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-        qkv = qkv.view(*x.shape[:-1], self.heads + 2 * self.kv_heads, self.head_dim)
+        qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
         split = self.heads + self.kv_heads
-        qk = qkv[..., :split, :]
+        qk, v = qkv.split_with_sizes((split, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
         # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
         qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
-        return qk[..., : self.heads, :], qk[..., self.heads :, :], qkv[..., split:, :]
+        q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
+        return q, k, v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
-        x = x + layer.o(attended)
+        x = layer.o.added_to(x, attended)
         h = self._rms(x, layer.norm_mlp)
-        return x + layer.down(F.silu(layer.gate(h)) * layer.up(h))
+        return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU."""
-        if x.dtype == torch.float32:
-            x = x * torch.linalg.vecdot(x, x).div_(x.shape[-1]).add_(self.eps).rsqrt_()[..., None]
+        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU.
+
+        In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
+        """
+        if self._exact_norms:
+            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._norm_floor(x.shape[-1]))
         else:  # the sum of squares needs more bits than such a number has
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
+
+    def _norm_weight(self, weight: Tensor) -> Tensor:
+        weight = weight.detach()
+        return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
+
+    def _norm_floor(self, size: int) -> Tensor:
+        if size not in self._floors:
+            self._floors[size] = torch.tensor((size * self.eps) ** 0.5, device=self.device)
+        return self._floors[size]
 
     def _rope(self, length: int) -> tuple[Tensor, Tensor]:
         if length > self._cos.shape[0]:
@@ -231,8 +284,9 @@ class DenseDecoder:
         norm_qk = None
         if hasattr(attn, "q_norm"):
             parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
-            norm_qk = torch.cat(parts).detach().contiguous()
-        norm_in, norm_mlp = layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach()
+            norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
+        norm_in = self._norm_weight(layer.input_layernorm.weight)
+        norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
         gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
         return Layer(
             qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,

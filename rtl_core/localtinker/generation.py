@@ -146,14 +146,22 @@ class SamplingLoop:
             del self._waiting[weights]
 
     def _take_fitting(self, weights: Weights, waiting: deque[Row], sampler: Sampler) -> list[Row]:
-        """As many waiting rows, first come first, as the row and cache limits allow; at least one if nothing runs."""
+        """As many waiting rows, first come first, as the row and cache limits allow; at least one if nothing runs.
+
+        No more prompts than one forward pass takes, so that what runs goes on and what is done is answered in between.
+        """
         used = sum(b.positions() * self._samplers[k].position_bytes for k, bs in self._batches.items() for b in bs)
         live = sum(batch.live for batch in self._batches[weights])
         taken: list[Row] = []
+        prompt_tokens = 0
         while waiting and live + len(taken) < MAX_ROWS:
             request = waiting[0].request
             used += (len(request.prompt) + request.options.max_tokens) * sampler.position_bytes
             if (live or taken) and used > self._cache_bytes:
+                break
+            if not taken or request.prompt != taken[-1].request.prompt:
+                prompt_tokens += len(request.prompt)
+            if taken and prompt_tokens > sampler.prefill_tokens:
                 break
             taken.append(waiting.popleft())
         return taken

@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rtl_core.errors import PolicyError
-from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.decoder import SMALL_MODEL, DenseDecoder
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
-from rtl_core.localtinker.samplers import SMALL_MODEL, DenseSampler, LockstepSampler, Sampler
+from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rtl_core.localtinker.batching import GenerationBatch, fixed_width, is_batch_invariant
+from rtl_core.localtinker.batching import (
+    PREFILL_TOKENS,
+    GenerationBatch,
+    fixed_width,
+    is_batch_invariant,
+    prefill_tokens,
+)
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.sampling import Row
 
 Decode = Callable[[Sequence[int]], str]
-SMALL_MODEL = 64 * 1024 * 1024  # below this many weight bytes a second thread costs decoding more than it gives
 
 
 class Batch(Protocol):
@@ -38,6 +43,7 @@ class Sampler(Protocol):
     position_bytes: int  # of the cache, for one position of one row
     private_bytes: int  # held beyond the shared base weights
     one_thread: bool  # whether decoding is quicker on one thread
+    prefill_tokens: int  # prompt tokens of one forward pass
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         """The batches, running (from `batches`) or new, that `rows` should be admitted to."""
@@ -56,7 +62,8 @@ class DenseSampler:
         self.decoder = decoder
         self.position_bytes = decoder.position_bytes
         self.private_bytes = decoder.nbytes_private()
-        self.one_thread = decoder.device.type == "cpu" and decoder.weight_bytes < SMALL_MODEL
+        self.one_thread = decoder.is_small
+        self.prefill_tokens = prefill_tokens(decoder)
         self._decode = decode
         self._deterministic = deterministic
         self._invariant = invariant
@@ -103,6 +110,7 @@ class LockstepSampler:
         self.position_bytes = 2 * config.num_hidden_layers * heads * size * element
         self.private_bytes = decoder.adapter_bytes
         self.one_thread = False
+        self.prefill_tokens = PREFILL_TOKENS
         self._decode = decode
         self._deterministic = deterministic
 

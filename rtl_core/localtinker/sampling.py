@@ -16,6 +16,9 @@ from torch import Tensor
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.wire import PromptScores, SampledSequence
 
+# So far below 1 that u * total < total after rounding: no token of probability zero can be hit.
+_LARGEST_UNIFORM = 1.0 - 2.0**-50
+
 
 @dataclass(frozen=True)
 class SamplingOptions:
@@ -113,7 +116,7 @@ def _uniforms(entropy: list[int] | None) -> Iterator[float]:
     """Random numbers in [0, 1), drawn in blocks, which costs a fifth of one by one and gives the same numbers."""
     rng = np.random.default_rng(entropy)
     while True:
-        yield from rng.random(64).tolist()
+        yield from np.minimum(rng.random(64), _LARGEST_UNIFORM).tolist()
 
 
 @dataclass
@@ -127,12 +130,12 @@ class Row:
 
     def take(self, token: int, logprob: float, decode: Callable[[Sequence[int]], str]) -> bool:
         """Record the next token; returns whether the row has ended."""
-        sequence, options = self.sequence, self.request.options
-        sequence.tokens.append(token)
-        sequence.logprobs.append(logprob)
+        tokens, options = self.sequence.tokens, self.request.options
+        tokens.append(token)
+        self.sequence.logprobs.append(logprob)
         if token in options.stop_ids or (options.stop_strings and self._hits_stop_string(decode)):
-            sequence.stopped = self.done = True
-        elif len(sequence.tokens) >= options.max_tokens:
+            self.sequence.stopped = self.done = True
+        elif len(tokens) >= options.max_tokens:
             self.done = True
         return self.done
 
@@ -149,30 +152,58 @@ def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[floa
     Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
     logits and its own random stream alone.
     """
+    plain = [row.request.options.plain for row in rows]
+    if all(plain):
+        return _choose_plain(logits_BV, rows)
+    if not any(plain):
+        return _choose_shaped(logits_BV, rows)
+    # Apart, so that a row's arithmetic does not depend on what its companions ask for.
+    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
+    for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
+        index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
+        part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
+        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index]), strict=True):
+            tokens[i], logprobs[i] = token, logprob
+    return tokens, logprobs
+
+
+def _choose_plain(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """`choose` from the model's own distribution."""
+    p_BV = torch.softmax(logits_BV, -1)
+    tokens_B = _draw(p_BV, rows)
+    return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
+
+
+def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """`choose` for rows that have a temperature, a limit on their tokens, or ask for the most likely ones."""
     options = [row.request.options for row in rows]
-    special = (
-        [] if all(o.plain for o in options) else options
-    )  # what is not plain is looked at only where there is some
     logp_BV = torch.log_softmax(logits_BV, -1)
     shaped_BV = logp_BV
-    if any(o.temperature != 1.0 for o in special):
+    if any(o.temperature != 1.0 for o in options):
         shaped_BV = logp_BV / logp_BV.new_tensor([o.temperature or 1.0 for o in options])[:, None]
-    if any(o.top_k > 0 or o.top_p < 1.0 for o in special):
+    if any(o.top_k > 0 or o.top_p < 1.0 for o in options):
         shaped_BV = _truncate(shaped_BV, options)
-    cdf_BV = torch.softmax(shaped_BV, -1).cumsum(-1, dtype=torch.float64)
-    # u stays so far below 1 that u * total < total after rounding: no token of probability zero can be hit.
-    u = [min(next(row.uniforms), 1.0 - 2.0**-50) for row in rows]
-    u_B1 = torch.tensor(u, dtype=torch.float64, device=logits_BV.device)[:, None]
-    tokens_B = torch.searchsorted(cdf_BV, u_B1 * cdf_BV[:, -1:], right=True)[:, 0]
-    tokens_B.clamp_(max=logits_BV.shape[1] - 1)  # NaN is larger than any sum
-    if any(o.temperature == 0 for o in special):
+    tokens_B = _draw(torch.softmax(shaped_BV, -1), rows)
+    if any(o.temperature == 0 for o in options):
         greedy = torch.tensor([o.temperature == 0 for o in options], device=logits_BV.device)
         tokens_B = torch.where(greedy, logits_BV.argmax(-1), tokens_B)
-    logprobs = logp_BV.gather(1, tokens_B[:, None])[:, 0].tolist()
-    for index, option in enumerate(special):
-        if option.topk_logprobs:
+    for index, option in enumerate(options):
+        if option.topk_logprobs and not rows[index].done:
             top = logp_BV[index].topk(option.topk_logprobs)
             rows[index].sequence.topk.append((top.indices.cpu().numpy(), top.values.cpu().numpy()))
+    return _checked(tokens_B, logp_BV.gather(1, tokens_B[:, None])[:, 0])
+
+
+def _draw(p_BV: Tensor, rows: Sequence[Row]) -> Tensor:
+    """One token a row from its distribution."""
+    cdf_BV = p_BV.cumsum(-1, dtype=torch.float64)
+    u_B = torch.tensor([next(row.uniforms) for row in rows], dtype=torch.float64, device=p_BV.device)
+    tokens_B = torch.searchsorted(cdf_BV, u_B[:, None] * cdf_BV[:, -1:], right=True)[:, 0]
+    return tokens_B.clamp_(max=p_BV.shape[1] - 1)  # NaN is larger than any sum
+
+
+def _checked(tokens_B: Tensor, logprobs_B: Tensor) -> tuple[list[int], list[float]]:
+    logprobs = logprobs_B.tolist()
     if math.isnan(sum(logprobs)):
         raise RequestError("these weights give NaN log-probabilities: the training that made them has diverged")
     return tokens_B.tolist(), logprobs

@@ -15,7 +15,8 @@ from torch import Tensor
 from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
-_LOGIT_BUDGET = 2**24  # floats of logits alive at once: 64 MiB
+_LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
+_LEAST_ROWS = 256  # but with large vocabularies so many positions, for the sake of the matrix product
 
 
 class Head(Protocol):
@@ -60,7 +61,7 @@ def _first_scored(request: SampleRequest) -> int:
 
 def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     """Ranges of prompt positions whose logits fit the budget."""
-    step = max(1, _LOGIT_BUDGET // head.vocab_size)
+    step = max(_LEAST_ROWS, _LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 

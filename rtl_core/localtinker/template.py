@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import select
 import signal
 import socket
 import time
@@ -61,40 +62,45 @@ class Template:
 
 def _be_template(control: socket.socket, run: Run) -> NoReturn:
     """Fork a copy for every socket that comes; never returns."""
-    copies: set[int] = set()
-
-    def reap(number: int, frame: object) -> None:
-        for pid in list(copies):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                copies.discard(pid)
-                logger.warning("sampling process %d ended: %s", pid, os.waitstatus_to_exitcode(status))
-
+    copies: dict[int, int] = {}  # descriptor that tells of its end -> process id
+    poller = select.poll()
     try:
         _leave_the_service(keep=control.fileno())
-        signal.signal(signal.SIGCHLD, reap)
+        poller.register(control, select.POLLIN)
         while True:
-            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-            if not message:
-                break
-            pid = os.fork()
-            if pid == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                control.close()
-                with socket.socket(fileno=descriptors[0]) as sock:
-                    run(sock)
-                os._exit(0)
-            copies.add(pid)
-            os.close(descriptors[0])
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for pid in copies:
-            os.kill(pid, signal.SIGKILL)
-        for pid in copies:
-            os.waitpid(pid, 0)
+            for descriptor, _ in poller.poll():
+                if descriptor in copies:
+                    poller.unregister(descriptor)
+                    os.close(descriptor)
+                    ended, status = os.waitpid(copies.pop(descriptor), 0)
+                    logger.warning("sampling process %d ended: %s", ended, os.waitstatus_to_exitcode(status))
+                elif (copy := _fork_copy(control, run)) is not None:
+                    copies[descriptor := os.pidfd_open(copy)] = copy
+                    poller.register(descriptor, select.POLLIN)
+                else:
+                    for copy in copies.values():
+                        os.kill(copy, signal.SIGKILL)
+                    for copy in copies.values():
+                        os.waitpid(copy, 0)
+                    os._exit(0)
     except BaseException:
         logger.exception("process %d of the service failed", os.getpid())
         os._exit(1)
-    os._exit(0)
+
+
+def _fork_copy(control: socket.socket, run: Run) -> int | None:
+    """Take a socket from the service and start a copy on it; None when the service has gone."""
+    message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+    if not message:
+        return None
+    pid = os.fork()
+    if pid == 0:
+        control.close()
+        with socket.socket(fileno=descriptors[0]) as sock:
+            run(sock)
+        os._exit(0)
+    os.close(descriptors[0])
+    return pid
 
 
 def _leave_the_service(keep: int) -> None:
