@@ -34,7 +34,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to train: the demo's configuration with these keys changed."""
+    """One way to train: the demo's models and problems, `_BASE`, and these keys."""
 
     name: str
     tier: Tier
@@ -44,6 +44,15 @@ class Setting:
     """Half of the training problems come from the starter tier."""
 
 
+_BASE = (
+    "learning.kl_weight=0.1",
+    'learning.kl_schedule="constant"',
+    "learning.kl_schedule_part=1.0",
+    "learning.replacements=1",
+    "learning.replace_with_kl=false",
+    'curriculum.order="easy_to_hard"',
+)
+"""What the demo does otherwise, or may one day."""
 RL = ("learning.kl_weight=0.0",)
 _LED = ("learning.kl_weight=0.2", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
 _SHUFFLED = ('curriculum.order="shuffled"',)
@@ -203,6 +212,7 @@ def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple
             "checkpoints.keep_last=1",
             "grading.workers=2",
             "tinker.local_threads=1",
+            *_BASE,
             *setting.overrides,
             *extra,
         ),
