@@ -34,6 +34,8 @@ TINY = [
     "evaluation.samples=2",
     "evaluation.k=[1, 2]",
     "evaluation.teacher=false",
+    "learning.kl_schedule=constant",
+    "learning.replace_with_kl=false",
     "tinker.local_deterministic=true",
     "tinker.local_threads=1",
 ]

@@ -87,7 +87,7 @@ def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_ask
         learning = config(*overrides).learning
         return replaces_equal(learning, charged=False), replaces_equal(learning, charged=True)
 
-    assert replaced() == (True, False)
+    assert replaced("learning.replace_with_kl=false") == (True, False)
     assert replaced("learning.replace_with_kl=true") == (True, True)
     # Distillation alone: every group's rewards are as good as equal, and the KL is all there is.
     assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (True, False)
