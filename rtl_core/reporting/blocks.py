@@ -123,6 +123,30 @@ def bin_width(source: Source, most: int = 40) -> int:
     return max(1, -(-int(row["steps"]) // most))
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a run is split into, to see it move: its epochs, or quarters where it has only one."""
+
+    name: Literal["epoch", "quarter"]
+    sql: str
+    """The number of a row's part, from 0, by the columns `epoch` and `step`."""
+
+    def label(self, part: int) -> str:
+        return f"{self.name} {part + 1}"
+
+
+def parts_of(source: Source) -> Parts:
+    """The parts of a run as far as it has come."""
+    sql = (
+        "SELECT count(DISTINCT epoch) AS epochs, coalesce(max(step), 0) + 1 AS steps FROM steps"
+        " WHERE run = $run AND status = 'trained'"
+    )
+    (row,) = source.history.query(sql, {"run": source.run}).to_pylist()
+    if row["epochs"] > 1 or row["steps"] < 4:
+        return Parts("epoch", "epoch")
+    return Parts("quarter", f"least(3, step * 4 // {int(row['steps'])})")
+
+
 def binned(width: int) -> str:
     """Half a sentence on what a point of a curve is."""
     return "one point a step" if width == 1 else f"one point per {width} steps"

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out
+from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out, parts_of
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
 
@@ -121,21 +121,24 @@ def outcomes(source: Source) -> Figure | None:
 
 
 def funnel(source: Source) -> Figure | None:
-    """Share of all training answers that passed each stage, by epoch."""
+    """Share of all training answers that passed each stage, by epoch or quarter of the run."""
+    parts = parts_of(source)
     rows = source.ask(
-        "SELECT epoch, stage, passed, rollouts, passed_share FROM stage_funnel WHERE run = $run ORDER BY epoch, position"
+        f"SELECT {parts.sql} AS part, stage, count(*) FILTER (WHERE status = 'passed') AS passed, count(*) AS rollouts,"
+        " avg(CAST(status = 'passed' AS INTEGER)) AS passed_share FROM verdict_stages"
+        " WHERE run = $run AND purpose = 'train' GROUP BY part, stage ORDER BY part, min(position)"
     )
     if not rows:
         return None
-    epochs = sorted({r["epoch"] for r in rows})
-    shown = epochs if len(epochs) <= 6 else sorted({epochs[round(i * (len(epochs) - 1) / 5)] for i in range(6)})
+    every = sorted({r["part"] for r in rows})
+    shown = every if len(every) <= 6 else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
     data = []
-    for i, epoch in enumerate(shown):
-        mine = [r for r in rows if r["epoch"] == epoch]
+    for i, part in enumerate(shown):
+        mine = [r for r in rows if r["part"] == part]
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
             {
-                "type": "bar", "name": f"epoch {epoch + 1}", "x": [r["stage"] for r in mine], "y": [r["passed_share"] for r in mine],
+                "type": "bar", "name": parts.label(part), "x": [r["stage"] for r in mine], "y": [r["passed_share"] for r in mine],
                 "marker": {"color": faded("@after", round(depth, 2))}, "customdata": [[r["passed"], r["rollouts"]] for r in mine],
                 "text": [f"{100 * r['passed_share']:.0f}" for r in mine], "textposition": "outside",
                 "textfont": {"size": 10.5, "color": "@muted"}, "cliponaxis": False,
@@ -145,7 +148,8 @@ def funnel(source: Source) -> Figure | None:
     return Figure(
         "funnel",
         "How far answers get",
-        f"Share of all training answers that passed each stage of grading, in percent, by epoch.{left_out(len(shown), len(epochs), 'epochs')}",
+        f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
+        f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(shown), len(every), 'epochs')}",
         data,
         layout(
             xaxis=axis(""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, parts_of
 from rtl_core.reporting.theme import LINES, axis, layout, line
 
 MOST = 12
@@ -79,16 +79,18 @@ def common(source: Source) -> Table | None:
 
 
 def named(source: Source) -> Table | None:
-    """Mistakes by name in the first and the last epoch: ports, widths, reset polarity and behaviour, bit order, failing checks."""
+    """Mistakes by name at the run's beginning and end: ports, widths, reset polarity and behaviour, bit order, failing checks."""
+    parts = parts_of(source)
     rows = source.ask(
-        "WITH graded AS (SELECT epoch, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY epoch),"
-        " ends AS (SELECT min(epoch) AS first, max(epoch) AS last FROM graded),"
-        " counted AS (SELECT mistake, epoch, count(DISTINCT rollout) AS n FROM named_mistakes"
-        " WHERE run = $run AND purpose = 'train' GROUP BY mistake, epoch)"
+        f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
+        " GROUP BY part),"
+        " ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
+        f" counted AS (SELECT mistake, {parts.sql} AS part, count(DISTINCT rollout) AS n FROM named_mistakes"
+        " WHERE run = $run AND purpose = 'train' GROUP BY mistake, part)"
         " SELECT m.mistake, mode(m.expected) AS expected, mode(m.got) AS got, count(DISTINCT m.problem_id) AS problems,"
         " max(m.rollout) AS example, count(DISTINCT m.rollout) AS answers,"
-        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = first AND g.epoch = first), 0) AS early,"
-        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.epoch = last AND g.epoch = last), 0) AS late"
+        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.part = first AND g.part = first), 0) AS early,"
+        " coalesce((SELECT n / g.answers FROM counted c, ends, graded g WHERE c.mistake = m.mistake AND c.part = last AND g.part = last), 0) AS late"
         " FROM named_mistakes m WHERE m.run = $run AND m.purpose = 'train'"
         " GROUP BY m.mistake ORDER BY answers DESC, m.mistake LIMIT $most",
         most=MOST,
@@ -98,10 +100,10 @@ def named(source: Source) -> Table | None:
     return Table(
         "named-mistakes",
         "Mistakes by name",
-        "What answers got wrong, as share of all graded answers of the first and the last epoch; expected and got are the most"
+        f"What answers got wrong, as share of all graded answers of the first and the last {parts.name}; expected and got are the most"
         " frequent. An answer counts once for each of its mistakes.",
         [("mistake", "left"), ("expected", "code"), ("got", "code"), ("answers", "right"), ("problems", "right"),
-         ("first epoch", "right"), ("last epoch", "right")],
+         (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
         [
             [r["mistake"], r["expected"] or "–", r["got"] or "–", str(r["answers"]), str(r["problems"])]
             + [f"{100 * r[c]:.1f} %" for c in ("early", "late")]

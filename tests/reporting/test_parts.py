@@ -1,0 +1,31 @@
+"""How a report splits a run, to show that it moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic
+from report_tab import rows
+
+from rtl_core.reporting.blocks import Figure, Source, Table
+from rtl_core.reporting.figures import learning, mistakes
+
+
+def test_a_run_of_one_epoch_is_split_into_quarters(tmp_path: Path) -> None:
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps_per_epoch=12))
+    source = Source(history, "demo")
+    bars, table = learning.funnel(source), mistakes.named(source)
+    assert isinstance(bars, Figure)
+    assert isinstance(table, Table)
+    assert [trace["name"] for trace in bars.data] == [f"quarter {number}" for number in (1, 2, 3, 4)]
+    last = "FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND step >= 9"
+    (passed,) = rows(history, f"SELECT avg(CAST(outcome = 'passed' AS INTEGER)) AS share {last}")
+    assert bars.data[-1]["y"][-1] == pytest.approx(passed["share"])
+    assert [heading for heading, _ in table.columns][-2:] == ["first quarter", "last quarter"]
+    (made,) = rows(
+        history,
+        "SELECT count(DISTINCT m.rollout) / (SELECT count(*) FROM verdicts WHERE purpose = 'train' AND step >= 9) AS share"
+        f" FROM named_mistakes m WHERE m.purpose = 'train' AND m.step >= 9 AND m.mistake = '{table.rows[0][0]}'",
+    )
+    assert table.rows[0][-1] == f"{100 * made['share']:.1f} %"
