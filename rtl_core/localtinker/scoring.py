@@ -16,7 +16,7 @@ from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
 _LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
-_LEAST_ROWS = 256  # but with large vocabularies so many positions, for the sake of the matrix product
+_LEAST_ROWS = 128  # but with large vocabularies so many positions, for the sake of the matrix product
 
 
 class Head(Protocol):
