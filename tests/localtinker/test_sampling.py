@@ -214,7 +214,7 @@ def test_two_base_models_are_served_side_by_side(client):
 
 
 def test_cancelling_a_future_stops_the_work(sampler, tinker_service):
-    future = sampler.sample(prompt(), 64, params(2000))
-    wait_for(tinker_service, lambda status: status["rows_running"] >= 64)
+    future = sampler.sample(prompt(), 256, params(2000))  # long enough to be found at work on a busy machine, too
+    wait_for(tinker_service, lambda status: status["rows_running"] >= 256)
     future.future().cancel()
     wait_for(tinker_service, lambda status: status["rows_running"] == 0)
