@@ -87,8 +87,8 @@ def test_many_concurrent_requests_from_several_sessions_all_succeed(tinker_servi
 def test_training_is_not_starved_by_long_samples(client, tinker_service):
     sampler = client.create_sampling_client(base_model="student").result()
     training = client.create_lora_training_client("student", rank=2, seed=1).result()
-    long = sampler.sample(prompt(), 64, params(2000))
-    wait_for(tinker_service, lambda s: s["rows_running"] >= 64)
+    long = sampler.sample(prompt(), 256, params(2000))
+    wait_for(tinker_service, lambda s: s["rows_running"] >= 256)
     train(training, 1)
     assert not long.future().done()
     long.future().cancel()
