@@ -12,9 +12,7 @@ from rtl_core.localtinker.sampling import Row, choose
 from rtl_core.localtinker.scoring import score_prompts
 
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
-_SMALL_PREFILL_TOKENS = (
-    1024  # of a small model: what lies between its layers stays in a core's cache (a tenth to a fifth quicker)
-)
+_SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
 _CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take

@@ -34,7 +34,6 @@ TINY = [
     "evaluation.samples=2",
     "evaluation.k=[1, 2]",
     "evaluation.teacher=false",
-    "learning.kl_weight=0.1",
     "learning.kl_schedule=constant",
     "learning.replace_with_kl=false",
     "tinker.local_deterministic=true",

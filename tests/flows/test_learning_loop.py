@@ -67,6 +67,7 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
             *QUICK,
             "problems.sources.0.train=8",
             "learning.staleness=1",
+            "learning.kl_weight=0.1",
             "learning.kl_schedule=target",
             "learning.kl_target=0.2",
             "learning.kl_gain=0.5",
