@@ -10,16 +10,21 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
+
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
+_length = torch.linalg.vector_norm
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
@@ -31,7 +36,15 @@ class Linear:
     bias: Tensor | None = None
     lora: tuple[Tensor, Tensor] | None = None  # A [r, in], scaled B [out, r]
 
+    @cached_property
+    def only_weight(self) -> Tensor | None:
+        """W^T where there is nothing else: a product with it costs half of what `F.linear` does around its own."""
+        return self.weight.t() if self.bias is None and self.lora is None else None
+
     def __call__(self, x: Tensor) -> Tensor:
+        """y of x [rows, in]."""
+        if self.only_weight is not None:
+            return torch.mm(x, self.only_weight)
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
@@ -39,9 +52,9 @@ class Linear:
         return y
 
     def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + y, [N, out], in one kernel where there is only a weight."""
-        if self.bias is None and self.lora is None:
-            return torch.addmm(residual, x, self.weight.t())
+        """residual + y, [rows, out], in one kernel where there is only a weight."""
+        if self.only_weight is not None:
+            return torch.addmm(residual, x, self.only_weight)
         return residual + self(x)
 
 
@@ -137,17 +150,19 @@ class DenseDecoder:
         self.embed: Tensor = inner.embed_tokens.weight
         self.dtype, self.device = self.embed.dtype, self.embed.device
         self._exact_norms = self.dtype == torch.float32
-        self._floors: dict[int, Tensor] = {}
+        sizes = (self.head_dim, self.embed.shape[1])
+        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
         self._never, self._always = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (-torch.inf, 0.0))
         self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
         self._rotary = inner.rotary_emb
-        self._cos, self._sin = self._rope_table(256)
+        self._cos_sin = self._rope_table(256)
         self.vocab_size: int = self.head.weight.shape[0]
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
+        self._bounded_scores = self.is_small and self.dtype == torch.float32 and self._largest_score() <= LARGEST_SCORE
 
     @staticmethod
     def supports(model: Any) -> bool:
@@ -183,17 +198,15 @@ class DenseDecoder:
     def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
         """Final hidden states [B, L, H] of right-padded sequences; writes positions 0..L-1 of `cache`."""
         batch, length = tokens_BL.shape
-        cos, sin = self._rope(length)
-        cos, sin = cos[:length, None], sin[:length, None]
+        cos, sin = self._rope(length)[:length, None].chunk(2, -1)
         x = F.embedding(tokens_BL.flatten(), self.embed)
         for index, layer in enumerate(self.layers):
             q, k, v = self._project(layer, x, (batch, length), cos, sin)
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
             if cache is not None:
-                cache.keys[index][:, :, :length] = k
-                cache.values[index][:, :, :length] = v
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
-            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch * length, -1))
+                cache.keys[index][:, :, :length] = k.transpose(1, 2)
+                cache.values[index][:, :, :length] = v.transpose(1, 2)
+            attended = causal_attention(q, k, v, bounded=self._bounded_scores)
+            x = self._finish(layer, x, attended.view(batch * length, -1))
         return self._rms(x, self.norm).view(batch, length, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
@@ -203,37 +216,49 @@ class DenseDecoder:
         """
         batch = tokens_B.shape[0]
         view = cache.view(width)
-        cos, sin = self._rope(width)
-        cos, sin = cos[positions_B][:, None], sin[positions_B][:, None]
+        cos, sin = self._rope(width).index_select(0, positions_B)[:, None].chunk(2, -1)
         places = (view.first_RM + positions_B[:, None]).flatten()
         bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
         bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
-        group = self.heads // self.kv_heads
+        group, scale = self.heads // self.kv_heads, self.head_dim**-0.5
+        score_dtype = None if self.dtype == torch.float32 else torch.float32
         x = F.embedding(tokens_B, self.embed)
         for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
             q, k, v = self._project(layer, x, (batch,), cos, sin)
             keys.index_copy_(0, places, k.reshape(-1, self.head_dim))
             values.index_copy_(0, places, v.reshape(-1, self.head_dim))
             q = q.reshape(batch * self.kv_heads, group, self.head_dim)
-            weights = torch.baddbmm(bias, q, keys_T, alpha=self.head_dim**-0.5).softmax(-1, dtype=torch.float32)
-            attended = torch.bmm(weights.to(self.dtype), values_W)
-            x = self._finish(layer, x, attended.view(batch, -1))
+            weights = torch.softmax(torch.baddbmm(bias, q, keys_T, alpha=scale), -1, score_dtype)
+            if score_dtype is not None:
+                weights = weights.to(self.dtype)
+            x = self._finish(layer, x, torch.bmm(weights, values_W).view(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits in float32 of any leading shape."""
+        """Logits in float32 of hidden states [rows, H]."""
         return self.head(hidden).float()
+
+    def _largest_score(self) -> float:
+        """No attention score exceeds this: |q||k| / sqrt(D), of queries and keys normalised to a length of sqrt(D)."""
+        cos, sin = self._cos_sin.chunk(2, -1)
+        amplitude = (cos.square() + sin.square()).max().item()  # of the rotation, squared: 1 but for YaRN
+        return max((self._largest_norms(layer) for layer in self.layers), default=0.0) * amplitude
+
+    def _largest_norms(self, layer: Layer) -> float:
+        """The largest |q||k| / sqrt(D) of a layer before the rotation."""
+        if layer.norm_qk_SD is None:
+            return math.inf
+        largest_S = layer.norm_qk_SD.abs().amax(-1)  # with the factor sqrt(D) of `_norm_weight`
+        return (largest_S[: self.heads].max() * largest_S[self.heads :].max()).item() / self.head_dim**0.5
 
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated q [*lead, N, D] and k [*lead, M, D], and v [*lead, M, D], of x [rows, H]."""
         h = self._rms(x, layer.norm_in)
-        parts = [linear(h) for linear in layer.qkv]
-        qkv = parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+        qkv = layer.qkv[0](h) if len(layer.qkv) == 1 else torch.cat([linear(h) for linear in layer.qkv], -1)
         qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
-        split = self.heads + self.kv_heads
-        qk, v = qkv.split_with_sizes((split, self.kv_heads), -2)
+        qk, v = qkv.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), -2)
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
         # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
@@ -252,7 +277,7 @@ class DenseDecoder:
         In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
         """
         if self._exact_norms:
-            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._norm_floor(x.shape[-1]))
+            x = x / torch.hypot(_length(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
         else:  # the sum of squares needs more bits than such a number has
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
@@ -261,22 +286,18 @@ class DenseDecoder:
         weight = weight.detach()
         return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
-    def _norm_floor(self, size: int) -> Tensor:
-        if size not in self._floors:
-            self._floors[size] = torch.tensor((size * self.eps) ** 0.5, device=self.device)
-        return self._floors[size]
+    def _rope(self, length: int) -> Tensor:
+        if length > self._cos_sin.shape[0]:
+            self._cos_sin = self._rope_table(2 * length)
+        return self._cos_sin
 
-    def _rope(self, length: int) -> tuple[Tensor, Tensor]:
-        if length > self._cos.shape[0]:
-            self._cos, self._sin = self._rope_table(2 * length)
-        return self._cos, self._sin
-
-    def _rope_table(self, length: int) -> tuple[Tensor, Tensor]:
+    def _rope_table(self, length: int) -> Tensor:
+        """Cosines, then sines with the sign of `rotate_half`, of at least `length` positions: [., 2 D]."""
         positions = torch.arange(length, device=self.device)[None]
         with torch.no_grad():
             cos, sin = self._rotary(self.embed[:1, None], positions)
         half = self.head_dim // 2
-        return cos[0].clone(), torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
+        return torch.cat((cos[0], -sin[0, :, :half], sin[0, :, half:]), -1)
 
     def _layer(self, name: str, layer: Any) -> Layer:
         attn, mlp = layer.self_attn, layer.mlp

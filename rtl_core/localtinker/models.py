@@ -165,7 +165,7 @@ def _probe(model: Any) -> tuple[bool, bool]:
     dense = False
     if DenseDecoder.supports(model):
         decoder = DenseDecoder(model, {}, 1.0, merge=False)
-        dense = agrees(decoder.logits(decoder.hidden(tokens)))
+        dense = agrees(decoder.logits(decoder.hidden(tokens)[0])[None])
     return split_head, dense
 
 

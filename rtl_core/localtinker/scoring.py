@@ -20,7 +20,7 @@ _LEAST_ROWS = 128  # but with large vocabularies so many positions, for the sake
 
 
 class Head(Protocol):
-    """What turns final hidden states [..., H] into float32 logits [..., V]."""
+    """What turns final hidden states [rows, H] into float32 logits [rows, V]."""
 
     vocab_size: int
 
