@@ -139,6 +139,14 @@ class Plain:
 
 
 # The comparison --------------------------------------------------------------------------------------------------
+def prompts_from_child(model: Path, count: int) -> tuple[list[list[int]], int]:
+    """`prompts_of` in a process of its own: what it imports is no part of a client."""
+    command = [sys.executable, "-m", "benchmarks.localtinker", "--prompts-of", str(model), "--problems", str(count)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    prompts, eos = json.loads(done.stdout)
+    return prompts, eos
+
+
 def prompts_of(model: Path, count: int) -> tuple[list[list[int]], int]:
     """Chat prompts of held-out starter problems, and the end token."""
     from transformers import AutoTokenizer
@@ -160,7 +168,11 @@ def main() -> int:
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     parser.add_argument("--plain-side", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--prompts-of", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.prompts_of:
+        print(json.dumps(prompts_of(args.prompts_of, args.problems)))
+        return 0
     if args.plain_side:
         plain_side()
         return 0
@@ -173,7 +185,7 @@ def main() -> int:
     from rtl_core.tinymodels import model_path
 
     student = model_path("student")
-    prompts, eos = prompts_of(student, args.problems)
+    prompts, eos = prompts_from_child(student, args.problems)
     started = time.perf_counter()
     with (
         tempfile.TemporaryDirectory() as state,
@@ -248,7 +260,7 @@ def main() -> int:
             "train step": (lambda n: step(), ("train", "train")),
         }
         gc.collect()
-        gc.freeze()  # what this program imported to make its prompts is no part of a client, nor are collections that walk it
+        gc.freeze()  # what this program imported and prepared is no part of a client, nor are collections that walk it
         figures: dict[str, dict[str, list[float]]] = {name: {"ours": [], "computing": [], "plain": []} for name in rows}
         for number in range(args.rounds + 1):  # the first round warms both sides up
             for name, (ours, (do, prepared)) in rows.items():

@@ -142,9 +142,10 @@ class Hammerer(threading.Thread):
             raise AssertionError("a token outside the vocabulary was not refused by name")
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process and all its children, each shared page counted once (proportional set size)."""
-    return sum(_proportional_mb(each) for each in _family(pid))
+def resident_mb(pid: int) -> tuple[float, float]:
+    """Resident memory of a process, and of all its children, each shared page counted once (proportional set size)."""
+    family = _family(pid)
+    return sum(map(_proportional_mb, family[:1])), sum(map(_proportional_mb, family[1:]))
 
 
 def _proportional_mb(pid: int) -> float:
@@ -193,9 +194,9 @@ def main() -> int:
         clients = [Hammerer(n, connect, vocabulary, began + args.seconds) for n in range(args.clients)]
         for client in clients:
             client.start()
-        samples: list[tuple[float, float]] = []
+        samples: list[tuple[float, float, float]] = []
         while any(client.is_alive() for client in clients):
-            samples.append((time.monotonic() - began, resident_mb(service.pid)))
+            samples.append((time.monotonic() - began, *resident_mb(service.pid)))
             time.sleep(1.0)
         alive = service.alive
 
@@ -203,15 +204,16 @@ def main() -> int:
     if not alive:
         errors.append("the service died")
     done: Counter[str] = sum((client.done for client in clients), Counter())
-    warm = [mb for at, mb in samples if at >= args.warm_up]
+    warm = [own + processes for at, own, processes in samples if at >= args.warm_up]
     fifth = max(1, len(warm) // 5)
     first, last = statistics.mean(warm[:fifth]), statistics.mean(warm[-fifth:])
     flat = last <= first * (1 + ALLOWED_SHARE) + ALLOWED_MB
     print(
         f"{args.clients} clients, {args.seconds:.0f} s: " + ", ".join(f"{n} {name}" for name, n in done.most_common())
     )
-    for at in range(0, len(samples), max(1, len(samples) // 15)):
-        print(f"  {samples[at][0]:6.0f} s  {samples[at][1]:7.0f} MB")
+    print("               service   sampling processes")
+    for at, own, processes in samples[:: max(1, len(samples) // 15)]:
+        print(f"  {at:6.0f} s  {own:7.0f} MB  {processes:7.0f} MB")
     print(
         f"memory after {args.warm_up:.0f} s: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
     )

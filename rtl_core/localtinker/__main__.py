@@ -28,7 +28,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from rtl_core.errors import ConfigError, RtlDistillError
-from rtl_core.localtinker.memory import keep_freed_memory
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -80,7 +79,6 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     check_models(models)
     check_exposure(args.host, key)
     listener = _listen(args.host, args.port)
-    keep_freed_memory()
 
     # Nothing that is imported here is ever let go: looking for garbage in it takes a fifth of the start.
     gc.disable()

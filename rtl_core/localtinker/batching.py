@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from rtl_core.localtinker.decoder import DenseDecoder, KVCache
+from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.kv_cache import KVCache
 from rtl_core.localtinker.sampling import Row, choose
 from rtl_core.localtinker.scoring import score_prompts
 
@@ -71,7 +72,7 @@ class GenerationBatch:
             padded[index, : len(prompt)] = torch.tensor(prompt)
         goes_on = any(row.request.options.max_tokens > 1 for group in groups for row in group)
         capacity = self.fixed_width or _round_up(max(lengths) + 1)
-        cache = KVCache(self.decoder, len(prompts), capacity) if goes_on else None
+        cache = self.decoder.new_cache(len(prompts), capacity) if goes_on else None
         hidden_BLH = self.decoder.hidden(padded.to(device), cache)
         self._score(hidden_BLH, groups)
         last = torch.tensor(lengths, device=device) - 1
@@ -130,7 +131,7 @@ class GenerationBatch:
             width = self.fixed_width
             missing = _round_up(len(self.rows), _ROW_BLOCK) - self._cache.slots
             if missing > 0:
-                self._cache.append(KVCache(self.decoder, missing, width))
+                self._cache.append(self.decoder.new_cache(missing, width))
             idle = self._cache.slots - len(self.rows)
             tokens, positions = tokens + [0] * idle, positions + [0] * idle
         else:
@@ -200,7 +201,7 @@ def is_batch_invariant(decoder: DenseDecoder, width: int) -> bool:
         tokens = torch.randint(decoder.vocab_size, (count,), generator=generator)
         positions = torch.randint(1, width - 1, (count,), generator=generator)
         for place in {0, 1, count // 2, count - 1}:
-            cache = KVCache(decoder, count, width)
+            cache = decoder.new_cache(count, width)
             for layer, (key, value) in enumerate(own):
                 cache.keys[layer].copy_(random(count, *shape))
                 cache.values[layer].copy_(random(count, *shape))

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
+from rtl_core.localtinker.kv_cache import KVCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
@@ -68,68 +69,6 @@ class Layer:
     norm_in: Tensor | None  # None: folded into qkv
     norm_mlp: Tensor | None  # None: folded into gate and up
     norm_qk_SD: Tensor | None  # Qwen3's per-head norms, query heads then key heads
-
-
-class CacheView:
-    """The first `width` positions of every slot of a cache, as attention to one new token reads and writes them."""
-
-    def __init__(self, cache: KVCache, width: int) -> None:
-        self.width = width
-        shape = cache.keys[0].shape
-        first = torch.arange(shape[0] * shape[1], device=cache.keys[0].device).view(shape[:2])
-        self.first_RM = first * shape[2]  # index of a slot's position 0 among all positions
-        self.written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
-        self.read = [
-            (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
-            for k, v in zip(cache.keys, cache.values, strict=True)
-        ]
-        self.positions_W = torch.arange(width, device=cache.keys[0].device)
-
-
-class KVCache:
-    """Keys and values of R slots, each with its own length: [R, M, C, D] a layer, zero where nothing was written."""
-
-    def __init__(self, decoder: DenseDecoder, slots: int, capacity: int) -> None:
-        shape = (slots, decoder.kv_heads, capacity, decoder.head_dim)
-        self.keys = [torch.zeros(shape, dtype=decoder.dtype, device=decoder.device) for _ in decoder.layers]
-        self.values = [torch.zeros_like(k) for k in self.keys]
-        self._view: CacheView | None = None
-
-    def view(self, width: int) -> CacheView:
-        """The first `width` positions; made anew only when they or the slots have changed."""
-        if self._view is None or self._view.width != width:
-            self._view = CacheView(self, width)
-        return self._view
-
-    @property
-    def capacity(self) -> int:
-        return self.keys[0].shape[2]
-
-    @property
-    def slots(self) -> int:
-        return self.keys[0].shape[0]
-
-    def select(self, rows: Tensor) -> None:
-        """Keep only these slots, in this order."""
-        self.keys = [k.index_select(0, rows) for k in self.keys]
-        self.values = [v.index_select(0, rows) for v in self.values]
-        self._view = None
-
-    def grow(self, capacity: int) -> None:
-        extra = capacity - self.capacity
-        self.keys = [F.pad(k, (0, 0, 0, extra)) for k in self.keys]
-        self.values = [F.pad(v, (0, 0, 0, extra)) for v in self.values]
-        self._view = None
-
-    def append(self, other: KVCache) -> None:
-        """Add the slots of `other`; both are brought to the larger capacity."""
-        if other.capacity < self.capacity:
-            other.grow(self.capacity)
-        elif other.capacity > self.capacity:
-            self.grow(other.capacity)
-        self.keys = [torch.cat(pair) for pair in zip(self.keys, other.keys, strict=True)]
-        self.values = [torch.cat(pair) for pair in zip(self.values, other.values, strict=True)]
-        self._view = None
 
 
 class DenseDecoder:
@@ -195,13 +134,19 @@ class DenseDecoder:
             return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
         return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
 
+    def new_cache(self, slots: int, capacity: int) -> KVCache:
+        """An empty cache for this model."""
+        shape = (slots, self.kv_heads, capacity, self.head_dim)
+        return KVCache(len(self.layers), shape, self.dtype, self.device)
+
     def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
         """Final hidden states [B, L, H] of right-padded sequences; writes positions 0..L-1 of `cache`."""
         batch, length = tokens_BL.shape
         cos, sin = self._rope(length)[:length, None].chunk(2, -1)
         x = F.embedding(tokens_BL.flatten(), self.embed)
         for index, layer in enumerate(self.layers):
-            q, k, v = self._project(layer, x, (batch, length), cos, sin)
+            qk, v = self._project(layer, x, (batch, length), cos, sin)
+            q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
             if cache is not None:
                 cache.keys[index][:, :, :length] = k.transpose(1, 2)
                 cache.values[index][:, :, :length] = v.transpose(1, 2)
@@ -220,18 +165,21 @@ class DenseDecoder:
         places = (view.first_RM + positions_B[:, None]).flatten()
         bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
         bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
-        group, scale = self.heads // self.kv_heads, self.head_dim**-0.5
+        queries, scale = self._query_rows(), self.head_dim**-0.5
         score_dtype = None if self.dtype == torch.float32 else torch.float32
         x = F.embedding(tokens_B, self.embed)
         for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
-            q, k, v = self._project(layer, x, (batch,), cos, sin)
-            keys.index_copy_(0, places, k.reshape(-1, self.head_dim))
+            qk, v = self._project(layer, x, (batch,), cos, sin)
+            keys.index_copy_(0, places, qk[:, self.heads :].reshape(-1, self.head_dim))
             values.index_copy_(0, places, v.reshape(-1, self.head_dim))
-            q = q.reshape(batch * self.kv_heads, group, self.head_dim)
+            q = qk[:, :queries].reshape(batch * self.kv_heads, -1, self.head_dim)
             weights = torch.softmax(torch.baddbmm(bias, q, keys_T, alpha=scale), -1, score_dtype)
             if score_dtype is not None:
                 weights = weights.to(self.dtype)
-            x = self._finish(layer, x, torch.bmm(weights, values_W).view(batch, -1))
+            attended = torch.bmm(weights, values_W)
+            if queries != self.heads:
+                attended = attended[:, : self.heads]
+            x = self._finish(layer, x, attended.reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -251,10 +199,18 @@ class DenseDecoder:
         largest_S = layer.norm_qk_SD.abs().amax(-1)  # with the factor sqrt(D) of `_norm_weight`
         return (largest_S[: self.heads].max() * largest_S[self.heads :].max()).item() / self.head_dim**0.5
 
+    def _query_rows(self) -> int:
+        """How many of the rows that `_project` gives are queries of a decoding step.
+
+        Products of three rows take a third longer than products of four. With three queries a key, that key lies behind them
+        and goes along as a fourth, whose answer is dropped.
+        """
+        return self.heads + 1 if self.kv_heads == 1 and self.heads % 4 == 3 else self.heads
+
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated q [*lead, N, D] and k [*lead, M, D], and v [*lead, M, D], of x [rows, H]."""
+    ) -> tuple[Tensor, Tensor]:
+        """Rotated queries and, behind them, keys [*lead, N + M, D], and values [*lead, M, D], of x [rows, H]."""
         h = self._rms(x, layer.norm_in)
         qkv = layer.qkv[0](h) if len(layer.qkv) == 1 else torch.cat([linear(h) for linear in layer.qkv], -1)
         qkv = qkv.view(*lead, self.heads + 2 * self.kv_heads, self.head_dim)
@@ -262,9 +218,7 @@ class DenseDecoder:
         if layer.norm_qk_SD is not None:
             qk = self._rms(qk, layer.norm_qk_SD)
         # rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table.
-        qk = torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin)
-        q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
-        return q, k, v
+        return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
         x = layer.o.added_to(x, attended)

@@ -1,4 +1,4 @@
-"""How this process's memory allocator behaves."""
+"""How the memory allocator of a sampling process behaves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 
 # malloc.h's names for mallopt(3).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-_KEPT = 64 << 20  # freed bytes at the heap's top that stay with the process
-_GROWTH = 16 << 20  # the heap grows by at least so much
+_KEPT = 16 << 20  # freed bytes at the heap's top that stay with the process
+_GROWTH = 4 << 20  # the heap grows by at least so much
 _LARGEST_ON_HEAP = 32 << 20  # glibc's own limit
 
 
 def keep_freed_memory() -> None:
-    """Keep what is freed for the next tensor, in this process and in those that it forks.
+    """Keep what is freed for the next tensor, up to 16 MiB.
 
     glibc hands a pass's freed tensors back to the kernel and gets them again, page by page and zeroed, for the next pass: 7 % of
     the time of scoring with a small model. Does nothing with another C library, and leaves what the user has set.

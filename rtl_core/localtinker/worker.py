@@ -13,6 +13,7 @@ from typing import Any
 from rtl_core.localtinker import frames
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, as_request, use_threads
+from rtl_core.localtinker.memory import keep_freed_memory
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
 
@@ -59,6 +60,7 @@ def run_worker(
     models: Mapping[str, ServedModel], limits: SamplingLimits, deterministic: bool, sock: socket.socket
 ) -> None:
     """Work until the socket closes."""
+    keep_freed_memory()
     use_threads(1)
     pool = SamplerPool(models, limits, deterministic=deterministic)
     Worker(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), sock).run()
