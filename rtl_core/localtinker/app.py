@@ -21,6 +21,7 @@ from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.registry import KINDS, Checkpoint, parse_path
 from rtl_core.localtinker.service import Service
 from rtl_core.localtinker.wire import decode_train_request
@@ -84,6 +85,7 @@ async def _keep_house(service: Service) -> None:
         await asyncio.sleep(service.settings.housekeeping_s)
         service.keep_house()
         await asyncio.to_thread(service.registry.collect_garbage)
+        await asyncio.to_thread(give_back_free_memory)
 
 
 def _hot_routes(service: Service) -> dict[str, Callable[[Request], Awaitable[Response]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
+from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import Batch, Sampler
 from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest
@@ -68,10 +69,13 @@ class SamplerPool:
         """The sampler of `weights`; those `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
             self._samplers[weights] = self._build(weights)
+            count = len(self._samplers)
             for old in [w for w in self._samplers if w != weights and w not in in_use]:
                 if len(self._samplers) <= self._limits.samplers and self._bytes() <= self._limits.sampler_bytes:
                     break
                 self._samplers.pop(old).release()
+            if len(self._samplers) < count:
+                give_back_free_memory()
         self._samplers.move_to_end(weights)
         return self._samplers[weights]
 
