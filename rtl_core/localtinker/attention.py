@@ -3,7 +3,7 @@
 torch's kernel computes whole blocks above the diagonal and passes over every row of scores three times: for the largest, for the
 exponentials, for their sum. Where the normalised queries and keys of a model (Qwen3's) keep every score far from float32's limits,
 no largest score has to be found and subtracted, and what is left are matrix products at full speed and one pass of `exp2`. For a
-head size of 32 that takes 0.75 of the time at 1000 positions.
+head size of 32 that takes about four fifths of the time at 1000 positions.
 
 Shapes: B sequences, L positions, N query heads, M key-value heads, D head size, G = N / M.
 """
@@ -19,7 +19,9 @@ from torch import Tensor
 
 LARGEST_SCORE = 40.0  # e^40 times any number of positions, and e^-40, are ordinary float32 numbers
 _BLOCK = 64  # queries: their scores stay in a core's cache, and little is computed above the diagonal
-_LEAST_LENGTH = 256  # below it the steps between the products cost more than torch's kernel
+_LEAST_LENGTH = (
+    256  # at 160 positions torch's kernel is as quick: what lies between the products costs as much as it saves
+)
 
 
 def causal_attention(q_BLND: Tensor, k_BLMD: Tensor, v_BLMD: Tensor, *, bounded: bool) -> Tensor:

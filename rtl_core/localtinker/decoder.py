@@ -5,7 +5,7 @@ mathematics on the same weights, with a key-value cache whose rows have their ow
 leave a running batch. `DenseDecoder.supports` says for which models it holds; `models.py` checks its output against
 transformers' when a model is loaded and leaves a model that differs to `lockstep.py`.
 
-Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, C cache capacity, V vocabulary.
+Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from rtl_core.localtinker.kv_cache import KVCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
-_length = torch.linalg.vector_norm
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
@@ -39,7 +38,7 @@ class Linear:
 
     @cached_property
     def only_weight(self) -> Tensor | None:
-        """W^T where there is nothing else: a product with it costs half of what `F.linear` does around its own."""
+        """W^T where there is nothing else: for few rows, what `F.linear` does around the product takes time that counts."""
         return self.weight.t() if self.bias is None and self.lora is None else None
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -231,7 +230,7 @@ class DenseDecoder:
         In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
         """
         if self._exact_norms:
-            x = x / torch.hypot(_length(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
+            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
         else:  # the sum of squares needs more bits than such a number has
             x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
