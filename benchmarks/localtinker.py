@@ -8,8 +8,10 @@ One run measures both sides in turns, on the shipped student, with the starter s
 |---|---|---|
 | sampling | `sample` with num_samples = group, all prompts at once | `model.generate` on the whole batch |
 | sampling, one request an answer | the same answers, each a request with its own seed | the same |
-| scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | one padded forward pass and log_softmax |
-| scoring, 300 and 1000 tokens | the same on 32 and 16 longer sequences | the same |
+| scoring, one request | `forward` of a training client: the whole batch of answers in one request | one padded forward pass, log_softmax |
+| scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | the same |
+| scoring, 300 and 1000 tokens | the same on 32 longer sequences | the same |
+| ... in passes of 8 | the same on those of 1000 tokens | the same, cut into passes of 8 sequences, which suits its caches best |
 | train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step on one padded batch |
 
 The other side runs in a fresh process of its own with torch's defaults and all threads; its tensors are made beforehand. The
@@ -40,7 +42,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 MAX_TOKENS = 160
 RANK = 32
-TARGETS = {"sampling": 3.0, "scoring, 1000 tokens": 0.9, "train step": 0.9}
+TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}
 
 
 # The other side --------------------------------------------------------------------------------------------------
@@ -76,8 +78,9 @@ def plain_side() -> None:
 
     def score(job: dict) -> int:
         with torch.inference_mode():
-            logits = model(input_ids=job["ids"], attention_mask=job["mask"], use_cache=False).logits[:, :-1]
-            torch.log_softmax(logits, -1).gather(-1, job["ids"][:, 1:, None])
+            for ids, mask in zip(job["ids"].split(job["pass"]), job["mask"].split(job["pass"]), strict=True):
+                logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
+                torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
         return int(job["mask"].sum())
 
     adapted: list[Any] = []
@@ -103,6 +106,7 @@ def plain_side() -> None:
         if request["do"] == "prepare":
             rows = request["rows"]
             job: dict[str, Any] = dict(zip(("ids", "mask"), padded(rows, left=request["left"]), strict=True))
+            job["pass"] = request.get("pass", len(rows))
             if "logprobs" in request:
                 job["targets"] = padded(request["targets"])[0]
                 job["logprobs"] = padded(request["logprobs"])[0].float()
@@ -213,7 +217,7 @@ def main() -> int:
         answers = [prompt + s.tokens for prompt, s in drawn]
         stream = [token for answer in answers for token in answer]
         long = [stream[i : i + 300] for i in range(0, 300 * 32, 300) if len(stream[i : i + 300]) == 300]
-        longest = [(stream * 9)[i : i + 1000] for i in range(0, 1000 * 16, 1000)]
+        longest = [(stream * 9)[i : i + 1000] for i in range(0, 1000 * 32, 1000)]
         masks = [[0.0] * (len(p) - 1) + [1.0] * len(s.tokens) for p, s in drawn]
         logprobs = [[0.0] * (len(p) - 1) + list(s.logprobs) for p, s in drawn]
         advantages = [[m * (1.0 if i % 2 else -1.0) for m in mask] for i, mask in enumerate(masks)]
@@ -224,10 +228,18 @@ def main() -> int:
             )
             for full, q, a in zip(answers, logprobs, advantages, strict=True)
         ]
+        scored = [
+            types.Datum(
+                model_input=text(full[:-1]),
+                loss_fn_inputs={"target_tokens": full[1:], "weights": [1.0] * (len(full) - 1)},
+            )
+            for full in answers
+        ]
         plain.ask(do="prepare", name="prompts", rows=[p for p in prompts for _ in range(args.group)], left=True)
         plain.ask(do="prepare", name="answers", rows=answers, left=False)
         plain.ask(do="prepare", name="long", rows=long, left=False)
         plain.ask(do="prepare", name="longest", rows=longest, left=False)
+        plain.ask(do="prepare", name="longest, cut", rows=longest, left=False, **{"pass": 8})
         plain.ask(
             do="prepare", name="train", rows=[f[:-1] for f in answers], left=False, targets=[f[1:] for f in answers],
             logprobs=logprobs, advantages=advantages,
@@ -240,6 +252,10 @@ def main() -> int:
         def score(sequences: list[list[int]]) -> int:
             futures = [sampler.compute_logprobs(text(s)) for s in sequences]
             return sum(len(future.result()) for future in futures)
+
+        def forward(data: list[types.Datum]) -> int:
+            done = training.forward(data, "cross_entropy").result()
+            return sum(len(output["logprobs"].data) + 1 for output in done.loss_fn_outputs)
 
         def step() -> int:
             first = training.forward_backward(data, "importance_sampling")
@@ -254,9 +270,11 @@ def main() -> int:
                 lambda n: sum(len(s.tokens) for _, s in sample(1, n)),
                 ("generate", "prompts"),
             ),
+            "scoring, one request": (lambda n: forward(scored), ("score", "answers")),
             "scoring, answers": (lambda n: score(answers), ("score", "answers")),
             "scoring, 300 tokens": (lambda n: score(long), ("score", "long")),
             "scoring, 1000 tokens": (lambda n: score(longest), ("score", "longest")),
+            "... in passes of 8": (lambda n: score(longest), ("score", "longest, cut")),
             "train step": (lambda n: step(), ("train", "train")),
         }
         gc.collect()

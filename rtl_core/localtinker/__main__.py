@@ -88,6 +88,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     from rtl_core.localtinker.service import Service
     from rtl_core.localtinker.settings import Settings
 
+    gc.freeze()  # what was imported stays: collections need not walk it
     gc.enable()
     settings = Settings(
         models=models,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.kv_cache import KVCache
-from rtl_core.localtinker.sampling import Row, choose
+from rtl_core.localtinker.sampling import Row, SampleRequest, choose, requests_of, tensor_of
 from rtl_core.localtinker.scoring import score_prompts
 
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
@@ -35,6 +36,7 @@ class GenerationBatch:
     ) -> None:
         self.decoder = decoder
         self.rows: list[Row] = []
+        self._requests: list[SampleRequest] = []  # of these rows
         self._decode = decode
         self.fixed_width = fixed_width
         self._cache: KVCache | None = None
@@ -92,13 +94,14 @@ class GenerationBatch:
         self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
         self._positions_B += [lengths[owner[i]] for i in keep]
+        self._requests = requests_of(self.rows)
 
     def _score(self, hidden_BLH: Tensor, groups: Sequence[list[Row]]) -> None:
         """Answer what the requests of these prompts ask about them."""
         asking = [
             (index, request)
             for index, group in enumerate(groups)
-            for request in {id(row.request): row.request for row in group}.values()
+            for request in requests_of(group)
             if request.prompt_options.wanted and request.scores is None
         ]
         if asking:
@@ -110,12 +113,13 @@ class GenerationBatch:
     @torch.inference_mode()
     def step(self) -> None:
         """One more token for every live row."""
-        for row in self.rows:
-            if row.request.cancelled.is_set():
-                row.done = True
+        for request in self._requests:
+            if request.cancelled.is_set():
+                for row in request.rows:
+                    row.done = True
         live = self.live
         if not live:
-            self.rows, self._tokens_B, self._positions_B, self._cache = [], [], [], None
+            self.rows, self._requests, self._tokens_B, self._positions_B, self._cache = [], [], [], [], None
             return
         if len(self.rows) - live > _DEAD_SHARE * len(self.rows):
             self._compact()
@@ -141,7 +145,7 @@ class GenerationBatch:
             width = min(_round_up(needed, 16), self._cache.capacity)
         device = self.decoder.device
         return self.decoder.step(
-            torch.tensor(tokens, device=device), torch.tensor(positions, device=device), self._cache, width
+            tensor_of(tokens, np.int64, device), tensor_of(positions, np.int64, device), self._cache, width
         )
 
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
@@ -162,6 +166,7 @@ class GenerationBatch:
         self.rows = [self.rows[i] for i in keep]
         self._tokens_B = [self._tokens_B[i] for i in keep]
         self._positions_B = [self._positions_B[i] for i in keep]
+        self._requests = requests_of(self.rows)
 
 
 def prefill_tokens(decoder: DenseDecoder) -> int:

@@ -33,7 +33,7 @@ _DEATHS = 3  # a job may be at work in so many processes that die
 _READ = 1 << 20
 # Idle processes wait for companions of a request, since a client sends a batch as many requests, and decoding few rows costs
 # nearly as much as decoding many. They wait while requests come at this pace, in seconds a token of their longest answer:
-_PACE_S, _LONGEST_PACE_S = 20e-6, 0.008  # at most
+_PACE_S, _LONGEST_PACE_S = 10e-6, 0.008  # at most
 _PACES = 10  # for so many paces together
 _WORTH_S = 0.001  # and not at all for less than this, as for scores
 _PAUSE_S = 0.5  # before a process that died is started again

@@ -18,7 +18,7 @@ from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import Batch, Sampler
-from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest
+from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest, requests_of
 from rtl_core.localtinker.wire import encode_sample_response
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class SamplingLoop:
             rows = [row for batch in self._batches.pop(weights, []) for row in batch.rows]
             rows += [*self._in_hand, *self._waiting.pop(weights, ())]
             self._in_hand = []
-            for request in {id(row.request): row.request for row in rows}.values():
+            for request in requests_of(rows):
                 request.fail(error)
 
     def _admit(self, weights: Weights) -> None:

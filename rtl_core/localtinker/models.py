@@ -65,13 +65,18 @@ class ServedModel:
     def decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)
 
+    def decoder(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None) -> DenseDecoder:
+        """The base alone, or with an adapter's weights as they are; for `dense` models."""
+        pairs = {} if adapter is None else pairs_by_module(adapter[0])
+        scaling = 1.0 if adapter is None else adapter[1].scaling
+        return DenseDecoder(self.model, pairs, scaling, merge=self.merge)
+
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
         """What samples from the base alone, or from a frozen adapter on it."""
         if self.dense:
-            pairs = {} if adapter is None else pairs_by_module(adapter[0])
-            scaling = 1.0 if adapter is None else adapter[1].scaling
-            decoder = DenseDecoder(self.model, pairs, scaling, merge=self.merge)
-            return DenseSampler(decoder, self.decode, deterministic=deterministic, invariant=self.invariant)
+            return DenseSampler(
+                self.decoder(adapter), self.decode, deterministic=deterministic, invariant=self.invariant
+            )
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"

@@ -59,7 +59,7 @@ def _first_scored(request: SampleRequest) -> int:
     return 1 if last_n is None else max(len(request.prompt) - last_n, 1)
 
 
-def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
+def chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     """Ranges of prompt positions whose logits fit the budget."""
     step = max(_LEAST_ROWS, _LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
@@ -76,7 +76,7 @@ def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
     targets = np.concatenate([np.asarray(r.prompt[first:]) for _, r, first in spans])
     device = hidden_BLH.device
     logprobs = np.empty(len(rows), np.float32)
-    for start, end in _chunks(head, 0, len(rows)):
+    for start, end in chunks(head, 0, len(rows)):
         part = (torch.from_numpy(index[start:end]).to(device) for index in (rows, before))
         logp = torch.log_softmax(head.logits(hidden_BLH[tuple(part)]), -1)
         logprobs[start:end] = logp.gather(1, torch.from_numpy(targets[start:end, None]).to(device))[:, 0].cpu().numpy()
@@ -91,7 +91,7 @@ def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
 def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores) -> None:
     assert scores.topk_ids_PK is not None
     assert scores.topk_logprobs_PK is not None
-    for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
+    for start, end in chunks(head, _first_scored(request), len(request.prompt)):
         logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
         top = logp.topk(request.prompt_options.topk, -1)
         scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
@@ -104,7 +104,7 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     asked = np.flatnonzero((targets_RK >= 0).any(1))
     if asked.size == 0:
         return values
-    for start, end in _chunks(head, int(asked[0]) + 1, len(targets_RK) + 1):
+    for start, end in chunks(head, int(asked[0]) + 1, len(targets_RK) + 1):
         rows = slice(start - 1, end - 1)
         logits = head.logits(hidden_PH[rows])
         ids = torch.from_numpy(np.maximum(targets_RK[rows], 0)).to(logits.device)
@@ -121,7 +121,7 @@ def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) ->
     logprobs = np.zeros((length - 1, count), np.float32)
     entropy = None if request.seed is None else [request.seed & (2**64 - 1), 0xA17]
     rng = np.random.default_rng(entropy)
-    for start, end in _chunks(head, 1, length):
+    for start, end in chunks(head, 1, length):
         rows = slice(start - 1, end - 1)
         logits = head.logits(hidden_PH[rows])
         u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)

@@ -147,6 +147,8 @@ def test_an_adapter_trains_and_samples_alike(served):
         training.forward_backward(request(False))
         training.optim_step(adam)
     after = training.forward_backward(request(True))[0]["logprobs"]
+    passed = training.forward_backward(request(False))[0]["logprobs"]
+    np.testing.assert_allclose(np.concatenate(after), np.concatenate(passed), atol=1e-4)
     assert sum(map(np.sum, after)) > sum(map(np.sum, before)) + 1.0
     sampler = model.sampler((training.tensors(), spec), deterministic=False)
     scored = run(sampler, sequences, 1, PromptOptions(logprobs=True))
@@ -170,6 +172,11 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     )[1]
     expected = truth(model.model, PROMPTS[1] + tokens)[len(PROMPTS[1]) - 1 :]
     np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
+    # Two ways to round would differ by percents: importance ratios that start from `forward` must start at exactly 1.
+    data = [TrainDatum(np.arange(5, 5 + n), {"target_tokens": np.arange(6, 6 + n)}) for n in (20, 3, 11)]
+    requests = [TrainRequest("run", 1, "cross_entropy", {}, only, data) for only in (True, False)]
+    forward, passed = (np.concatenate(training.forward_backward(r)[0]["logprobs"]) for r in requests)
+    np.testing.assert_array_equal(forward, passed)
 
 
 def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):

@@ -97,11 +97,12 @@ def test_sampler_and_trainer_logprobs_agree_to_1e_4(client):
     start = [50, 51, 52]
     drawn = sampler.sample(prompt(start), 6, params(40, seed=1)).result().sequences
     data = [datum(start + s.tokens, weights=[1.0] * (len(start) + len(s.tokens) - 1)) for s in drawn]
-    outputs = training.forward(data, "cross_entropy").result().loss_fn_outputs
     scored = score(sampler, [start + s.tokens for s in drawn]).reshape(6, -1)
-    for sequence, output, row in zip(drawn, outputs, scored, strict=True):
-        np.testing.assert_allclose(output["logprobs"].data[2:], sequence.logprobs, atol=1e-4)
-        np.testing.assert_allclose(output["logprobs"].data, row, atol=1e-4)
+    for trainer in (training.forward, training.forward_backward):
+        outputs = trainer(data, "cross_entropy").result().loss_fn_outputs
+        for sequence, output, row in zip(drawn, outputs, scored, strict=True):
+            np.testing.assert_allclose(output["logprobs"].data[2:], sequence.logprobs, atol=1e-4)
+            np.testing.assert_allclose(output["logprobs"].data, row, atol=1e-4)
 
 
 def test_a_fresh_adapter_changes_nothing_and_a_step_does(client):
