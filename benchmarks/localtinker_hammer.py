@@ -2,8 +2,8 @@
 
     python -m benchmarks.localtinker_hammer [--seconds 300] [--clients 8] [--warm-up 60] [--json FILE]
 
-Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, training
-steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a bad request
+Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
+passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a bad request
 that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling processes is read
 once a second, pages that they share counted once.
 
@@ -60,8 +60,8 @@ class Hammerer(threading.Thread):
                 if time.monotonic() > self._until:
                     break
                 action = self._random.choice(
-                    (self._sample, self._sample, self._score, self._train, self._train, self._snapshot, self._state,
-                     self._cancel, self._bad_request)
+                    (self._sample, self._sample, self._score, self._forward, self._train, self._train, self._snapshot,
+                     self._state, self._cancel, self._bad_request)
                 )  # fmt: skip
                 action(client, training, samplers)
                 self.done[action.__name__.strip("_")] += 1
@@ -88,10 +88,9 @@ class Hammerer(threading.Thread):
         futures = [sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
         assert [len(future.result()) for future in futures] == [len(s) for s in sequences]
 
-    def _train(self, client: Any, training: Any, samplers: list[Any]) -> None:
+    def _batch(self, loss: str) -> list[Any]:
         from tinker import types
 
-        loss = self._random.choice(("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"))
         data = []
         for _ in range(8):
             tokens = self._tokens(4, 100)
@@ -102,7 +101,17 @@ class Hammerer(threading.Thread):
                 inputs["logprobs"] = [-6.0] * (len(tokens) - 1)
                 inputs["advantages"] = [0.01] * (len(tokens) - 1)
             data.append(types.Datum(model_input=types.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs))
-        passed = training.forward_backward(data, loss)
+        return data
+
+    def _forward(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        done = training.forward(self._batch("cross_entropy"), "cross_entropy").result()
+        assert len(done.loss_fn_outputs) == 8
+
+    def _train(self, client: Any, training: Any, samplers: list[Any]) -> None:
+        from tinker import types
+
+        loss = self._random.choice(("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"))
+        passed = training.forward_backward(self._batch(loss), loss)
         stepped = training.optim_step(types.AdamParams(learning_rate=1e-4, grad_clip_norm=1.0))
         assert len(passed.result().loss_fn_outputs) == 8
         stepped.result()
