@@ -240,9 +240,10 @@ class DenseDecoder:
         return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
-        if length > self._cos_sin.shape[0]:
-            self._cos_sin = self._rope_table(2 * length)
-        return self._cos_sin
+        table = self._cos_sin  # several threads may come here at once: what another one puts there may be shorter
+        if length > table.shape[0]:
+            table = self._cos_sin = self._rope_table(2 * length)
+        return table
 
     def _rope_table(self, length: int) -> Tensor:
         """Cosines, then sines with the sign of `rotate_half`, of at least `length` positions: [., 2 D]."""

@@ -1,8 +1,8 @@
 """Forward passes without gradients, on the dense decoder: what a training client's `forward` runs on for float32 models.
 
-For a small model transformers' modules with an adapter beside every layer take twice as long, and two threads that share one pass
-much longer than two passes on a thread each. In lower precisions `forward` stays on the training pass: there the decoder's
-rounding would tell the log-probabilities of `forward` from those of `forward_backward`.
+For a small model transformers' modules with an adapter beside every layer take twice as long, and passes that two threads share up
+to half as long again as passes on a thread each. In lower precisions `forward` stays on the training pass: there the decoder's
+rounding would set its log-probabilities apart from those of `forward_backward`.
 
 Shapes: B datums, L positions, K targets a position, H hidden, V vocabulary.
 """
@@ -41,11 +41,9 @@ class FrozenForward:
 
     def map(self, run_pass: Callable[[In], Out], passes: Iterable[In]) -> Iterator[Out]:
         """`run_pass` of every pass, in their order; those of a small model side by side."""
-        return (
-            _single_threads(torch.get_num_threads()).map(run_pass, passes)
-            if self._decoder.is_small
-            else map(run_pass, passes)
-        )
+        if self._decoder.is_small:
+            return _single_threads(torch.get_num_threads()).map(run_pass, passes)
+        return map(run_pass, passes)
 
     @torch.inference_mode()
     def logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
