@@ -11,7 +11,7 @@ One run measures both sides in turns, on the shipped student, with the starter s
 | scoring, one request | `forward` of a training client: the whole batch of answers in one request | one padded forward pass, log_softmax |
 | scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | the same |
 | scoring, 300 and 1000 tokens | the same on 32 longer sequences | the same |
-| ... in passes of 8 | the same on those of 1000 tokens | the same, cut into passes of 8 sequences, which suits its caches best |
+| ... against passes of 8 | those of 1000 tokens | the same, cut into passes of 8 sequences, which suits its caches best |
 | train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step on one padded batch |
 
 The other side runs in a fresh process of its own with torch's defaults and all threads; its tensors are made beforehand. The
@@ -274,7 +274,7 @@ def main() -> int:
             "scoring, answers": (lambda n: score(answers), ("score", "answers")),
             "scoring, 300 tokens": (lambda n: score(long), ("score", "long")),
             "scoring, 1000 tokens": (lambda n: score(longest), ("score", "longest")),
-            "... in passes of 8": (lambda n: score(longest), ("score", "longest, cut")),
+            "... against passes of 8": (lambda n: score(longest), ("score", "longest, cut")),
             "train step": (lambda n: step(), ("train", "train")),
         }
         gc.collect()
