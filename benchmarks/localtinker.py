@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import json
 import os
 import statistics
@@ -217,7 +218,8 @@ def main() -> int:
         answers = [prompt + s.tokens for prompt, s in drawn]
         stream = [token for answer in answers for token in answer]
         long = [stream[i : i + 300] for i in range(0, 300 * 32, 300) if len(stream[i : i + 300]) == 300]
-        longest = [(stream * 9)[i : i + 1000] for i in range(0, 1000 * 32, 1000)]
+        endless = itertools.cycle(stream)
+        longest = [list(itertools.islice(endless, 1000)) for _ in range(32)]
         masks = [[0.0] * (len(p) - 1) + [1.0] * len(s.tokens) for p, s in drawn]
         logprobs = [[0.0] * (len(p) - 1) + list(s.logprobs) for p, s in drawn]
         advantages = [[m * (1.0 if i % 2 else -1.0) for m in mask] for i, mask in enumerate(masks)]

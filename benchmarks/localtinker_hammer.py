@@ -3,9 +3,9 @@
     python -m benchmarks.localtinker_hammer [--seconds 300] [--clients 8] [--warm-up 60] [--json FILE]
 
 Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
-passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a bad request
-that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling processes is read
-once a second, pages that they share counted once.
+passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
+bad request that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling
+processes is read once a second, pages that they share counted once.
 
 Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the mean of the last fifth may lie
 at most 3 % and 24 MB above the mean of the first fifth.

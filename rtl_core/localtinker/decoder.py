@@ -24,8 +24,13 @@ from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
 from rtl_core.localtinker.kv_cache import KVCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
-SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
+_SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
+
+
+def is_small(nbytes: int, device: torch.device) -> bool:
+    """Whether, on a CPU, a second thread costs decoding with so many bytes of weights more than it gives."""
+    return device.type == "cpu" and nbytes < _SMALL_MODEL
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,7 @@ class DenseDecoder:
 
     @property
     def is_small(self) -> bool:
-        """Whether, on a CPU, a second thread costs decoding more than it gives."""
-        return self.device.type == "cpu" and self.weight_bytes < SMALL_MODEL
+        return is_small(self.weight_bytes, self.device)
 
     @property
     def shape_key(self) -> tuple:

@@ -4,7 +4,7 @@ For a small model transformers' modules with an adapter beside every layer take 
 to half as long again as passes on a thread each. In lower precisions `forward` stays on the training pass: there the decoder's
 rounding would set its log-probabilities apart from those of `forward_backward`.
 
-Shapes: B datums, L positions, K targets a position, H hidden, V vocabulary.
+Shapes: B datums, L positions, K targets a position, H hidden, N = B L.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rtl_core.localtinker.batching import prefill_tokens
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel
-from rtl_core.localtinker.scoring import chunks
+from rtl_core.localtinker.scoring import target_logprobs
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -49,12 +49,7 @@ class FrozenForward:
     def logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
         """log p of the targets, [B, L, K], float32, of right-padded sequences."""
         hidden_NH = self._decoder.hidden(tokens_BL).flatten(0, 1)
-        targets_NK = targets_BLK.flatten(0, 1)
-        parts = []
-        for start, end in chunks(self._decoder, 0, len(hidden_NH)):
-            logits = self._decoder.logits(hidden_NH[start:end])
-            parts.append(logits.gather(1, targets_NK[start:end]) - logits.logsumexp(-1, keepdim=True))
-        return torch.cat(parts).view(targets_BLK.shape)
+        return target_logprobs(self._decoder, hidden_NH, targets_BLK.flatten(0, 1)).view(targets_BLK.shape)
 
 
 @functools.cache

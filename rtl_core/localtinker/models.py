@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rtl_core.errors import PolicyError
-from rtl_core.localtinker.decoder import SMALL_MODEL, DenseDecoder
+from rtl_core.localtinker.decoder import DenseDecoder, is_small
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
@@ -60,7 +60,7 @@ class ServedModel:
     @property
     def small(self) -> bool:
         """Whether one thread samples it as quickly as several, so that several processes sample it best."""
-        return self.nbytes < SMALL_MODEL and self.device.type == "cpu"
+        return is_small(self.nbytes, self.device)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)

@@ -54,13 +54,28 @@ def score_prompts(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
             scores.alternatives = _draw_alternatives(head, hidden_PH, request)
 
 
+def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
+    """log p of targets [..., K] under logits [..., V], in float32."""
+    logits = logits.float()
+    return logits.gather(-1, targets) - logits.logsumexp(-1, keepdim=True)
+
+
+def target_logprobs(head: Head, hidden_NH: Tensor, targets_NK: Tensor) -> Tensor:
+    """log p of the targets [N, K] that final hidden states [N, H] predict, in chunks that fit the budget."""
+    parts = [
+        gather_logprobs(head.logits(hidden_NH[start:end]), targets_NK[start:end])
+        for start, end in _chunks(head, 0, len(hidden_NH))
+    ]
+    return torch.cat(parts)
+
+
 def _first_scored(request: SampleRequest) -> int:
     last_n = request.prompt_options.last_n
     return 1 if last_n is None else max(len(request.prompt) - last_n, 1)
 
 
-def chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
-    """Ranges of prompt positions whose logits fit the budget."""
+def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
+    """Ranges of positions whose logits fit the budget."""
     step = max(_LEAST_ROWS, _LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
@@ -76,7 +91,7 @@ def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
     targets = np.concatenate([np.asarray(r.prompt[first:]) for _, r, first in spans])
     device = hidden_BLH.device
     logprobs = np.empty(len(rows), np.float32)
-    for start, end in chunks(head, 0, len(rows)):
+    for start, end in _chunks(head, 0, len(rows)):
         part = (torch.from_numpy(index[start:end]).to(device) for index in (rows, before))
         logp = torch.log_softmax(head.logits(hidden_BLH[tuple(part)]), -1)
         logprobs[start:end] = logp.gather(1, torch.from_numpy(targets[start:end, None]).to(device))[:, 0].cpu().numpy()
@@ -91,7 +106,7 @@ def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
 def _score_topk(head: Head, hidden_PH: Tensor, request: SampleRequest, scores: PromptScores) -> None:
     assert scores.topk_ids_PK is not None
     assert scores.topk_logprobs_PK is not None
-    for start, end in chunks(head, _first_scored(request), len(request.prompt)):
+    for start, end in _chunks(head, _first_scored(request), len(request.prompt)):
         logp = torch.log_softmax(head.logits(hidden_PH[start - 1 : end - 1]), -1)
         top = logp.topk(request.prompt_options.topk, -1)
         scores.topk_ids_PK[start:end] = top.indices.cpu().numpy()
@@ -104,12 +119,10 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     asked = np.flatnonzero((targets_RK >= 0).any(1))
     if asked.size == 0:
         return values
-    for start, end in chunks(head, int(asked[0]) + 1, len(targets_RK) + 1):
-        rows = slice(start - 1, end - 1)
-        logits = head.logits(hidden_PH[rows])
-        ids = torch.from_numpy(np.maximum(targets_RK[rows], 0)).to(logits.device)
-        picked = logits.gather(1, ids) - logits.logsumexp(-1, keepdim=True)
-        values[rows] = np.where(targets_RK[rows] >= 0, picked.cpu().numpy(), 0.0)
+    rows = slice(int(asked[0]), len(targets_RK))
+    targets = torch.from_numpy(np.maximum(targets_RK[rows], 0)).to(hidden_PH.device)
+    picked = target_logprobs(head, hidden_PH[rows], targets)
+    values[rows] = np.where(targets_RK[rows] >= 0, picked.cpu().numpy(), 0.0)
     return values
 
 
@@ -121,7 +134,7 @@ def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) ->
     logprobs = np.zeros((length - 1, count), np.float32)
     entropy = None if request.seed is None else [request.seed & (2**64 - 1), 0xA17]
     rng = np.random.default_rng(entropy)
-    for start, end in chunks(head, 1, length):
+    for start, end in _chunks(head, 1, length):
         rows = slice(start - 1, end - 1)
         logits = head.logits(hidden_PH[rows])
         u = torch.from_numpy(rng.random((end - start, count))).to(logits.device)
@@ -131,5 +144,5 @@ def _draw_alternatives(head: Head, hidden_PH: Tensor, request: SampleRequest) ->
         else:
             drawn = logits.argmax(-1, keepdim=True).expand(-1, count)
         tokens[rows] = drawn.cpu().numpy()
-        logprobs[rows] = (logits.gather(1, drawn) - logits.logsumexp(-1, keepdim=True)).cpu().numpy()
+        logprobs[rows] = gather_logprobs(logits, drawn).cpu().numpy()
     return tokens, logprobs

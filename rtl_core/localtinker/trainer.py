@@ -17,6 +17,7 @@ from rtl_core.localtinker.forward import FrozenForward
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
 from rtl_core.localtinker.losses import LOSSES
 from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
 Logprobs = Callable[[Tensor, Tensor], Tensor]  # of tokens [B, L] and targets [B, L, K], giving [B, L, K]
@@ -114,11 +115,11 @@ class TrainingModel:
         """
         model = self.base.model
         if not self.base.split_head:
-            return _gather(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
+            return gather_logprobs(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
         hidden_BLH = model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 
         def head(hidden: Tensor, targets: Tensor) -> Tensor:
-            return _gather(model.lm_head(hidden), targets)
+            return gather_logprobs(model.lm_head(hidden), targets)
 
         step = max(1, _LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
         length = tokens_BL.shape[1]
@@ -190,11 +191,6 @@ class TrainingModel:
 
 def _adamw(parameters: list[torch.nn.Parameter]) -> torch.optim.AdamW:
     return torch.optim.AdamW(parameters, foreach=True)
-
-
-def _gather(logits: Tensor, targets: Tensor) -> Tensor:
-    logits = logits.float()
-    return logits.gather(-1, targets) - logits.logsumexp(-1, keepdim=True)
 
 
 def _trained_positions(datum: TrainDatum) -> int:
