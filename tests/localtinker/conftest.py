@@ -16,29 +16,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import tinker
 import torch
-from localtinker_helpers import connect
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from localtinker_helpers import connect, make_tokenizer
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rtl_core.localtinker.process import LocalTinker
 
 torch.set_num_threads(1)  # what runs in the test process is tiny, and the service beside it wants the cores
-
-CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
-always @(posedge clk) begin if (!rst_n) count <= 8'd0; else count <= count + 1'b1; end endmodule
-module mux(input a, input b, input sel, output y); assign y = sel ? a : b; endmodule"""
-
-
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with an end token, trained on a few lines of Verilog."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=["<pad>", "<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
-    )
-    tokenizer.train_from_iterator([CORPUS] * 4, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
 
 
 def make_model(folder: Path, *, seed: int, hidden: int = 96, heads: int = 3, inner: int = 288) -> None:

@@ -11,10 +11,27 @@ import numpy as np
 import psutil
 import tinker
 from tinker import types
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from rtl_core.localtinker.process import LocalTinker
 
+CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
+always @(posedge clk) begin if (!rst_n) count <= 8'd0; else count <= count + 1'b1; end endmodule
+module mux(input a, input b, input sel, output y); assign y = sel ? a : b; endmodule"""
 PROMPT = [40, 41, 42, 43, 44, 45, 46]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with an end token, trained on a few lines of Verilog."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<pad>", "<end>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator([CORPUS] * 4, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
 
 
 def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import make_tokenizer
+from localtinker_helpers import make_tokenizer
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
