@@ -1,0 +1,47 @@
+"""No compiled program is simulated that `compiled.refusals` refuses. Standard library only.
+
+The agent asks before it forks a warm simulator; the `vvp` in `bin/` asks before it starts a fresh one.
+"""
+
+import json
+import os
+import socket
+import sys
+
+import compiled
+
+ADDRESS = "\0rtl-attest"
+MAX_PROGRAM = 64 << 20
+HARNESS = "/code/src"
+
+
+def stop_if_refused(paths, environment):
+    """Ends this process with `compiled.REFUSED`, the agent told, if one of the programs must not be run."""
+    more = frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
+    try:
+        harness = frozenset(os.listdir(HARNESS))
+    except OSError:
+        harness = frozenset()
+    reasons = []
+    for path in paths:
+        with open(path, errors="surrogateescape") as file:
+            program = file.read(MAX_PROGRAM + 1)
+        if len(program) > MAX_PROGRAM:
+            reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
+        else:
+            reasons += compiled.refusals(program, more, harness)
+    if reasons:
+        tell({"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]})
+        sys.stderr.write("refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n")
+        sys.stderr.flush()
+        os._exit(compiled.REFUSED)
+
+
+def tell(message):
+    """One message to the agent; nobody listens outside of a grade."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        try:
+            channel.connect(ADDRESS)
+            channel.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            return
