@@ -23,10 +23,12 @@ from rtl_core.grading.interface_check import compare, is_fatal
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
-from rtl_core.grading.requirements import cocotb_generation, missing_requirements
-from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
+from rtl_core.grading.requirements import cocotb_generation, missing_requirements, uses_several_tools
+from rtl_core.grading.stand_in import activity_check, stand_in
+from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
+from rtl_core.grading.vocabulary import ALLOWED_TASKS
 from rtl_core.problems.interface import top_levels
-from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.problems.problem import InterfaceSource, Port, Problem
 from rtl_core.prompting.answer import Answer
 
 _HDL = (".v", ".sv")
@@ -61,6 +63,7 @@ class Grader:
         self._analyst = Analyst()
         self._tools = executor.tools()
         self._lacking: dict[str, list[str]] = {}
+        self._runs: dict[str, bool] = {}
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
         """The verdict on one answer, graded to the stage `until` (None: the grader's own).
@@ -119,7 +122,21 @@ class Grader:
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
         # A testbench that no harness compiles may do what testbenches do.
         design = [path for path in files if path.startswith("rtl/") or path.rsplit("/", 1)[-1] in python]
-        return self._analyst.analyse(files, problem.context, top, design)
+        harness = sorted({path.rsplit("/", 1)[-1] for path in problem.harness})
+        return self._analyst.analyse(
+            files, problem.context, top, design, harness=harness, several_tools=uses_several_tools(problem.harness)
+        )
+
+    def harness_runs(self, problem: Problem) -> bool:
+        """Whether the harness gets as far as a simulation with a module that does nothing; looked up once a problem.
+
+        It tells the harness' own failure from one that an answer brought about.
+        """
+        known = self._runs.get(problem.fingerprint)
+        if known is None:
+            known = _Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS).simulates()
+            self._runs[problem.fingerprint] = known
+        return known
 
 
 @dataclass
@@ -132,13 +149,18 @@ class _Grading:
     until: Stage
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
-    watch: str = ""
-    """The answer's inputs and outputs, as the witness in the simulator takes them."""
+    ports: tuple[Port, ...] = ()
+    """The answer's own ports, where its interface could be read."""
 
     @cached_property
     def files(self) -> dict[str, str]:
         """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
-        return {path: neutralise(text) for path, text in self.answer.files.items() if path in self.problem.targets}
+        several = uses_several_tools(self.problem.harness)
+        return {
+            path: neutralise(text, several_tools=several)
+            for path, text in self.answer.files.items()
+            if path in self.problem.targets
+        }
 
     def run(self) -> Verdict:
         files = self.files
@@ -178,8 +200,7 @@ class _Grading:
             self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
             return None
         if found.interface is not None:
-            ports = found.interface.ports
-            self.watch = ";".join(",".join(p.name for p in ports if p.direction == d) for d in ("input", "output"))
+            self.ports = found.interface.ports
         self.mismatches = compare(expected, found.interface, files)
         reasons = tuple(str(mismatch) for mismatch in self.mismatches)
         self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
@@ -202,32 +223,40 @@ class _Grading:
         lacking = self.grader.lacking(self.problem)
         if lacking:
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
-        services, mounts = read_services(self.problem.harness)
-        results = self._run(services, mounts).steps
+        results = self._harness()
         spent = sum(result.wall_s for result in results)
         tests = [test for result in results for session in result.sessions for test in session.tests]
         total = sum(test["status"] != "skipped" for test in tests)
         good = sum(test["status"] == "passed" for test in tests)
         bad_services = [result for result in results if result.exit_code != 0]
         simulated = any(result.sessions for result in results)
-        cheat = cheating(results, self.problem.harness)
+        refused = tuple(dict.fromkeys(reason for result in results for reason in result.refused))
+        cheat = refused or cheating(results, self.problem.harness)
         if cheat:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
-            self._add(Stage.TESTS, "failed", (cheat,), spent)
-            return self._verdict(Outcome.REJECTED, (cheat,))
-        if not bad_services and never_changed(results):
+            self._add(Stage.TESTS, "failed", cheat, spent)
+            return self._verdict(Outcome.REJECTED, cheat)
+        if not bad_services and (changed := changed_parameters(results)):
+            self.mismatches += changed
+            reasons = tuple(str(mismatch) for mismatch in changed)
+            self._add(Stage.INTERFACE, "failed", self.stages[Stage.INTERFACE].reasons + reasons, 0.0)
+            self._add(Stage.SYNTAX, "passed", (), 0.0)
+            self._add(Stage.TESTS, "failed", reasons, spent)
+            return self._verdict(Outcome.INTERFACE_MISMATCH, reasons)
+        if not bad_services and never_changed(results) and not self._is_active():
             self._add(Stage.SYNTAX, "passed", (), 0.0)
             self._add(Stage.TESTS, "failed", (CONSTANT,), spent)
             return self._verdict(Outcome.TESTS_FAILED, (CONSTANT,), 0, total)
         if not bad_services:
             return self._passed(good, total, simulated, len(results), spent)
         overrun = next((result for result in bad_services if result.overrun), None)
-        if not simulated and not self._harness_compiled(bad_services):
+        if not simulated and not self._harness_compiled(bad_services, overrun):
             return self._did_not_compile(overrun)
-        crashed = any(_SIMULATOR_DIED.search(result.output) for result in bad_services)
-        if not simulated and overrun is None and not crashed and _uses_cocotb(self.problem.harness):
-            # The answer compiles, no build failed, and still nothing was simulated: that is the harness' own failure.
-            raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
+        if not simulated and overrun is None and _uses_cocotb(self.problem.harness):
+            # The answer compiles, and still nothing was simulated.
+            if not self.grader.harness_runs(self.problem):
+                raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
+            bad_services = [result for result in bad_services if not result.sessions]
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
@@ -241,6 +270,15 @@ class _Grading:
         total += sum(result.exit_code == 0 and not result.sessions for result in results)
         outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
         return self._verdict(outcome, reasons, good, total)
+
+    def _harness(self) -> tuple[StepResult, ...]:
+        """Runs the services of the harness."""
+        services, mounts = read_services(self.problem.harness)
+        return self._run(services, mounts).steps
+
+    def simulates(self) -> bool:
+        """Whether the harness begins a simulation of these files."""
+        return any(result.sessions for result in self._harness())
 
     def _passed(self, good: int, total: int, simulated: bool, services: int, spent: float) -> Verdict:
         """The harness passed in full, so the interface did for it."""
@@ -256,8 +294,11 @@ class _Grading:
             good = total = services
         return self._verdict(Outcome.PASSED, (), good, total)
 
-    def _harness_compiled(self, bad: list[StepResult]) -> bool:
-        """Whether the answer compiles, by the harness' own build commands if it made any, else by one of ours."""
+    def _harness_compiled(self, bad: list[StepResult], overrun: StepResult | None) -> bool:
+        """Whether the answer compiles, by the harness' own build commands if it made any, else by one of ours.
+
+        A harness that ran out of a limit before it simulated anything was still compiling.
+        """
         builds = [build for result in bad for build in result.builds]
         failed = [build for build in builds if build["exit_code"] != 0]
         if failed:
@@ -266,6 +307,9 @@ class _Grading:
             return False
         if builds:
             return True
+        if overrun:
+            self._add(Stage.SYNTAX, "failed", (overrun_reason(overrun, self.grader.limits.model_dump()),), 0.0)
+            return False
         return self._compile()
 
     def _did_not_compile(self, overrun: StepResult | None) -> Verdict:
@@ -282,21 +326,47 @@ class _Grading:
             return (overrun_reason(result, self.grader.limits.model_dump()),)
         return test_reasons(result)
 
-    def _run(self, steps: tuple[Step, ...], mounts: tuple[Mount, ...] = (Mount("src", "/src"),)) -> JobResult:
+    def _is_active(self) -> bool:
+        """Whether an output moves when inputs are driven at random, where the harness moved none; True where it cannot be told."""
+        assert self.problem.interface is not None, "without an interface nothing is watched"
+        check = activity_check(self.problem.interface.module, _sources(self.problem, self.files), self.ports)
+        if check is None:
+            return True
+        harness, step = check
+        result = self._run((step,), harness=harness).steps[0]
+        compiled = all(build["exit_code"] == 0 for build in result.builds)
+        return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
+
+    def _run(
+        self,
+        steps: tuple[Step, ...],
+        mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
+        harness: Mapping[str, str] | None = None,
+    ) -> JobResult:
+        """Runs steps in the answer's workspace, with the problem's harness or another."""
         problem = self.problem
         job = Job(
             files={**problem.context, **self.files},
-            harness={path: text for path, text in problem.harness.items() if _is_placed(path)},
-            steps=tuple(replace(step, env={**step.env, "RTL_WATCH": self.watch}) for step in steps),
+            harness={p: text for p, text in (problem.harness if harness is None else harness).items() if _is_placed(p)},
+            steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
             mounts=mounts,
             limits=self.grader.limits,
             seed=self.grader.seed,
-            cocotb=cocotb_generation(problem.harness),
+            cocotb=cocotb_generation(problem.harness) if harness is None else 2,
             dockerfile=problem.harness.get("Dockerfile"),
         )
         result = self.grader.executor.run(job)
         # Once: what waits on purpose is as slow the second time, and that is its own fault.
         return self.grader.executor.run(job) if any(step.stalled for step in result.steps) else result
+
+    @cached_property
+    def _instructions(self) -> dict[str, str]:
+        """What witness and gate are told: the ports to watch, and the tasks that the problem's own files call."""
+        given = (*self.problem.context.items(), *self.problem.harness.items())
+        tasks = {task for path, text in given if path.endswith(_HDL) for task in re.findall(r"\$([a-z]\w*)", text)}
+        forced = {"force" for path, text in given if path.endswith(_HDL) if re.search(r"\bforce\b", text)}
+        watch = ";".join(",".join(p.name for p in self.ports if p.direction == d) for d in ("input", "output"))
+        return {"RTL_WATCH": watch if self.ports else "", "RTL_TASKS": ",".join(sorted(tasks - ALLOWED_TASKS | forced))}
 
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
@@ -355,22 +425,29 @@ def never_changed(results: tuple[StepResult, ...]) -> bool:
     return bool(seen) and changes >= 16 and all(len(values) < 2 for values in seen.values())
 
 
-def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str | None:
-    """What shows that the results are not the simulators' own, or None."""
+def changed_parameters(results: tuple[StepResult, ...]) -> tuple[InterfaceMismatch, ...]:
+    """Parameters that a build of the harness set and that the design did not take as they were."""
+    found = {tuple(change): None for result in results for build in result.builds for change in build["parameters"]}
+    return tuple(
+        InterfaceMismatch(
+            kind=MismatchKind.WRONG_PARAMETER, name=name, expected=f"{wanted}, as the harness sets it", got=got
+        )
+        for name, wanted, got in found
+    )
+
+
+def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> tuple[str, ...]:
+    """What shows that the results are not the simulators' own; empty when nothing does."""
     for result in results:
         for session in result.sessions:
             if session.forged:
-                return f"{result.name}: the results file is not the one that cocotb wrote"
+                return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
-                return f"{result.name}: a test did not come from the harness"
+                return (f"{result.name}: a test did not come from the harness",)
     passed = all(result.exit_code == 0 for result in results)
     if passed and _uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
-        return "the harness passed although no simulation brought its tests to an end"
-    return None
-
-
-# cocotb's runner says so when a signal ended the simulator: out of memory or stack, which only the design can cause.
-_SIMULATOR_DIED = re.compile(r"Simulation failed: -\d+")
+        return ("the harness passed although no simulation brought its tests to an end",)
+    return ()
 
 
 def _uses_cocotb(harness: Mapping[str, str]) -> bool:
@@ -381,8 +458,8 @@ def _is_placed(path: str) -> bool:
     return path.split("/")[0] in ("src", "rtl", "verif", "docs", "rundir")
 
 
-def _compile_step(problem: Problem, files: Mapping[str, str], mismatched: bool) -> Step:
-    """Elaboration with Icarus, as the harness' runner would: its sources and top level, or all design files."""
+def _sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
+    """The HDL files that the harness names as sources, or all design files; absolute paths inside."""
     design = {p for p in (*problem.context, *files) if p.endswith(_HDL) and not p.startswith("verif/")}
     named = [
         word.removeprefix("/code/")
@@ -392,7 +469,11 @@ def _compile_step(problem: Problem, files: Mapping[str, str], mismatched: bool) 
         for word in line.split()
     ]
     sources = [path for path in dict.fromkeys(named) if path in design or path in problem.harness]
-    sources = sources or sorted(design)
+    return [f"/code/{path}" for path in sources or sorted(design)]
+
+
+def _compile_step(problem: Problem, files: Mapping[str, str], mismatched: bool) -> Step:
+    """Elaboration with Icarus, as the harness' runner would: its sources and top level, or all design files."""
     tops = [] if mismatched else list(top_levels(problem.harness)[:1])
     argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
-    return Step("compile", (*argv, *(f"/code/{path}" for path in sources)))
+    return Step("compile", (*argv, *_sources(problem, files)))

@@ -58,6 +58,7 @@ class Witness:
     def __init__(self):
         self.sessions = []
         self.builds = []
+        self.refused = []
         self.buffers = {}
 
     def begin(self, connection):
@@ -91,9 +92,9 @@ class Witness:
 
     def take(self, state, message):
         if message["kind"] == "build":
-            self.builds.append(
-                {"argv": message["argv"], "exit_code": message["exit_code"], "output": message["output"]}
-            )
+            self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
+        elif message["kind"] == "refused":
+            self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
             state["session"] = {
                 "results_file": message["file"],
@@ -148,7 +149,8 @@ def run_steps(job, report, launch=None):
     for step in job["steps"]:
         result = run_step(job, step, server, launch)
         report(result)
-        if job["stop_at_failure"] and result["exit_code"] != 0:
+        if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
+            # What ran out of a limit has failed as a whole: further services would only cost as much again.
             break
     server.close()
 
@@ -242,6 +244,7 @@ class Running:
             "overrun": self.overrun,
             "sessions": self.witness.sessions,
             "builds": self.witness.builds,
+            "refused": self.witness.refused,
         }
 
     def close(self, source):
@@ -348,13 +351,10 @@ def kill_all():
 
 
 def reap_all():
-    """Takes the exit status of every child that has ended."""
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return
+    """Waits for every process that was killed; only then their CPU time is known."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def start(job, step, writing):
@@ -390,7 +390,6 @@ def confine(job, step, writing, keep=None):
         os.dup2(keep.detach(), first, inheritable=False)
         first += 1
     os.closerange(first, 1024)
-    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)
     namespaces.limit(job["limits"])
     namespaces.become(job["uid"])
     os.chdir(step["cwd"])

@@ -10,23 +10,19 @@ Not covered: what a design does through its ports and within its own modules.
 import posixpath
 import re
 
-ALLOWED_TASKS = frozenset(
-    """
-    display displayb displayo displayh write writeb writeo writeh strobe strobeb strobeo strobeh
-    monitor monitorb monitoro monitorh monitoron monitoroff error warning info fatal finish stop fflush
-    time stime realtime simtime timeformat printtimescale timescale
-    random urandom urandom_range dist_uniform dist_normal dist_exponential dist_poisson dist_chi_square dist_t dist_erlang
-    signed unsigned clog2 bits countones countbits onehot onehot0 isunknown typename cast
-    size left right low high increment dimensions unpacked_dimensions isunbounded
-    past rose fell stable changed sampled past_gclk
-    asserton assertoff assertkill assertcontrol assertpasson assertpassoff assertfailon assertfailoff
-    assertnonvacuouson assertvacuousoff
-    ln log log10 exp sqrt pow floor ceil sin cos tan asin acos atan atan2 hypot sinh cosh tanh asinh acosh atanh
-    abs min max rtoi itor realtobits bitstoreal shortrealtobits bitstoshortreal
-    sformat sformatf swrite swriteb swriteo swriteh sscanf
-    readmemh readmemb dumpfile dumpvars dumpon dumpoff dumpall dumplimit dumpflush
-    """.split()
-)
+_ALLOWED = """
+display displayb displayo displayh write writeb writeo writeh strobe strobeb strobeo strobeh monitor monitorb
+monitoro monitorh monitoron monitoroff error warning info fatal finish stop fflush time stime realtime simtime
+timeformat printtimescale timescale random urandom urandom_range dist_uniform dist_normal dist_exponential
+dist_poisson dist_chi_square dist_t dist_erlang signed unsigned clog2 bits countones countbits onehot onehot0
+isunknown typename cast size left right low high increment dimensions unpacked_dimensions isunbounded past rose
+fell stable changed sampled past_gclk asserton assertoff assertkill assertcontrol assertpasson assertpassoff
+assertfailon assertfailoff assertnonvacuouson assertvacuousoff ln log log10 exp sqrt pow floor ceil sin cos tan
+asin acos atan atan2 hypot sinh cosh tanh asinh acosh atanh abs min max rtoi itor realtobits bitstoreal
+shortrealtobits bitstoshortreal sformat sformatf swrite swriteb swriteo swriteh sscanf readmemh readmemb dumpfile
+dumpvars dumpon dumpoff dumpall dumplimit dumpflush
+"""
+ALLOWED_TASKS = frozenset(_ALLOWED.split())
 """Without the dollar sign. They compute, print to the simulator's output, end the simulation, or read and write a file that
 `refusals` looks at by name. All others reach files, the command line, other scopes' signals or the simulator itself."""
 
@@ -36,7 +32,9 @@ REFUSED = 99
 """The exit code of a simulator that was not started."""
 
 _STRING = r'"((?:[^"\\\n]|\\.)*)"'
-_CALL = re.compile(rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{_STRING}(?:\s*,\s*(?:{_STRING}|([^\s,;{{]+)))?")
+_CALL = re.compile(
+    rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{_STRING}(?:\s*,\s*(?:{_STRING}|([^\s,;{{]+)))?"
+)
 _CALL_WORD = re.compile(r"%vpi_(?:call|func)|\.sfunc")
 _FORCE = re.compile(r"%force/|%release/")
 _LIBRARY = re.compile(r"^:vpi_module ", re.M)
@@ -44,7 +42,10 @@ _TEXT_PARAMETER = re.compile(rf"^(P_\w+) \.param/str {_STRING} [^,\n]*, {_STRING
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _PARAMETER = re.compile(rf"^P_\w+ \.param/(\w+) {_STRING} [^,\n]*, (.*);", re.M)
 _NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {_STRING}", re.M)
-_SCOPE = re.compile(rf"^S_\w+ \.scope (\w+), {_STRING} {_STRING} \d+ \d+(.*);", re.M)
+_SCOPE = re.compile(rf"^(S_\w+) \.scope (\w+), {_STRING} {_STRING} \d+ \d+(.*);", re.M)
+_IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
+_PARENT = re.compile(r"(S_\w+)$")
+_RUNNERS = "cocotb_iverilog_dump"
 _NUMBER = re.compile(r"(\+?)C4<([01xz]*)>")
 
 
@@ -55,6 +56,7 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     which no memory may be loaded from.
     """
     found = []
+    program = _without_wave_dumper(program)
     calls = list(_CALL.finditer(program))
     # A name that breaks out of its quotes could bring instructions of its own; all must be of the form that is known.
     if len(calls) != len(_CALL_WORD.findall(program)):
@@ -78,6 +80,24 @@ def refusals(program, more=frozenset(), harness=frozenset()):
             if complaint and name not in more:
                 found.append(place + complaint)
     return list(dict.fromkeys(found))
+
+
+def _without_wave_dumper(program):
+    """The program without the code of the top level that cocotb's runner adds to write waves.
+
+    A second top level is there only when the runner asked for it, and then no module of a design can have its name.
+    """
+    if _RUNNERS not in program:
+        return program
+    own = set()
+    for scope in _SCOPE.finditer(program):
+        parent = _PARENT.search(scope[5])
+        if parent[1] in own if parent else scope[3] == _RUNNERS:
+            own.add(scope[1])
+    parts = _IN_SCOPE.split(program)
+    code = [parts[0], *(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope not in own)]
+    # The table of file names stands behind the last piece of code.
+    return "\n".join([*code, program[program.rfind("\n:file_names ") :]])
 
 
 def _file_name(task, text, harness):
@@ -127,7 +147,7 @@ def changed_parameters(program, top, settings):
 def _scope(program, top):
     """The text of the root scope of module `top`, up to the next scope."""
     for match in _SCOPE.finditer(program):
-        if match[1] == "module" and match[2] == top and "S_" not in match[4]:
+        if match[2] == "module" and match[3] == top and not _PARENT.search(match[5]):
             following = re.compile(r"^S_\w+ \.scope ", re.M).search(program, match.end())
             return program[match.end() : following.start() if following else len(program)]
     return None

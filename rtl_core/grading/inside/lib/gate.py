@@ -23,7 +23,7 @@ def stop_if_refused(paths, environment):
     except OSError:
         harness = frozenset()
     reasons = []
-    for path in paths:
+    for path in filter(os.path.isfile, paths):
         with open(path, errors="surrogateescape") as file:
             program = file.read(MAX_PROGRAM + 1)
         if len(program) > MAX_PROGRAM:

@@ -61,6 +61,15 @@ class _Finder:
 def install():
     """From here on watched modules are hooked as they are imported."""
     sys.meta_path.insert(0, _Finder)
+    if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
+        _close_memory()
+
+
+def _close_memory():
+    """In a simulator that was started afresh: /proc/self/mem belongs to root from here on, so the design cannot open it."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def seed_again():
@@ -144,11 +153,13 @@ class _Ports:
 
     ENOUGH = 16
     kept: dict
+    waiting: dict
 
     def __init__(self, watch):
         self.changes = 0
         self.seen: dict[str, list[str]] = {}
         self.kept = {}
+        self.waiting = {}
         if ";" not in watch:
             return
         import cocotb
@@ -166,26 +177,30 @@ class _Ports:
         for name, handle in handles.items():
             if handle is None or not hasattr(handle, "get_signal_val_binstr"):
                 continue
-            self.seen.update({name: []} if name in outputs else {})
             self.kept[name] = handle
+            if name in outputs:
+                self.seen[name] = []
+                self._note(name)
             self._next(name, self._output if name in outputs else self._input)
 
     def _next(self, name, callback):
         try:
-            self.register(self.kept[name], callback, self.edge, name)
+            self.waiting[name] = self.register(self.kept[name], callback, self.edge, name)
         except Exception:
             self.seen.pop(name, None)
 
     def _input(self, name):
+        self.waiting.pop(name, None)
         self.changes += 1
         if self.changes < self.ENOUGH:
             self._next(name, self._input)
 
     def _output(self, name):
         """A change may be a glitch of no duration; what counts is the value at the end of the time step."""
-        self.settle(self._settled, name)
+        self.waiting[name] = self.settle(self._settled, name)
 
     def _settled(self, name):
+        self.waiting.pop(name, None)
         self._note(name)
         if len(self.seen.get(name, "..")) < 2:
             self._next(name, self._output)
@@ -202,8 +217,13 @@ class _Ports:
             values.append(value)
 
     def report(self):
+        """What was seen. Callbacks that still wait are taken back: a simulator that ends with them may crash."""
         for name in self.seen:
             self._note(name)
+        for callback in self.waiting.values():
+            if hasattr(callback, "deregister"):
+                callback.deregister()
+        self.waiting.clear()
         return {"changes": self.changes, "seen": self.seen}
 
 
@@ -258,6 +278,7 @@ def _witness_builds(module):
             channel = _connect()
             if channel is not None:
                 message = {"kind": "build", "argv": [str(word)[:300] for word in command][:100]}
+                message["parameters"] = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
                 _tell(channel, {**message, "exit_code": done.returncode, "output": text[-20000:]})
                 os.close(channel)
             if checked and done.returncode:
@@ -265,6 +286,24 @@ def _witness_builds(module):
             return done
 
     module.subprocess = Watched()
+
+
+def _changed_parameters(command, cwd):
+    """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold."""
+    words = [str(word) for word in command]
+    settings: dict[str, dict[str, str]] = {}
+    for word in words:
+        if word.startswith("-P") and "." in word and "=" in word:
+            path, _, value = word[2:].partition("=")
+            top, _, name = path.partition(".")
+            settings.setdefault(top, {})[name] = value
+    if not settings or "-o" not in words[:-1]:
+        return []
+    import compiled
+
+    with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
+        program = file.read()
+    return [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
 
 
 def _is_build(command):

@@ -1,0 +1,117 @@
+"""Two checks of a grade that need an answer or a test bench of our own: does the harness run at all, does the design do anything.
+
+`stand_in` makes an answer that no model wrote. `activity_check` drives a design's inputs at random and looks whether any
+output moves: a harness so weak that nothing moves under it cannot tell a design from a constant, but this can.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from rtl_core.grading.executors.base import Step
+from rtl_core.problems.interface import module_names, top_levels
+from rtl_core.problems.problem import Port, Problem
+
+_HDL = (".v", ".sv")
+ACTIVITY_TEST = '''\
+"""Drives every input at random and passes when an output took two values."""
+
+import json
+import random
+
+import cocotb
+from cocotb.triggers import Timer
+
+PORTS = json.loads({ports!r})
+CYCLES = 300
+
+
+def known(handle):
+    value = str(handle.value)
+    return value if set(value) <= {{"0", "1"}} else None
+
+
+@cocotb.test()
+async def moves(dut):
+    rng = random.Random(1)
+    inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
+    outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
+    seen = {{name: set() for name, _ in outputs}}
+    held = [0] * len(inputs)
+    for cycle in range(CYCLES):
+        # Each input alone now and then, so that a reset of either level is released for a while and clocks have edges.
+        if cycle % 50 == 0:
+            held = [rng.choice((0, 1, None)) for _ in inputs]
+        for level in (0, 1):
+            for (handle, width), keep in zip(inputs, held):
+                if width == 1:
+                    handle.value = level if keep is None else keep if rng.random() < 0.9 else 1 - keep
+                elif level == 0:
+                    handle.value = rng.getrandbits(width)
+            await Timer(1)
+            for name, handle in outputs:
+                value = known(handle)
+                if value is not None:
+                    seen[name].add(value)
+                    if len(seen[name]) > 1:
+                        return
+    raise AssertionError("no output moves")
+'''
+ACTIVITY_RUNNER = '''\
+"""Builds the design with Icarus and runs the test beside it."""
+
+import json
+
+from cocotb_tools.runner import get_runner
+
+settings = json.loads({settings!r})
+runner = get_runner("icarus")
+runner.build(sources=settings["sources"], hdl_toplevel=settings["top"], includes=["/code/rtl"], always=True)
+runner.test(hdl_toplevel=settings["top"], test_module="activity")
+'''
+
+
+def stand_in(problem: Problem) -> dict[str, str]:
+    """An answer to `problem` that elaborates and need not be right: path -> text.
+
+    The golden answer where there is one, else the context's versions of the targets, else an empty module with the demanded
+    interface. Targets that are no HDL are left out.
+    """
+    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(_HDL)}
+    if problem.golden:
+        return dict(problem.golden)
+    interface = problem.interface
+    tops = [interface.module] if interface else top_levels(problem.harness)
+    given = {name for text in (*problem.context.values(), *files.values()) for name in module_names(text)}
+    for top in tops:
+        if top in given or not files:
+            continue
+        place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top), None)
+        place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
+        ports = interface.ports if interface else ()
+        parameters = interface.parameters if interface else ()
+        files[place] += _empty_module(top, ports, {p.name: p.default for p in parameters})
+    return {path: text or "// nothing\n" for path, text in files.items()}
+
+
+def _empty_module(name: str, ports: Sequence[Port], parameters: Mapping[str, int | None]) -> str:
+    declared = ", ".join(f"parameter {key} = {value or 1}" for key, value in parameters.items())
+    header = ", ".join(f"{port.direction or 'input'} {port.packed}{port.name}" for port in ports)
+    return f"module {name}{f' #({declared})' if declared else ''}({header});\nendmodule\n"
+
+
+def activity_check(top: str, sources: Sequence[str], ports: Sequence[Port]) -> tuple[dict[str, str], Step] | None:
+    """Harness files and command of the activity check; None where no output or no input's width is known.
+
+    `sources` are absolute paths inside the workspace.
+    """
+    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
+    outputs = [port.name for port in ports if port.direction == "output"]
+    if not inputs or not outputs:
+        return None
+    files = {
+        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps({"inputs": inputs, "outputs": outputs})),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
+    }
+    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})
