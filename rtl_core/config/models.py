@@ -118,6 +118,9 @@ class GradingSection(Section):
     """How many processes a harness may have at once."""
     seed: int = Field(default=1, ge=0)
     """Seed handed to every harness (COCOTB_RANDOM_SEED), so that the same answer gets the same verdict."""
+    seeds: int = Field(default=3, ge=1, le=15)
+    """How many seeds decide by majority on an answer that fails a harness with random stimuli, for problems without a golden
+    answer: some such harnesses fail right designs under some seeds. 1: the first seed alone."""
     retries: int = Field(default=3, ge=0)
     """How often a rollout is graded again after an infrastructure error before the run stops."""
     until: Literal["format", "interface", "syntax", "tests"] = "tests"

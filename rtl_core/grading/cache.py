@@ -59,6 +59,7 @@ def cache_key(
     executor: str,
     tools: Mapping[str, str],
     seed: int,
+    seeds: int,
     limits: Limits,
     until: Stage,
 ) -> str:
@@ -72,6 +73,7 @@ def cache_key(
         "executor": executor,
         "tools": dict(tools),
         "seed": seed,
+        "seeds": seeds,
         "limits": limits.model_dump(),
         "until": until.value,
     }

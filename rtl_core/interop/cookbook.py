@@ -60,7 +60,13 @@ class Workbench:
         self.tokenizer = load_tokenizer(config.tinker.student, config)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
-        self._grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=MemoryCache())
+        self._grader = Grader(
+            executor,
+            limits=limits_of(config),
+            seed=config.grading.seed,
+            seeds=config.grading.seeds,
+            cache=MemoryCache(),
+        )
 
     async def grade(self, problem: Problem, text: str) -> Verdict:
         """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""

@@ -168,7 +168,7 @@ def open_regrading(
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
-        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed)
+        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds)
         stack.callback(grader.close)
         label = label or label_of(executor, config.grading.seed)
         chosen = history.query(

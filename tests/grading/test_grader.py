@@ -241,6 +241,7 @@ def test_the_cache_key_follows_everything_that_decides_a_verdict(examples):
         "executor": "bubblewrap",
         "tools": {"iverilog": "11.0"},
         "seed": 0,
+        "seeds": 3,
         "limits": Limits(),
         "until": Stage.TESTS,
     }
@@ -252,10 +253,11 @@ def test_the_cache_key_follows_everything_that_decides_a_verdict(examples):
         cache_key(problem, files, **{**given, "executor": "docker"}),
         cache_key(problem, files, **{**given, "tools": {"iverilog": "12.0"}}),
         cache_key(problem, files, **{**given, "seed": 1}),
+        cache_key(problem, files, **{**given, "seeds": 1}),
         cache_key(problem, files, **{**given, "limits": Limits(wall_s=1)}),
         cache_key(problem, files, **{**given, "until": Stage.SYNTAX}),
     }
-    assert len(keys) == 8
+    assert len(keys) == 9
 
 
 def test_only_what_no_compiler_sees_is_normalised():

@@ -266,6 +266,42 @@ def replace_harness(problem, files):
     return problem.model_copy(update={"harness": {**problem.harness, **files}})
 
 
+# Where the seed decides
+
+LUCK = """import os
+import random
+import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def lucky(dut):
+    dut.binary.value = 3
+    await Timer(1, "ns")
+    assert int(dut.code.value) == 2
+    assert int(os.environ["COCOTB_RANDOM_SEED"]) not in (SEEDS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("unlucky", "golden", "passes"),
+    [("0, 9", "", True), ("0, 1, 9", "", False), ("2, 9", "", True), ("0, 9", RIGHT, False)],
+)
+def test_a_majority_of_seeds_decides_where_no_golden_answer_can(grader, unlucky, golden, passes):
+    verdict = grade(grader, RIGHT, test=LUCK.replace("SEEDS", unlucky), golden=golden)
+    assert verdict.passed is passes, verdict.reasons
+    if unlucky == "0, 9" and not golden:
+        assert verdict.reasons == ("the tests pass under 2 of 3 seeds",)
+
+
+def test_a_wrong_design_is_simulated_twice_at_most(executor):
+    counting = Counting(executor)
+    grader = Grader(counting)
+    wrong = RIGHT.replace(">> 1", ">> 2")
+    assert not grade(grader, wrong, test=LUCK.replace("SEEDS", "9,")).passed
+    grader.close()
+    assert len(counting.jobs) == 2
+
+
 # The verdict cache
 
 
