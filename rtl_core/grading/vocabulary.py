@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS as COMPILED_TASKS
+from rtl_core.grading.inside.lib.compiled import TIMING_CHECKS
 
 TOOL_MACROS = frozenset(
     [
@@ -23,9 +24,6 @@ TOOL_MACROS = frozenset(
 PARSER_MACROS = r"__slang\w*|\bSV_COV_\w+"
 """Names that the parser used here defines and no simulator does."""
 
-_CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
-TIMING_CHECKS = frozenset(_CHECKS.split())
-"""What stands in a `specify` block with a dollar sign and is no task."""
 ALLOWED_TASKS = COMPILED_TASKS | TIMING_CHECKS | {"root", "unit"}
 """Without the dollar sign. `$root` and `$unit` begin names; names that lead out of the design are found as names."""
 

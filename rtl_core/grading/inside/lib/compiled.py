@@ -26,6 +26,10 @@ ALLOWED_TASKS = frozenset(_ALLOWED.split())
 """Without the dollar sign. They compute, print to the simulator's output, end the simulation, or read and write a file that
 `refusals` looks at by name. All others reach files, the command line, other scopes' signals or the simulator itself."""
 
+_FILE_TASKS = {"dumpfile", "readmemh", "readmemb"}
+_CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
+TIMING_CHECKS = frozenset(_CHECKS.split())
+"""What stands in a `specify` block with a dollar sign and is no task."""
 WAVES = re.compile(r"(?:/code/rundir/)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
 """Names of wave files that a design may write: in the run directory, by their ending."""
 REFUSED = 99
@@ -74,11 +78,33 @@ def refusals(program, more=frozenset(), harness=frozenset()):
         name = task.lstrip("$")
         if name not in ALLOWED_TASKS and name not in more:
             found.append(f"{place}the system task ${name[:60]}")
-        elif name in ("dumpfile", "readmemh", "readmemb"):
+        elif name in _FILE_TASKS:
             text = texts.get(other) if text is None else text
             complaint = _file_name(name, text, harness) if other is not None or text is not None else None
             if complaint and name not in more:
                 found.append(place + complaint)
+    return list(dict.fromkeys(found))
+
+
+_TOKEN = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|\\\S+|(\$\w+)|(`systemc\w*)|\b(force|release)\b", re.S)
+
+
+def refusals_of_text(text, more=frozenset()):
+    """The same for Verilator, whose programs are C++: `text` is what its own preprocessor makes of the design.
+
+    Then no macro and no condition is left, and a scan for strings, comments and escaped names finds every system task. File
+    names are not looked at: what reads or writes a file is refused.
+    """
+    found = []
+    for token in _TOKEN.finditer(text):
+        string, task, directive, force = token.groups()
+        place = f"line {text.count(chr(10), 0, token.start()) + 1} after preprocessing: "
+        if string in ("DPI-C", "DPI"):
+            found.append(place + "a DPI import")
+        elif task and task[1:] not in (ALLOWED_TASKS - _FILE_TASKS) | more | {"root", "unit"} | TIMING_CHECKS:
+            found.append(f"{place}the system task {task[:60]}")
+        elif directive or (force and "force" not in more):
+            found.append(f"{place}{directive or 'a `force`'}")
     return list(dict.fromkeys(found))
 
 

@@ -16,8 +16,7 @@ HARNESS = "/code/src"
 
 
 def stop_if_refused(paths, environment):
-    """Ends this process with `compiled.REFUSED`, the agent told, if one of the programs must not be run."""
-    more = frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
+    """Ends this process with `compiled.REFUSED`, the agent told, if one of the compiled programs must not be run."""
     try:
         harness = frozenset(os.listdir(HARNESS))
     except OSError:
@@ -29,7 +28,20 @@ def stop_if_refused(paths, environment):
         if len(program) > MAX_PROGRAM:
             reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
         else:
-            reasons += compiled.refusals(program, more, harness)
+            reasons += compiled.refusals(program, _more(environment), harness)
+    _stop(reasons)
+
+
+def stop_if_refused_text(text, environment):
+    """The same for a text that Verilator is going to compile."""
+    _stop(compiled.refusals_of_text(text, _more(environment)))
+
+
+def _more(environment):
+    return frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
+
+
+def _stop(reasons):
     if reasons:
         tell({"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]})
         sys.stderr.write("refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n")

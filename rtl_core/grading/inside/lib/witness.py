@@ -261,6 +261,7 @@ def _witness_builds(module):
                     raise real.CalledProcessError(done, command)
                 return real.CompletedProcess(command, done)
             __tracebackhide__ = True
+            _look_into_verilator(real, command, named)
             log = named.get("stdout")
             quiet = named.get("stdout") is None and named.get("stderr") is None and not named.get("capture_output")
             checked = named.pop("check", False)
@@ -306,9 +307,20 @@ def _changed_parameters(command, cwd):
     return [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
 
 
+def _look_into_verilator(subprocess, command, named):
+    """Verilator makes C++ of a design, so its text is looked at before it is compiled."""
+    words = [str(word) for word in command]
+    if "verilator" not in [word.split("/")[-1] for word in words[:2]] or "--lint-only" in words:
+        return
+    import gate
+
+    where = {key: named[key] for key in ("cwd", "env") if key in named}
+    done = subprocess.run([*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where)
+    gate.stop_if_refused_text(done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ)
+
+
 def _is_build(command):
-    return (
-        isinstance(command, (list, tuple))
-        and bool(command)
-        and str(command[0]).split("/")[-1] in ("iverilog", "verilator")
-    )
+    if not isinstance(command, (list, tuple)) or not command:
+        return False
+    names = [str(word).split("/")[-1] for word in command[:2]]
+    return names[0] in ("iverilog", "verilator") or names == ["perl", "verilator"]
