@@ -71,7 +71,7 @@ class Grader:
         self._analyst = Analyst()
         self._tools = executor.tools()
         self._lacking: dict[str, list[str]] = {}
-        self._runs: dict[str, bool] = {}
+        self._reach: dict[str, int] = {}
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
         """The verdict on one answer, graded to the stage `until` (None: the grader's own).
@@ -158,15 +158,15 @@ class Grader:
             files, problem.context, top, design, harness=harness, several_tools=uses_several_tools(problem.harness)
         )
 
-    def harness_runs(self, problem: Problem) -> bool:
-        """Whether the harness gets as far as a simulation with a module that does nothing; looked up once a problem.
+    def reach(self, problem: Problem) -> int:
+        """How far the harness comes with an answer that no model wrote (`StepResult.reach`); looked up once a problem.
 
         It tells the harness' own failure from one that an answer brought about.
         """
-        known = self._runs.get(problem.fingerprint)
+        known = self._reach.get(problem.fingerprint)
         if known is None:
-            known = _Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed).simulates()
-            self._runs[problem.fingerprint] = known
+            known = _Grading(self, problem, Answer(files=stand_in(problem)), Stage.TESTS, self.seed).reach()
+            self._reach[problem.fingerprint] = known
         return known
 
 
@@ -288,10 +288,11 @@ class _Grading:
         if not simulated and not self._harness_compiled(bad_services, overrun):
             return self._did_not_compile(overrun)
         if not simulated and overrun is None and _uses_cocotb(self.problem.harness):
-            # The answer compiles, and still nothing was simulated.
-            if not self.grader.harness_runs(self.problem):
+            # The answer compiles, and still no test began. A simulator that was started refused the design; before that, it
+            # is the answer's fault only if another answer comes further.
+            reach = max(result.reach for result in results)
+            if reach < 2 and self.grader.reach(self.problem) <= reach:
                 raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
-            bad_services = [result for result in bad_services if not result.sessions]
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
@@ -311,9 +312,9 @@ class _Grading:
         services, mounts = read_services(self.problem.harness)
         return self._run(services, mounts).steps
 
-    def simulates(self) -> bool:
-        """Whether the harness begins a simulation of these files."""
-        return any(result.sessions for result in self._harness())
+    def reach(self) -> int:
+        """How far the harness comes with these files."""
+        return max(result.reach for result in self._harness())
 
     def _passed(self, good: int, total: int, simulated: bool, services: int, spent: float) -> Verdict:
         """The harness passed in full, so the interface did for it."""

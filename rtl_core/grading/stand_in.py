@@ -7,6 +7,7 @@ output moves: a harness so weak that nothing moves under it cannot tell a design
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from rtl_core.grading.executors.base import Step
@@ -90,9 +91,19 @@ def stand_in(problem: Problem) -> dict[str, str]:
         place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top), None)
         place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
         ports = interface.ports if interface else ()
-        parameters = interface.parameters if interface else ()
-        files[place] += _empty_module(top, ports, {p.name: p.default for p in parameters})
+        parameters = {p.name: p.default for p in interface.parameters} if interface else {}
+        parameters = {**dict.fromkeys(_keys(problem.harness)), **parameters}
+        for port in ports:
+            parameters.pop(port.name, None)
+        files[place] += _empty_module(top, ports, parameters)
     return {path: text or "// nothing\n" for path, text in files.items()}
+
+
+def _keys(harness: Mapping[str, str]) -> list[str]:
+    """Keys of dictionaries in the harness' Python: what its runner may set as parameters is among them, and Icarus 12 refuses
+    to set one that a module does not have."""
+    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    return re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
 
 
 def _empty_module(name: str, ports: Sequence[Port], parameters: Mapping[str, int | None]) -> str:

@@ -96,6 +96,13 @@ class StepResult:
     """
     refused: tuple[str, ...] = ()
     """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
+    started: int = 0
+    """How many compiled programs Icarus' simulator was started with."""
+
+    @property
+    def reach(self) -> int:
+        """How far the harness came: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
+        return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
 
     @property
     def stalled(self) -> bool:

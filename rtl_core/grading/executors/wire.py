@@ -131,6 +131,7 @@ def step_result(step: Mapping[str, Any]) -> StepResult:
         ),
         builds=tuple(step.get("builds", ())),
         refused=tuple(step.get("refused", ())),
+        started=step.get("started", 0),
     )
 
 

@@ -59,6 +59,7 @@ class Witness:
         self.sessions = []
         self.builds = []
         self.refused = []
+        self.started = 0
         self.buffers = {}
 
     def begin(self, connection):
@@ -93,6 +94,8 @@ class Witness:
     def take(self, state, message):
         if message["kind"] == "build":
             self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
+        elif message["kind"] == "started":
+            self.started += 1
         elif message["kind"] == "refused":
             self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
@@ -245,6 +248,7 @@ class Running:
             "sessions": self.witness.sessions,
             "builds": self.witness.builds,
             "refused": self.witness.refused,
+            "started": self.witness.started,
         }
 
     def close(self, source):

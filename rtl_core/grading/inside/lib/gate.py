@@ -30,6 +30,7 @@ def stop_if_refused(paths, environment):
         else:
             reasons += compiled.refusals(program, _more(environment), harness)
     _stop(reasons)
+    tell({"kind": "started"})
 
 
 def stop_if_refused_text(text, environment):
