@@ -87,6 +87,11 @@ class LearningSection(Section):
     """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
 
     @property
+    def imitates_teacher(self) -> bool:
+        """Whether the run begins with supervised steps on the teacher's answers."""
+        return self.warm_start_steps > 0 and self.warm_start_source == "teacher"
+
+    @property
     def kl_follows_schedule(self) -> bool:
         """Whether λ moves from `kl_weight` to `final_kl_weight`."""
         return self.kl_schedule in ("linear", "cosine")

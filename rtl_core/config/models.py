@@ -247,7 +247,7 @@ class RunConfig(Section):
             raise ValueError("learning.kl_target: to hold a target KL give it, and a kl_weight above 0 to start from")
         if learning.kl_weight_bounds[0] <= 0 or learning.kl_weight_bounds[0] > learning.kl_weight_bounds[1]:
             raise ValueError("learning.kl_weight_bounds: needs 0 < lowest <= highest")
-        if learning.warm_start_steps and learning.warm_start_source == "teacher" and self.tinker.teacher is None:
+        if learning.imitates_teacher and self.tinker.teacher is None:
             raise ValueError(
                 "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
             )

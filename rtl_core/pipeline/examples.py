@@ -39,9 +39,7 @@ def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDA
     return learning.reward_weight * advantages_G, counts_G
 
 
-def build_examples(
-    batch: Batch, config: RunConfig, kl_weight: float
-) -> tuple[list[TrainExample], dict[str, float]]:
+def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[list[TrainExample], dict[str, float]]:
     """Training examples of a batch, and the scalar advantage of each rollout by key.
 
     This alone decides which rollouts a step trains on. Those whose every token advantage is 0 teach nothing and are left out, as are
