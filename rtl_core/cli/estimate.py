@@ -299,8 +299,8 @@ def _show(
     budget = config.cost.budget_usd
     say(f"run {config.run.name!r}: {expected.steps} steps", "bold")
     say(
-        f"at most {sum_of(highest)}: {most.rollouts:,} answers, each of {config.sampling.max_tokens:,} tokens"
-        f" (sampling.max_tokens) and trained on{_extras(config, most.steps)}; no prompt cached"
+        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.sampling.max_tokens:,} tokens each"
+        f" (sampling.max_tokens), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
     )
     say(f"likely  {sum_of(total)}: {expected.rollouts:,} answers, under the assumptions below")
     if budget is not None and highest is not None:

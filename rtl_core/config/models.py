@@ -200,7 +200,8 @@ class CostSection(Section):
     prices: Path | None = None
     """A price list of your own; left out, the dated one that comes with the package."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars."""
+    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars. A step is taken to
+    cost what those before it did."""
     budget_hours: float | None = Field(default=None, gt=0)
     """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
 

@@ -15,6 +15,7 @@ from rtl_core.history.store import History
 from rtl_core.pipeline import planning, reporting, session
 from rtl_core.pipeline.spending import spent
 from rtl_core.policy.cost import load_prices, total_dollars
+from rtl_core.policy.estimate import Pace, Workload, at_most
 
 pytestmark = pytest.mark.slow
 
@@ -121,5 +122,13 @@ def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_count
     for row in history.query("SELECT name, value FROM step_metrics WHERE run = ? ORDER BY step", [name]).to_pylist():
         metrics.setdefault(row["name"], []).append(row["value"])
     assert metrics["service/input_tokens:sum"] == metrics["tokens/student/train"] == [float(sum(p)) for p in passes]
+    # No more than `estimate` says that it can cost.
+    with_prompts = history.query("SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]).to_pylist()
+    longest = float(with_prompts[0]["longest"])
+    work = Workload(4, 1, longest, longest, 1.0, most_train_prompt=longest, longest_train_prompt=longest)
+    pace = Pace(1.0, 1.0, 1.0, 1, 1.0, 1.0, 1.0)
+    most = total_dollars(at_most(config, work, pace).training, load_prices(prices))
+    assert most is not None
+    assert most >= sum(metrics["cost/usd"])
     # The steps' own costs and that of the whole run, which the budget is held against, are one and the same.
     assert sum(metrics["cost/usd"]) == pytest.approx(total_dollars(usage, load_prices(prices)))
