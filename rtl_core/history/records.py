@@ -87,6 +87,10 @@ class StepState(BaseModel):
     state_path: str | None = None
     sampler_path: str | None = None
     trained_at: datetime | None = None
+    examples: int | None = None
+    """As `StepRecord.examples`; None for a planned step, and for an old one where it cannot be found out."""
+    train_tokens: int | None = None
+    """As `StepRecord.train_tokens`; None likewise."""
 
 
 class StepRecord(BaseModel):
@@ -98,6 +102,10 @@ class StepRecord(BaseModel):
     step: int
     state_path: str
     sampler_path: str
+    examples: int = Field(ge=0)
+    """How many answers were sent to the service to train on."""
+    train_tokens: int = Field(ge=0)
+    """Their tokens, P + T − 1 each: what the train step is charged for."""
     times: dict[str, float] = Field(default_factory=dict)
     """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so they may add up to
     more than `total`."""

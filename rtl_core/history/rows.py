@@ -209,4 +209,6 @@ def to_step_state(row: Mapping[str, Any]) -> StepState:
         state_path=row["state_path"],
         sampler_path=row["sampler_path"],
         trained_at=aware(row["trained_at"]),
+        examples=row["examples"],
+        train_tokens=row["train_tokens"],
     )

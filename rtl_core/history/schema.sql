@@ -1,4 +1,4 @@
--- rtl-distill history, schema version 1 (DuckDB).
+-- rtl-distill history, schema version 2 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -92,6 +92,8 @@ CREATE TABLE steps (
     trained_at    TIMESTAMP,
     state_path    VARCHAR,                  -- weights and optimiser after this step
     sampler_path  VARCHAR,                  -- weights to sample from after this step
+    examples      INTEGER,                  -- answers that the step trained on; fewer than it sampled where some taught nothing
+    train_tokens  BIGINT,                   -- their tokens, prompt + completion - 1 each: what training costs
     PRIMARY KEY (run, step)
 );
 

@@ -117,7 +117,7 @@ class History(Transactions):
                 insert(con, {"step_problems": plan})
 
     def finish_step(self, step: StepRecord) -> None:
-        """Note that a step was trained, with its weights, times and metrics, all at once."""
+        """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""
         now = rows.naive(utc_now())
         times = table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
         metrics = table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
@@ -133,9 +133,9 @@ class History(Transactions):
                 for part in ("step_times", "step_metrics"):
                     con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             con.execute(
-                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?"
-                " WHERE run = ? AND step = ?",
-                [now, step.state_path, step.sampler_path, *place],
+                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?, examples = ?,"
+                " train_tokens = ? WHERE run = ? AND step = ?",
+                [now, step.state_path, step.sampler_path, step.examples, step.train_tokens, *place],
             )
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
             insert(con, {"step_times": times, "step_metrics": metrics})

@@ -131,10 +131,13 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
         "SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,"
         " (SELECT count(*) FROM steps WHERE run = $run AND status = 'trained') AS trained,"
         " (SELECT count(*) FROM steps WHERE run = $run) AS planned,"
+        " (SELECT sum(examples) FROM steps WHERE run = $run) AS examples,"
         " (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds",
         place,
     ).to_pylist()[0]
     found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
+    if counts["examples"] is not None:
+        found.append(("trained on", f"{int(counts['examples']):,}"))
     for curve in curves_of(history, run.name):
         if curve.label != "pass rate":  # the headline has the one that counts
             found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))

@@ -8,7 +8,7 @@ from rtl_core.reporting.figures import compare, distillation, health, learning, 
 
 _ONE_RUN = (
     ("learned", "Did it learn?", "Problems that training never saw, before and after, and the teacher for comparison.", result.blocks),
-    ("training", "What training saw", "The rollouts that the student was trained on.", learning.blocks),
+    ("training", "What training saw", "The rollouts of the train steps; those that taught nothing were not trained on.", learning.blocks),
     ("teacher", "How near is the teacher?", "What distillation pulls at.", distillation.blocks),
     ("control", "Is it healthy?", "What a run should keep an eye on, and what its controllers did.", health.blocks),
     ("wrong", "What goes wrong", "Where answers miss what was asked, and problems that deserve a look themselves.", mistakes.blocks),
