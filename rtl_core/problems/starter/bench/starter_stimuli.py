@@ -6,10 +6,10 @@ Plain functions over a `random.Random` and the widths of the inputs in header or
 import itertools
 
 EXHAUSTIVE_BITS = 11
-VECTORS = 1600
-PHASES = 12
+VECTORS = 2048
+PHASES = 16
 PHASE_CYCLES = 64
-RESET_RATE = 0.08
+RESET_RATE = 0.06
 HIGH_CHANGE_RATE = 0.1
 LEVELS = (0.03, 0.2, 0.5, 0.8, 0.97)
 
@@ -100,7 +100,7 @@ def cycles(random, widths):
 
     The run is made of phases. In a phase each one-bit input is high with its own probability: first every combination
     of seldom and mostly, so that what fills also empties and what counts also comes to rest, then random ones. Resets
-    come in every other phase, so that between them deep states are reached.
+    come in every other phase of the first half, so that deep states are reached as well.
     """
     single = [index for index, width in enumerate(widths) if width == 1]
     sharp = list(itertools.product((0.06, 0.94), repeat=len(single)))[:4]
@@ -112,7 +112,7 @@ def cycles(random, widths):
         for _ in range(PHASE_CYCLES):
             inputs = before = draw(random, widths, densities, before if random.random() < keep else None)
             change = draw(random, widths, densities) if random.random() < HIGH_CHANGE_RATE else None
-            yield inputs, number % 2 == 1 and random.random() < RESET_RATE, change
+            yield inputs, number < PHASES // 2 and number % 2 == 1 and random.random() < RESET_RATE, change
 
 
 def draw(random, widths, densities, before=None):
