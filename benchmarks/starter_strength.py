@@ -219,6 +219,7 @@ def main() -> None:
                 executor, specs_of(family, arguments.specs, arguments.seed), arguments.seed, arguments.threads
             )
             table.add_row(*_row(family, tally))
+            print(*_row(family, tally), flush=True)
             whole.killed += tally.killed
             whole.same += tally.same
             whole.survivors += tally.survivors

@@ -7,7 +7,7 @@ import itertools
 
 EXHAUSTIVE_BITS = 11
 VECTORS = 2048
-PHASES = 16
+PHASES = 24
 PHASE_CYCLES = 64
 RESET_RATE = 0.06
 HIGH_CHANGE_RATE = 0.1
@@ -15,18 +15,18 @@ LEVELS = (0.03, 0.2, 0.5, 0.8, 0.97)
 
 
 def word(random, width):
-    """A word that is uniform in one of two cases, else one-hot, one-cold, or with a run of zeros at one end."""
-    top = (1 << width) - 1
+    """A word that is uniform in two of three cases, else one-hot, one-cold, a corner case, or with zeros at one end."""
     value, style = random.getrandbits(width), random.getrandbits(4)
-    if style < 8:
+    if style < 11:
         return value
-    if style < 10:
+    top = (1 << width) - 1
+    if style == 11:
         return 1 << random.randrange(width)
-    if style < 12:
+    if style == 12:
         return top ^ (1 << random.randrange(width))
-    if style < 14:
+    if style == 13:
         return value >> random.randrange(width)
-    if style < 15:
+    if style == 14:
         return value << random.randrange(width) & top
     return random.choice((0, 1, top, top - 1, (top >> 1) + 1, top >> 1))
 
@@ -107,7 +107,7 @@ def cycles(random, widths):
     for number in range(PHASES):
         high = sharp[number] if number < len(sharp) else random.choices(LEVELS, k=len(single))
         densities = dict(zip(single, high, strict=True))
-        keep = random.choice((0, 0, 0.3))
+        keep = random.choice((0, 0, 0, 0.3))
         before = None
         for _ in range(PHASE_CYCLES):
             inputs = before = draw(random, widths, densities, before if random.random() < keep else None)
