@@ -174,9 +174,10 @@ def side_by_side(spec: Spec) -> str:
         )
         close = f"2: i_{s.name} = i_{inputs[0].name} ^ ($urandom % 3 == 0 ? 1 << $urandom % {s.width} : 0);"
         lines.append("    " + (one if s.width == 1 else f"{spread} {close} default: i_{s.name} = $urandom; endcase"))
-    lines += ["  end endtask", "  initial begin"]
+    every = "{" + shown + "}"
+    # Every input changes once before the first check: `always @(*)` waits for a change.
+    lines += ["  end endtask", "  initial begin", f"    {every} = ~0; #5 {every} = 0; #5;"]
     if not family.sequential:
-        every = "{" + shown + "}"
         bits = sum(s.width for s in inputs)
         if bits <= 16:
             lines.append(f"    for (i = 0; i < {1 << bits}; i = i + 1) begin {every} = i; check; end")
@@ -230,7 +231,7 @@ def main() -> None:
     for outcome, count in whole.unfit.items():
         console.print(f"not tested: {count} {outcome}")
     for survivor in whole.survivors:
-        console.print(f"survived: {survivor}")
+        console.print(f"survived: {survivor}", soft_wrap=True)
     console.print(f"{time.monotonic() - started:.0f} s")
     sys.exit(whole.killed < GOAL * whole.distinguishable)
 

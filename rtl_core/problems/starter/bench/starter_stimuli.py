@@ -75,6 +75,7 @@ def directed(random, widths):
     """
     width = max(widths)
     top = (1 << width) - 1
+    pairs: list[tuple[int, ...]]
     if sum(w > 1 for w in widths) == 1:
         words = {(value,) for bit in range(width) for value in (top >> bit, (top << bit) & top, top ^ (1 << bit))}
         words |= {((1 << bit) | (1 << other),) for bit in range(width) for other in range(bit + 1)}
@@ -116,12 +117,20 @@ def cycles(random, widths):
 
 
 def draw(random, widths, densities, before=None):
-    """Random inputs: one-bit inputs are high with the probability at their index in `densities`, words are drawn by
-    `word`, or are those of `before`.
+    """Random inputs: one-bit inputs are high with the probability at their index in `densities`, words are those of
+    `before`, or drawn by `word`, or one in four times `related` to the word to their left.
     """
-    return tuple(
-        [
-            int(random.random() < densities[index]) if width == 1 else before[index] if before else word(random, width)
-            for index, width in enumerate(widths)
-        ]
-    )
+    values: list[int] = []
+    left = None
+    for index, width in enumerate(widths):
+        if width == 1:
+            values.append(int(random.random() < densities[index]))
+            continue
+        if before:
+            left = before[index]
+        elif left is None or random.getrandbits(2):
+            left = word(random, width)
+        else:
+            left = related(random, left, width)
+        values.append(left)
+    return tuple(values)
