@@ -1,5 +1,5 @@
-"""Compile the answer, run its cocotb tests, once for each tested value of its parameter if it has one; exit 0 only if all
-of them ran and passed.
+"""Compile the answer, run its cocotb tests, once for each tested value of its parameter if it has one, up to the first with
+a failing test; exit 0 only if all of them ran and passed.
 """
 
 import os
@@ -29,9 +29,12 @@ def tested(value):
 
 
 def main() -> int:
-    values = [None, *os.environ.get("PARAMETER_VALUES", "").split()]
-    results = [tested(value) for value in values]
-    total, failed = (sum(counts) for counts in zip(*results, strict=True))
+    total = failed = 0
+    for value in (None, *os.environ.get("PARAMETER_VALUES", "").split()):
+        counts = tested(value)
+        total, failed = total + counts[0], failed + counts[1]
+        if failed:
+            break
     expected = int(os.environ["TESTS"])
     print(f"{total - failed} of {expected} tests passed")
     return 0 if total == expected and failed == 0 else 1
