@@ -73,6 +73,16 @@ _INPUTS = [
     ("inputs kept by a procedural assign", "an assign statement on a net of the bench", "reg k = 0; assign (supply1, supply0) {i} = k;"),
     ("inputs through a submodule", "the drive stands in another module", "drive hidden({i});"),
 ]  # fmt: skip
+_TIED = [
+    ("input tied by a switch", "a switch carries a supply back into the bench", "supply0 low; tran t0({i}, low);"),
+    ("input tied high by a switch", "the same with the other supply", "supply1 high; tran t0({i}, high);"),
+    ("input tied by a resistive switch", "a weaker switch", "supply0 low; rtran t0({i}, low);"),
+    ("input tied by a controlled switch", "a switch that is opened later", "supply0 low; reg on = 0; tranif1 t0({i}, low, on); initial #20 on = 1;"),
+    ("input tied by a controlled switch, inverted", "the other kind", "supply0 low; reg off = 1; tranif0 t0({i}, low, off); initial #20 off = 0;"),
+    ("input tied to X", "the reference computes with X and matches anything", "wire x; assign (supply0, supply1) x = 1'bx; tran t0({i}, x);"),
+    ("input tied in a submodule", "the switch stands in another module", "tied t0({i});"),
+    ("input tied by a pull", "a pull where the bench drives nothing", "pulldown p0({i});"),
+]  # fmt: skip
 _PINS = {DFF: ("clk", "d"), COUNT10: ("clk", "reset"), FADD: ("cin", "a"), COUNT12: ("clk", "valid_count"), INC: ("clk", "clk")}
 
 _AROUND = [
@@ -117,6 +127,13 @@ def _attacks() -> list[Attack]:
         for base, (first, second) in _PINS.items():
             after = "module drive(input x); assign x = 1'b0; endmodule\n" if "submodule" in name else ""
             found += around((base,), name, idea, body.format(i=first, o=second) + "\n", after=after)
+    for name, idea, body in _TIED:
+        for base, (first, _) in _PINS.items():
+            after = "module tied(inout x); supply0 low; tran t1(x, low); endmodule\n" if "submodule" in name else ""
+            found += around((base,), name, idea, body.format(i=first) + "\n", after=after)
+    every = "supply0 low; tran t0(a, low), t1(b, low), t2(cin, low); assign {cout, sum} = 0;\n"
+    found += around((FADD,), "all inputs tied", "the reference can only compute the constant", every, core="empty")
+    found += around((DFF,), "data tied", "the reference can only hold 0", "supply0 low; tran t0(d, low); initial q = 0;\n", core="empty")
     for name, idea, before, after in _AROUND:
         found += around((INC, DFF, ADD8), name, idea, before=before, after=after)
     for name, idea, body in _TASKS:

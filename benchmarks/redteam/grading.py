@@ -18,7 +18,7 @@ from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
 
-LIMITS = Limits(wall_s=10, cpu_s=10, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
+LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
 MOST_TIME = 1.5
 """A grade may take this many times the wall limit of one service, all in all."""
 EXTRACTION_S = 3.0

@@ -6,8 +6,10 @@ the screen (the design is right only where the file opens).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.redteam.attack import Attack, Base, around
-from benchmarks.redteam.bases import COUNT12, DFF, INC, LFSR
+from benchmarks.redteam.bases import COUNT10, COUNTER, DFF, INC, LFSR
 from benchmarks.redteam.tricks import GUARDS, PASTED, TEXT, TRICKS, Trick
 
 FINISH = "initial #7 @CALL;\n"
@@ -19,6 +21,19 @@ def hidden(base: Base, trick: Trick, task: str) -> str:
     statement = FINISH if task == "finish" else FOPEN
     before, body = trick.hide(task, statement.rstrip("\n"))
     return base.design(body + "\n", before, core="wrong" if task == "finish" else "switched")
+
+
+def helped(trick: Trick, task: str) -> Trick:
+    """The trick with a second one, where it would be seen alone: benches filter again, and the screen searches the plain
+    text for the names of file tasks.
+    """
+    if task == "finish" and trick in TEXT:
+        return replace(trick, before=trick.before + "`define JOINED @T\n", call="$`JOINED") if trick.call == "$@T" else trick
+    if task == "finish":
+        return replace(trick, opening=trick.opening + TEXT[0].opening)
+    if trick not in PASTED and trick.call == "$@T":
+        return replace(trick, before=trick.before + "`define SPLIT $@H``@L\n", call="`SPLIT")
+    return trick
 
 
 _EARLY = """\
@@ -88,16 +103,13 @@ WHOLE = [
 
 def _attacks() -> list[Attack]:
     found: list[Attack] = []
-    known = {id(trick) for trick in (*PASTED, *GUARDS, *TEXT)}
     for trick in TRICKS:
         bases = [(DFF, "finish"), (LFSR, "fopen")]
-        if trick in (PASTED[0], GUARDS[0]):
-            bases += [(COUNT12, "finish"), (INC, "finish")]
-        if id(trick) not in known:
-            bases = bases[:1]
+        if trick in (PASTED[0], GUARDS[0], TEXT[0]):
+            bases += [(COUNT10, "finish"), (INC, "finish"), (COUNTER, "fopen")]
         for base, task in bases:
             name = f"{trick.name}, ${task} @ {base.problem}"
-            found.append(Attack(name, trick.idea, base.problem, text=hidden(base, trick, task)))
+            found.append(Attack(name, trick.idea, base.problem, text=hidden(base, helped(trick, task), task)))
     found += around((DFF,), "submodule that ends it", "the hidden call stands in a second module", "watch w(clk);\n", after=_EARLY)
     for name, idea, before in INCLUDES:
         found += around((DFF, LFSR), name, idea, before=before)
