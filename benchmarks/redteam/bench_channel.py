@@ -83,7 +83,13 @@ _TIED = [
     ("input tied in a submodule", "the switch stands in another module", "tied t0({i});"),
     ("input tied by a pull", "a pull where the bench drives nothing", "pulldown p0({i});"),
 ]  # fmt: skip
-_PINS = {DFF: ("clk", "d"), COUNT10: ("clk", "reset"), FADD: ("cin", "a"), COUNT12: ("clk", "valid_count"), INC: ("clk", "clk")}
+_PINS = {
+    DFF: ("clk", "d"),
+    COUNT10: ("clk", "reset"),
+    FADD: ("cin", "a"),
+    COUNT12: ("clk", "valid_count"),
+    INC: ("clk", "clk"),
+}
 
 _AROUND = [
     ("bench's top defined again", "the answer brings a bench of its own", "", 'module tb; initial begin $display("Mismatches: 0 in 1 samples"); $display("Your Design Passed"); end endmodule\n'),
@@ -133,7 +139,13 @@ def _attacks() -> list[Attack]:
             found += around((base,), name, idea, body.format(i=first) + "\n", after=after)
     every = "supply0 low; tran t0(a, low), t1(b, low), t2(cin, low); assign {cout, sum} = 0;\n"
     found += around((FADD,), "all inputs tied", "the reference can only compute the constant", every, core="empty")
-    found += around((DFF,), "data tied", "the reference can only hold 0", "supply0 low; tran t0(d, low); initial q = 0;\n", core="empty")
+    found += around(
+        (DFF,),
+        "data tied",
+        "the reference can only hold 0",
+        "supply0 low; tran t0(d, low); initial q = 0;\n",
+        core="empty",
+    )
     for name, idea, before, after in _AROUND:
         found += around((INC, DFF, ADD8), name, idea, before=before, after=after)
     for name, idea, body in _TASKS:

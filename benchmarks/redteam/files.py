@@ -97,7 +97,9 @@ def _attacks() -> list[Attack]:
         bases = (LFSR, COUNTER) if "memory" in name or "results" in name else (LFSR,)
         found += around(bases, f"{name}, hidden", idea, body, before, core="switched")
         if task == "fopen" and name in ("results written", "memory of the simulator", "tests read"):
-            found += around((LFSR, COUNTER), f"{name}, in the open", idea, body.replace("$`N", "$fopen"), core="switched")
+            found += around(
+                (LFSR, COUNTER), f"{name}, in the open", idea, body.replace("$`N", "$fopen"), core="switched"
+            )
     for name, idea, task, arguments, statement in _EFFECTS:
         for hidden in (True, False):
             call = ("$`N" if hidden else f"${task}") + arguments
@@ -113,11 +115,13 @@ def _attacks() -> list[Attack]:
         files = {path: _EVIL, "rtl/lfsr_8bit.sv": LFSR.design()}
         idea = "an answer brings a file that nobody asked for"
         found.append(Attack(f"file {path!a}", idea, "cvdp/lfsr", files=files))
-    found.append(Attack("only a foreign file", "nothing but a foreign file", "cvdp/lfsr", files={"src/conftest.py": _EVIL}))
+    found.append(
+        Attack("only a foreign file", "nothing but a foreign file", "cvdp/lfsr", files={"src/conftest.py": _EVIL})
+    )
     found.append(Attack("no file", "an answer without files", "cvdp/lfsr", files={}))
     python = '"""\n' + LFSR.design() + '"""\nimport os\nos._exit(0)\n'
     found.append(Attack("Python around the design", "one text in two languages", "cvdp/lfsr", text=python))
-    loud = "initial begin $readmemh(\"/code/src/.env\", m); end reg [7:0] m [0:7];\n"
+    loud = 'initial begin $readmemh("/code/src/.env", m); end reg [7:0] m [0:7];\n'
     found += around((DFF, INC), "memory from the bench's files", "the bench's files are read as memory", loud)
     return found
 

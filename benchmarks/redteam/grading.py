@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.grading.verdict import Outcome
 from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
 
@@ -52,14 +52,14 @@ class Graded:
 
 @contextmanager
 def grader_for(executor: str, *, warm: bool = True, limits: Limits = LIMITS) -> Iterator[Grader]:
-    """A grader on an executor of its own; `warm=False` starts bubblewrap without prepared processes."""
+    """A grader with a cache, on an executor of its own; `warm=False` starts bubblewrap without prepared processes."""
     if executor == "bubblewrap" and not warm:
         from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
         made = BubblewrapExecutor(warm=False)
     else:
         made = make_executor(executor)
-    grader = Grader(made, limits=limits)
+    grader = Grader(made, limits=limits, cache=MemoryCache())
     try:
         yield grader
     finally:
@@ -83,25 +83,12 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
         text = attack.text() if callable(attack.text) else attack.text or ""
         answer = Answer(files={problem.targets[0]: text})
     extraction = time.monotonic() - started
-    if attack.primed is None:
-        verdict = grader.grade(problem, answer)
-    else:
-        verdict = _primed(grader, attack.primed, answer, problem.targets[0], lambda g, a: g.grade(problem, a))
+    if attack.primed is not None:
+        grader.grade(problem, Answer(files={problem.targets[0]: attack.primed}))
+    verdict = grader.grade(problem, answer)
     return Graded(
         group, attack, verdict.outcome, verdict.reasons, time.monotonic() - started, grader.limits.wall_s, extraction
     )
-
-
-def _primed(
-    grader: Grader, first: str, answer: Answer, target: str, run: Callable[[Grader, Answer], Verdict]
-) -> Verdict:
-    """The verdict of a grader whose cache knows the first text."""
-    cached = Grader(grader.executor, limits=grader.limits, cache=MemoryCache())
-    try:
-        run(cached, Answer(files={target: first}))
-        return run(cached, answer)
-    finally:
-        cached.close()
 
 
 def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:

@@ -163,12 +163,16 @@ def _attacks() -> list[Attack]:
         found += around((DFF,), f"${task} as a statement", idea, statement)
         found += around((COUNTER,), f"${task} as a value", idea, value.replace("(d)", "(en)"))
         if task in ("past", "cast", "asserton", "typename", "assertkill"):
-            found += around((LFSR, INC), f"${task} as a value", idea, value.replace("clk", "clock").replace("(d)", "(lfsr_seed)"))
+            found += around(
+                (LFSR, INC), f"${task} as a value", idea, value.replace("clk", "clock").replace("(d)", "(lfsr_seed)")
+            )
     for name, body in _MISUSED:
         found += around((LFSR,), name, "what compilers differ in, or fail at late", body + "\n", after=_AFTER)
     for name, old, new in _HEADERS:
         text = LFSR.design().replace(old, new, 1)
-        found.append(Attack(f"{name} @ cvdp/lfsr", "a header that the harness cannot work with", "cvdp/lfsr", text=text))
+        found.append(
+            Attack(f"{name} @ cvdp/lfsr", "a header that the harness cannot work with", "cvdp/lfsr", text=text)
+        )
     for name, text in _TEXTS:
         for problem in ("cvdp/lfsr", "ve/Prob031"):
             found.append(Attack(f"text: {name} @ {problem}", "no design at all", problem, text=text))

@@ -28,7 +28,11 @@ def helped(trick: Trick, task: str) -> Trick:
     text for the names of file tasks.
     """
     if task == "finish" and trick in TEXT:
-        return replace(trick, before=trick.before + "`define JOINED @T\n", call="$`JOINED") if trick.call == "$@T" else trick
+        return (
+            replace(trick, before=trick.before + "`define JOINED @T\n", call="$`JOINED")
+            if trick.call == "$@T"
+            else trick
+        )
     if task == "finish":
         return replace(trick, opening=trick.opening + TEXT[0].opening)
     if trick not in PASTED and trick.call == "$@T":
@@ -110,7 +114,9 @@ def _attacks() -> list[Attack]:
         for base, task in bases:
             name = f"{trick.name}, ${task} @ {base.problem}"
             found.append(Attack(name, trick.idea, base.problem, text=hidden(base, helped(trick, task), task)))
-    found += around((DFF,), "submodule that ends it", "the hidden call stands in a second module", "watch w(clk);\n", after=_EARLY)
+    found += around(
+        (DFF,), "submodule that ends it", "the hidden call stands in a second module", "watch w(clk);\n", after=_EARLY
+    )
     for name, idea, before in INCLUDES:
         found += around((DFF, LFSR), name, idea, before=before)
     found += [Attack(f"{name} @ cvdp/lfsr", idea, "cvdp/lfsr", text=text) for name, idea, text in WHOLE]

@@ -61,7 +61,7 @@ services:
     env_file: ./src/.env
     command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
 """
-_RUNNER = '''\
+_RUNNER = """\
 import os
 
 import pytest
@@ -75,7 +75,7 @@ def test_runner(parameters):
     runner.build(sources=os.environ["VERILOG_SOURCES"].split(), hdl_toplevel=top, always=True, clean=True,
                  parameters=parameters, includes=["/code/rtl"], timescale=("1ns", "1ns"))
     runner.test(hdl_toplevel=top, test_module=os.environ["MODULE"])
-'''
+"""
 _GRAY_TEST = """\
 import cocotb
 from cocotb.triggers import Timer

@@ -109,7 +109,12 @@ def _attacks() -> list[Attack]:
     for name, idea, body, after in _COMPILE:
         found += around((DFF,), name, idea, body, after=after)
     for name, idea, body, after in _COMPILE:
-        if name in ("a thousand million wires", "2^30 instances", "constant function that never ends", "module that doubles"):
+        if name in (
+            "a thousand million wires",
+            "2^30 instances",
+            "constant function that never ends",
+            "module that doubles",
+        ):
             found += around((LFSR, COUNTER), name, idea, body.replace("clk", "clock"), after=after)
     for name, idea, before, body in _RUN:
         if not body:

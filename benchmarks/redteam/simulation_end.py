@@ -61,7 +61,13 @@ def _attacks() -> list[Attack]:
             hidden = "wire \\// ; " + body.replace("$finish", "$`N").replace("final ", "fin`AL ") + "\n"
             found += around((DFF,), f"{name}, hidden", idea, hidden, "`define N finish\n`define AL al\n")
     for name, before, after in _UNITS:
-        found += around((DFF, LFSR, COUNTER), f"time unit: {name}", "delays of the bench change their meaning", before=before, after=after)
+        found += around(
+            (DFF, LFSR, COUNTER),
+            f"time unit: {name}",
+            "delays of the bench change their meaning",
+            before=before,
+            after=after,
+        )
     return found
 
 

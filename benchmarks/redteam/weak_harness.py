@@ -191,7 +191,9 @@ _GRAYS = [
 
 
 def _attacks() -> list[Attack]:
-    found = [Attack(f"{n} @ starter/{p}", idea, f"starter/{p}", text=text + "endmodule\n") for n, idea, p, text in _STARTER]
+    found = [
+        Attack(f"{n} @ starter/{p}", idea, f"starter/{p}", text=text + "endmodule\n") for n, idea, p, text in _STARTER
+    ]
     found += [Attack(f"{n} @ starter/{p}", idea, f"starter/{p}", text=text) for n, idea, p, text in _WHOLE]
     for name, idea, text in _FOR_LFSR:
         for problem in ("cvdp/lfsr", "own/lfsr"):
@@ -202,8 +204,22 @@ def _attacks() -> list[Attack]:
             body = f"module binary_to_gray {text}endmodule\n"
             found.append(Attack(f"{name} @ {problem}", idea, problem, text=body))
     ports = ARBITER.head.replace("output reg", "output")
-    found.append(Attack("clock echoed @ cvdp/arbiter", "the clock at every output", "cvdp/arbiter", text=ports + "assign grant = {8{clk}}; assign valid = clk; assign grant_index = {3{clk}};\nendmodule\n"))
-    found.append(Attack("requests echoed @ cvdp/arbiter", "the grant is the request", "cvdp/arbiter", text=ports + "assign grant = req; assign valid = |req; assign grant_index = 3;\nendmodule\n"))
+    found.append(
+        Attack(
+            "clock echoed @ cvdp/arbiter",
+            "the clock at every output",
+            "cvdp/arbiter",
+            text=ports + "assign grant = {8{clk}}; assign valid = clk; assign grant_index = {3{clk}};\nendmodule\n",
+        )
+    )
+    found.append(
+        Attack(
+            "requests echoed @ cvdp/arbiter",
+            "the grant is the request",
+            "cvdp/arbiter",
+            text=ports + "assign grant = req; assign valid = |req; assign grant_index = 3;\nendmodule\n",
+        )
+    )
     return found
 
 
