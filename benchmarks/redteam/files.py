@@ -50,7 +50,7 @@ _SEPARATE = [
 
 _EFFECTS = [
     ("plusargs asked", "settings of the run are read", "test$plusargs", '("")', "ok = @C;"),
-    ("tests read as memory", "a memory is filled from the tests", "readmemh", '("/src/.env", m)', "m[0] = 8'hx; @C; ok = 1;"),
+    ("kernel's settings read as memory", "a memory is filled from any file of digits", "readmemh", '("/proc/sys/kernel/pid_max", m)', "@C; ok = m[0] !== 32'hx;"),
     ("waves over a given file", "the name of the waves is an expression", "dumpfile", '(0 ? "w.vcd" : "/code/rundir/e.py")', "@C; $dumpvars;"),
     ("log file", "Icarus writes what is printed to a file as well", "log", '("/code/rundir/conftest.py")', '@C; $display("import os");'),
     ("ports dumped", "another task that writes waves", "dumpports", '(lfsr_8bit, "/code/rundir/conftest.py")', "@C;"),
@@ -103,7 +103,7 @@ def _attacks() -> list[Attack]:
     for name, idea, task, arguments, statement in _EFFECTS:
         for hidden in (True, False):
             call = ("$`N" if hidden else f"${task}") + arguments
-            body = f"reg [7:0] m [0:3]; integer h; initial begin {statement.replace('@C', call)} end\n"
+            body = f"reg [31:0] m [0:3]; integer h; initial begin {statement.replace('@C', call)} end\n"
             core = "switched" if "ok" in statement else "wrong"
             before = _JOINED.replace("@T", task) if hidden else ""
             found += around((LFSR,), f"{name}, {'hidden' if hidden else 'in the open'}", idea, body, before, core=core)

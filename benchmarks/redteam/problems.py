@@ -160,7 +160,7 @@ module tb;
   stimulus source(.clk(clk), .d(d));
   model reference(.clk(clk), .d(d), .q(expected));
   inc8 dut(.clk(clk), .d(d), .q(got));
-  always @(negedge clk) begin
+  always @(posedge clk or negedge clk) begin
     samples = samples + 1;
     if (expected !== (expected ^ got ^ expected)) errors = errors + 1;
   end
