@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         attacks = chosen(arguments.only, quick=arguments.quick)
     except ValueError as error:
         parser.error(str(error))
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=110)
     missing = sum(find(attack.problem) is None for _, attack in attacks)
     if missing:
         console.print(f"left out: {missing} on published problems that are not at hand (set RTL_DISTILL_DATA)")

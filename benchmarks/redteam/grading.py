@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.problems import find
@@ -22,7 +24,9 @@ LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, dis
 MOST_TIME = 1.5
 """A grade may take this many times the wall limit of one service, all in all."""
 EXTRACTION_S = 3.0
-"""Longer than this no response may be searched for its answer."""
+"""Longer than this (CPU time) no response may be searched for its answer."""
+PATIENCE_S = 20.0
+LONG_RESPONSE = 10_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Graded:
     wall_s: float
     limit_s: float
     extraction_s: float = 0.0
+    """CPU time."""
 
     @property
     def faults(self) -> list[str]:
@@ -72,23 +77,46 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
     problem = find(attack.problem)
     if problem is None:
         raise LookupError(attack.problem)
-    started = time.monotonic()
+    extraction = 0.0
     if attack.response is not None:
         response = attack.response() if callable(attack.response) else attack.response
-        started = time.monotonic()
-        answer = extract_answer(response, problem.targets)
+        answer, extraction = _extracted(response, problem.targets)
     elif attack.files is not None:
         answer = Answer(files=dict(attack.files))
     else:
         text = attack.text() if callable(attack.text) else attack.text or ""
         answer = Answer(files={problem.targets[0]: text})
-    extraction = time.monotonic() - started
     if attack.primed is not None:
         grader.grade(problem, Answer(files={problem.targets[0]: attack.primed}))
+    started = time.monotonic()
     verdict = grader.grade(problem, answer)
     return Graded(
         group, attack, verdict.outcome, verdict.reasons, time.monotonic() - started, grader.limits.wall_s, extraction
     )
+
+
+def _extracted(response: str, targets: Sequence[str]) -> tuple[Answer, float]:
+    """(answer, CPU seconds), found in a process of its own when the response is long, since nothing else could end it."""
+    if len(response) < LONG_RESPONSE:
+        started = time.thread_time()
+        return extract_answer(response, targets), time.thread_time() - started
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_extract, args=(theirs, response, tuple(targets)), daemon=True)
+    child.start()
+    try:
+        if ours.poll(PATIENCE_S):
+            return ours.recv()
+        return Answer(error="extraction did not end"), PATIENCE_S
+    finally:
+        child.kill()
+        child.join()
+
+
+def _extract(pipe: Connection, response: str, targets: tuple[str, ...]) -> None:
+    started = time.process_time()
+    answer = extract_answer(response, targets)
+    pipe.send((answer, time.process_time() - started))
 
 
 def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:
