@@ -8,13 +8,13 @@ Four kinds of cases, in turn, each the same for the same seed and number:
 - tasks: random system tasks, of Icarus' modules and of IEEE 1800, planted in right and wrong designs as statements,
   values, constants and ports;
 - soup: random directives, macros, escaped names and white space around a hidden call that ends the simulation or opens a
-  file. Where the simulator's own compiler shows that the call is in the program, that is kept with the finding;
+  file. Where the simulator's own compiler puts `$fopen` into the program, it must not have been simulated;
 - bytes: right designs with bytes and tokens deleted, doubled, swapped and replaced;
 - pairs: the texts of two attacks in one design.
 
-A finding is: a wrong design that is paid, an infrastructure error, or a grade beyond one and a half times the limit. It
-is made smaller line by line and written to `--output`. To keep it, move the file to benchmarks/redteam/corpus/: the red
-team's tests grade whatever lies there.
+A finding is: a wrong design that is paid, an infrastructure error, a grade beyond one and a half times the limit, or a
+program with a file task that was simulated. It is made smaller line by line and written to `--output`. To keep it, move
+the file to benchmarks/redteam/corpus/: the red team's tests grade whatever lies there.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from benchmarks.redteam.attack import UNPAID, Attack
 from benchmarks.redteam.bases import ALL, COUNT10, COUNTER, DFF, INC, LFSR
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS, Graded, grade, grader_for
-from benchmarks.redteam.preprocessor import FINISH, FOPEN
+from benchmarks.redteam.preprocessor import FINISH, FOPEN, helped
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tricks import TEXT, TRICKS, Trick
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.verdict import Outcome
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -130,12 +131,14 @@ def tasks_case(rng: random.Random) -> Attack:
 
 def soup_case(rng: random.Random) -> Attack:
     """A hidden call in a soup of directives; the design is wrong, or right only where the call works."""
-    trick = rng.choice(TRICKS)
-    if rng.random() < 0.7:
-        trick = combined(trick, rng.choice((*TEXT, *TRICKS)))
     base, task = rng.choice(
         ((DFF, "finish"), (COUNT10, "finish"), (INC, "finish"), (LFSR, "fopen"), (COUNTER, "fopen"))
     )
+    trick = rng.choice(TRICKS)
+    if rng.random() < 0.4:
+        trick = combined(trick, rng.choice((*TEXT, *TRICKS)))
+    if rng.random() < 0.6:
+        trick = helped(trick, task)
     before, body = trick.hide(task, (FINISH if task == "finish" else FOPEN).rstrip("\n"))
     core = "wrong" if task == "finish" else "switched"
     soup = [_soup(rng) for _ in range(3)]
@@ -153,7 +156,7 @@ def combined(one: Trick, two: Trick) -> Trick:
 
 def _soup(rng: random.Random) -> str:
     pieces = []
-    for _ in range(rng.randrange(4)):
+    for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
         piece = rng.choice(SOUP).replace("{n}", str(rng.randrange(3))).replace("{w}", rng.choice(WORDS))
         pieces.append(piece.replace("{e}", rng.choice(WORDS)).replace("{g}", rng.choice(GUARDED)))
     return "".join(pieces)
@@ -253,7 +256,7 @@ def write_finding(folder: Path, found: Graded, calls: list[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.group}-{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:10]}.json"
     kept = {
-        "idea": f"{found.attack.idea}; was {', '.join(found.faults)}",
+        "idea": f"{found.attack.idea}; was {', '.join(faults_of(found))}",
         "problem": found.attack.problem,
         "right": sorted(found.attack.right),
         "text": text,
@@ -268,9 +271,17 @@ def write_finding(folder: Path, found: Graded, calls: list[str]) -> Path:
     return path
 
 
+def faults_of(found: Graded) -> list[str]:
+    """The faults of a verdict, and whether a file task was simulated: then the verdict is one that a simulation gives."""
+    ran = found.outcome in (Outcome.PASSED, Outcome.TESTS_FAILED, Outcome.TIMEOUT)
+    if found.group == "soup" and ran and "$fopen" in simulator_calls(found.attack):
+        return [*found.faults, "file task simulated"]
+    return found.faults
+
+
 def smaller(grader: Grader, found: Graded) -> Graded:
     """The finding with as few lines as some tries get it to."""
-    faults = set(found.faults)
+    faults = set(faults_of(found))
     if "over time" in faults:
         return found
     best, left = found, SHRINK_TRIES
@@ -281,7 +292,7 @@ def smaller(grader: Grader, found: Graded) -> Graded:
             shorter = "\n".join(lines[:at] + lines[at + size :])
             left -= 1
             again = grade(grader, best.group, replace(best.attack, text=shorter))
-            if faults & set(again.faults):
+            if faults & set(faults_of(again)):
                 best = again
                 break
             if not left:
@@ -292,10 +303,10 @@ def smaller(grader: Grader, found: Graded) -> Graded:
 
 
 def simulator_calls(attack: Attack) -> list[str]:
-    """The system tasks in what Icarus compiles of an answer; empty where it does not compile."""
+    """The system tasks in what Icarus compiles of an answer, as the grader hands it on; empty where it does not compile."""
     with tempfile.TemporaryDirectory() as place:
         source = Path(place) / "design.sv"
-        source.write_text(str(attack.text), errors="replace")
+        source.write_text(neutralise(str(attack.text)), errors="replace")
         command = ["iverilog", "-g2012", "-o", f"{place}/out", str(source)]
         try:
             subprocess.run(command, capture_output=True, timeout=10, check=False)
@@ -322,12 +333,12 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
             number = block.stop
             for graded in pool.map(one, block):
                 counted[f"{graded.group}: {graded.outcome.value}"] += 1
-                if graded.faults:
+                if faults := faults_of(graded):
                     small = smaller(grader, graded)
                     path = write_finding(arguments.output, small, simulator_calls(small.attack))
                     found.append(path)
                     print(
-                        f"{', '.join(graded.faults)}: {graded.attack.name} on {graded.attack.problem}: {path}",
+                        f"{', '.join(faults)}: {graded.attack.name} on {graded.attack.problem}: {path}",
                         flush=True,
                     )
     return counted, found

@@ -130,7 +130,6 @@ _IDIOMS: list[tuple[str, str, str, str]] = [
     ("void function", "function automatic void nothing(); endfunction\n", "", ""),
     ("test bench appended", "", "", "module tb; reg clock = 0, reset = 0; reg [7:0] s = 1; wire [7:0] o; lfsr_8bit u(clock, reset, s, o); always #5 clock = ~clock; initial begin #20 reset = 1; #100 $finish; end endmodule\n"),
     ("test bench appended with waves", "", "", 'module lfsr_8bit_tb; reg clock = 0; initial begin $dumpfile("tb.vcd"); $dumpvars(0, lfsr_8bit_tb); #100 $finish; end endmodule\n'),
-    ("test bench appended with a file", "", "", 'module tb2; integer f; initial begin f = $fopen("log.txt", "w"); $fdisplay(f, "x"); $fclose(f); $finish; end endmodule\n'),
     ("test bench behind a guard", "", "", "`ifdef TESTBENCH\nmodule tb; initial $finish; endmodule\n`endif\n"),
 ]  # fmt: skip
 
