@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from benchmarks.redteam.attack import Attack
+from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import LIMITS, Graded, grade_all, grader_for
 from benchmarks.redteam.problems import find
@@ -62,6 +64,10 @@ def _run(console: Console, name: str, attacks: list, arguments: argparse.Namespa
     started = time.monotonic()
     graded: list[Graded] = []
     with grader_for(name, warm=not arguments.cold, limits=limits) as grader:
+        warm_up = [
+            ("", Attack(base.problem, "", base.problem, text=base.design(core="good"))) for base in (COUNTER, INC)
+        ]
+        list(grade_all(grader, warm_up, arguments.jobs))  # what starts once is no answer's time
         for one in grade_all(grader, attacks, arguments.jobs):
             graded.append(one)
             if console.is_terminal:

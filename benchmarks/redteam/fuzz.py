@@ -292,7 +292,7 @@ def smaller(grader: Grader, found: Graded) -> Graded:
             shorter = "\n".join(lines[:at] + lines[at + size :])
             left -= 1
             again = grade(grader, best.group, replace(best.attack, text=shorter))
-            if faults & set(faults_of(again)):
+            if faults <= set(faults_of(again)):
                 best = again
                 break
             if not left:
