@@ -277,7 +277,7 @@ class _Grading:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
             self._add(Stage.TESTS, "failed", reasons, spent)
             return self._verdict(Outcome.INTERFACE_MISMATCH, reasons)
-        if not bad_services and never_changed(results) and not self._is_active():
+        if not bad_services and never_changed(results) and not self._is_active(results):
             self._add(Stage.SYNTAX, "passed", (), 0.0)
             self._add(Stage.TESTS, "failed", (CONSTANT,), spent)
             return self._verdict(Outcome.TESTS_FAILED, (CONSTANT,), 0, total)
@@ -362,10 +362,11 @@ class _Grading:
             return (overrun_reason(result, self.grader.limits.model_dump()),)
         return test_reasons(result)
 
-    def _is_active(self) -> bool:
+    def _is_active(self, results: tuple[StepResult, ...]) -> bool:
         """Whether an output moves when inputs are driven at random, where the harness moved none; True where it cannot be told."""
         assert self.problem.interface is not None, "without an interface nothing is watched"
-        check = activity_check(self.problem.interface.module, _sources(self.problem, self.files), self.ports)
+        pacer = next((session.pacer for result in results for session in result.sessions if session.pacer), "")
+        check = activity_check(self.problem.interface.module, _sources(self.problem, self.files), self.ports, pacer)
         if check is None:
             return True
         harness, step = check
@@ -448,17 +449,12 @@ def _failing_tests(result: StepResult) -> bool:
 
 
 def never_changed(results: tuple[StepResult, ...]) -> bool:
-    """Whether all watched outputs kept one value through all simulations although the inputs were moved enough.
+    """Whether no watched output moved through all simulations although the inputs were moved enough.
 
     An honest design does something under any harness worth the name; a constant passes some weak ones.
     """
-    seen: dict[str, set[str]] = {}
-    changes = 0
-    for session in (session for result in results for session in result.sessions):
-        changes += session.changes
-        for name, values in session.seen.items():
-            seen.setdefault(name, set()).update(values)
-    return bool(seen) and changes >= 16 and all(len(values) < 2 for values in seen.values())
+    sessions = [session for result in results for session in result.sessions]
+    return sum(session.changes for session in sessions) >= 16 and not any(session.moved for session in sessions)
 
 
 def changed_parameters(results: tuple[StepResult, ...]) -> tuple[InterfaceMismatch, ...]:

@@ -16,7 +16,7 @@ from rtl_core.problems.problem import Port, Problem
 
 _HDL = (".v", ".sv")
 ACTIVITY_TEST = '''\
-"""Drives every input at random and passes when an output took two values."""
+"""Drives every input at random and passes when an output took two values; with a clock, after its rising edges."""
 
 import json
 import random
@@ -25,12 +25,7 @@ import cocotb
 from cocotb.triggers import Timer
 
 PORTS = json.loads({ports!r})
-CYCLES = 300
-
-
-def known(handle):
-    value = str(handle.value)
-    return value if set(value) <= {{"0", "1"}} else None
+CYCLES = 600
 
 
 @cocotb.test()
@@ -38,25 +33,27 @@ async def moves(dut):
     rng = random.Random(1)
     inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
     outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
+    clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
     seen = {{name: set() for name, _ in outputs}}
-    held = [0] * len(inputs)
+    density = [0.5] * len(inputs)
     for cycle in range(CYCLES):
-        # Each input alone now and then, so that a reset of either level is released for a while and clocks have edges.
         if cycle % 50 == 0:
-            held = [rng.choice((0, 1, None)) for _ in inputs]
-        for level in (0, 1):
-            for (handle, width), keep in zip(inputs, held):
-                if width == 1:
-                    handle.value = level if keep is None else keep if rng.random() < 0.9 else 1 - keep
-                elif level == 0:
-                    handle.value = rng.getrandbits(width)
+            # For a while each single bit is mostly high or mostly low: resets of either level are let go, enables stay.
+            density = [rng.choice((0.05, 0.5, 0.95)) for _ in inputs]
+        for (handle, width), high in zip(inputs, density):
+            handle.value = rng.getrandbits(width) if width > 1 else int(rng.random() < high)
+        for level in (0, 1) if clock is not None else (1,):
+            if clock is not None:
+                clock.value = level
             await Timer(1)
-            for name, handle in outputs:
-                value = known(handle)
-                if value is not None:
-                    seen[name].add(value)
-                    if len(seen[name]) > 1:
-                        return
+        for name, handle in outputs:
+            value = str(handle.value)
+            if set(value) <= {{"0", "1"}}:
+                seen[name].add(value)
+                if len(seen[name]) > 1:
+                    return
+        # Longer than any pulse that a design makes to look alive.
+        await Timer(1000)
     raise AssertionError("no output moves")
 '''
 ACTIVITY_RUNNER = '''\
@@ -112,17 +109,21 @@ def _empty_module(name: str, ports: Sequence[Port], parameters: Mapping[str, int
     return f"module {name}{f' #({declared})' if declared else ''}({header});\nendmodule\n"
 
 
-def activity_check(top: str, sources: Sequence[str], ports: Sequence[Port]) -> tuple[dict[str, str], Step] | None:
+def activity_check(
+    top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
+) -> tuple[dict[str, str], Step] | None:
     """Harness files and command of the activity check; None where no output or no input's width is known.
 
-    `sources` are absolute paths inside the workspace.
+    `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
     """
     inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
+    clock = pacer if (pacer, 1) in inputs else ""
     outputs = [port.name for port in ports if port.direction == "output"]
     if not inputs or not outputs:
         return None
+    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
     files = {
-        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps({"inputs": inputs, "outputs": outputs})),
+        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
         "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
     }
     return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})

@@ -71,9 +71,11 @@ class Session:
     tests: tuple[dict[str, Any], ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file."""
     changes: int = 0
-    """How often watched inputs changed, counted up to 16."""
-    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Watched output -> the values without unknown bits that it took, the first two."""
+    """How many changes of watched inputs were looked at."""
+    moved: bool = True
+    """Whether an output took two values; true also where nothing could be watched."""
+    pacer: str = ""
+    """The input that changed most at first: the clock, if it is a single bit; empty where none changed often."""
 
 
 @dataclass(frozen=True)

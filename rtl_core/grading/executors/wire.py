@@ -125,7 +125,8 @@ def step_result(step: Mapping[str, Any]) -> StepResult:
                 s["forged"],
                 tuple(s["tests"]),
                 s["changes"],
-                {name: tuple(values) for name, values in s["seen"].items()},
+                s["moved"],
+                s["pacer"],
             )
             for s in step.get("sessions", ())
         ),

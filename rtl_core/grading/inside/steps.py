@@ -105,11 +105,12 @@ class Witness:
                 "forged": False,
                 "tests": [],
                 "changes": 0,
-                "seen": {},
+                "moved": True,
+                "pacer": "",
             }
             self.sessions.append(state["session"])
         elif message["kind"] == "end" and state["session"] is not None:
-            facts = {key: message[key] for key in ("tests", "digest", "changes", "seen")}
+            facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
 
     def end(self, connection):
