@@ -24,6 +24,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, missing_requirements
+from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
 from rtl_core.problems.interface import top_levels
 from rtl_core.problems.problem import InterfaceSource, Problem
@@ -138,7 +139,13 @@ class _Grading:
     @cached_property
     def files(self) -> dict[str, str]:
         """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
-        return {path: neutralise(text) for path, text in self.answer.files.items() if path in self.problem.targets}
+        return {path: neutralise(text) for path, text in self._design[0].items()}
+
+    @cached_property
+    def _design(self) -> tuple[dict[str, str], list[str]]:
+        """The files without their test benches, and what was left out."""
+        asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        return without_test_benches(self.problem, asked)
 
     def run(self) -> Verdict:
         files = self.files
@@ -148,7 +155,7 @@ class _Grading:
             reasons = notes or (self.answer.error or "the answer holds no file",)
             self._add(Stage.FORMAT, "failed", reasons, 0.0)
             return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
-        self._add(Stage.FORMAT, "passed", notes, 0.0)
+        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1][:20]), 0.0)
         if self.until is Stage.FORMAT:
             return self._not_tested()
         rejected = self._analyse(files)

@@ -76,7 +76,7 @@ class Module:
 
 
 def bare(text: str) -> tuple[str, bool]:
-    """The text with its comments and strings blanked and its escaped identifiers underlined, of the same length and with the
+    """The text with its comments and strings blanked and its escaped identifiers made unreadable, of the same length and with the
     same line ends; and whether all comments and strings are closed."""
     closed = True
 
@@ -84,7 +84,7 @@ def bare(text: str) -> tuple[str, bool]:
         nonlocal closed
         found = match[0]
         if found[0] == "\\":
-            return "_" * len(found)
+            return "\\" * len(found)
         if found[0] == '"' and (len(found) == 1 or found[-1] != '"' or _escaped_quote(found)):
             closed = False
         if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
