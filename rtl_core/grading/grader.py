@@ -42,7 +42,7 @@ class Grader:
     """Grades answers. Thread-safe: call it from as many threads as there are cores.
 
     `until` is the last stage to be graded (`Stage.SYNTAX` compiles only, for early training); an answer that gets
-    through all graded stages is `passed` only when that stage is TESTS, else `tests_failed` with no test run.
+    through all graded stages is `passed` only when that stage is TESTS, else `not_tested`.
     """
 
     def __init__(
@@ -308,10 +308,8 @@ class _Grading:
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
         failed = [stage for stage in _ORDER if stage in self.stages and self.stages[stage].status == "failed"]
-        outcome = {
-            Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
-            Stage.SYNTAX: Outcome.COMPILE_FAILED,
-        }.get(failed[0] if failed else Stage.TESTS, Outcome.TESTS_FAILED)
+        failing = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+        outcome = failing[failed[0]] if failed else Outcome.NOT_TESTED
         reasons = self.stages[failed[0]].reasons if failed else (f"graded until {self.until.value} only",)
         return self._verdict(outcome, reasons)
 

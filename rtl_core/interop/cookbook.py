@@ -47,8 +47,8 @@ from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.budget import Prompt, build_prompt
 
 
 class Workbench:

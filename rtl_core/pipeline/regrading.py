@@ -95,10 +95,7 @@ class Regrading:
                 by_text[row["text"]].append(row["rollout"])
         loop = asyncio.get_running_loop()
         graded = await asyncio.gather(
-            *(
-                loop.run_in_executor(self.pool, self.grader.grade, problem, answer_to(problem, text))
-                for text in by_text
-            )
+            *(loop.run_in_executor(self.pool, self.grader.grade, problem, answer_to(problem, text)) for text in by_text)
         )
         rows: list[tuple[str, Verdict]] = []
         for keys, verdict in zip(by_text.values(), graded, strict=True):

@@ -120,7 +120,21 @@ def test_a_bench_that_another_file_of_the_answer_uses_stays():
 
 @pytest.mark.parametrize(
     "pattern",
-    [BENCH, BENCH.replace("tb", "t{n}"), "module ", "module a;initial #1;endmodule ", "`define ", "`ifdef ", "\\ ", "\\", '"', "/*", "endmodule initial ", "\0", "\ud800"],  # fmt: skip
+    [
+        BENCH,
+        BENCH.replace("tb", "t{n}"),
+        "module ",
+        "module a;initial #1;endmodule ",
+        "`define ",
+        "`ifdef ",
+        "\\ ",
+        "\\",
+        '"',
+        "/*",
+        "endmodule initial ",
+        "\0",
+        "\ud800",
+    ],
 )
 def test_hostile_text_takes_linear_time_and_raises_nothing(pattern):
     text = "".join(pattern.replace("{n}", str(n)) for n in range(MAX_CHARS // len(pattern) - 10))
