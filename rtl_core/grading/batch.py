@@ -390,8 +390,8 @@ def _summarise(
     console: Console, tally: Counter[Outcome], known: int, seconds: float, output: Path, flipped: list[str]
 ) -> None:
     total = tally.total()
-    title = f"{total} answers" + (f", {known} of them graded before" if known else " graded")
-    table = Table(title=f"{title}, in {seconds:.1f} s" if known else f"{title} in {seconds:.1f} s")
+    title = f"{total} answers, {total - known} graded now" if known else f"{total} answers graded in {seconds:.1f} s"
+    table = Table(title=title)
     table.add_column("outcome")
     table.add_column("answers", justify="right")
     table.add_column("share", justify="right")

@@ -112,14 +112,14 @@ def _read(path: Path) -> list[dict[str, Any]]:
         for number, line in enumerate(file, 1):
             try:
                 record = json.loads(line)
-                if not (isinstance(record["id"], str) and isinstance(record["outcome"], str)):
-                    raise ValueError
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, RecursionError):
                 if not file.read(1) and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
                     break  # cut off by a kill
+                record = None
+            if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
                 raise ProblemError(
                     f"{path}:{number}: is no verdict, so this file is not overwritten", "choose another output file"
-                ) from error
+                )
             records.append(record)
     return records
 
