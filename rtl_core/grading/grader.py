@@ -25,6 +25,7 @@ from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stand_in import activity_check, stand_in
+from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
 from rtl_core.grading.vocabulary import ALLOWED_TASKS
 from rtl_core.problems.interface import top_levels
@@ -45,7 +46,7 @@ class Grader:
     """Grades answers. Thread-safe: call it from as many threads as there are cores.
 
     `until` is the last stage to be graded (`Stage.SYNTAX` compiles only, for early training); an answer that gets
-    through all graded stages is `passed` only when that stage is TESTS, else `tests_failed` with no test run.
+    through all graded stages is `passed` only when that stage is TESTS, else `not_tested`.
 
     `seed` is what harnesses draw their random numbers from. Some fail right designs under some seeds. A golden answer shows
     that when the problem is validated; without one, an answer whose tests fail is tried with further seeds until a
@@ -190,11 +191,13 @@ class _Grading:
     def files(self) -> dict[str, str]:
         """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
         several = uses_several_tools(self.problem.harness)
-        return {
-            path: neutralise(text, several_tools=several)
-            for path, text in self.answer.files.items()
-            if path in self.problem.targets
-        }
+        return {path: neutralise(text, several_tools=several) for path, text in self._design[0].items()}
+
+    @cached_property
+    def _design(self) -> tuple[dict[str, str], list[str]]:
+        """The files without their test benches, and what was left out."""
+        asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        return without_test_benches(self.problem, asked)
 
     def run(self) -> Verdict:
         files = self.files
@@ -204,7 +207,7 @@ class _Grading:
             reasons = notes or (self.answer.error or "the answer holds no file",)
             self._add(Stage.FORMAT, "failed", reasons, 0.0)
             return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
-        self._add(Stage.FORMAT, "passed", notes, 0.0)
+        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1][:20]), 0.0)
         if self.until is Stage.FORMAT:
             return self._not_tested()
         rejected = self._analyse(files)
@@ -408,10 +411,8 @@ class _Grading:
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
         failed = [stage for stage in _ORDER if stage in self.stages and self.stages[stage].status == "failed"]
-        outcome = {
-            Stage.INTERFACE: Outcome.INTERFACE_MISMATCH,
-            Stage.SYNTAX: Outcome.COMPILE_FAILED,
-        }.get(failed[0] if failed else Stage.TESTS, Outcome.TESTS_FAILED)
+        failing = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+        outcome = failing[failed[0]] if failed else Outcome.NOT_TESTED
         reasons = self.stages[failed[0]].reasons if failed else (f"graded until {self.until.value} only",)
         return self._verdict(outcome, reasons)
 

@@ -200,6 +200,7 @@ def test_grading_can_stop_before_the_tests(executor, examples):
         verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
         grader.close()
         assert list(status(verdict).values()) == ["passed"] * reached + ["skipped"] * (4 - reached)
+        assert verdict.outcome is Outcome.NOT_TESTED
         assert not verdict.passed
 
 
