@@ -12,7 +12,7 @@ from rtl_core.grading.cache import GRADER_VERSION
 from rtl_core.problems.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 1
+VALIDATOR_VERSION = 2
 """Raised whenever validation may come to another result than before."""
 
 LevelName = Literal["quick", "full"]
@@ -32,7 +32,7 @@ class Level:
     """Stubs for problems of the starter set."""
 
     def stubs_for(self, problem: Problem) -> tuple[Stub, ...]:
-        return self.starter_stubs if problem.source == "starter" else self.stubs
+        return self.starter_stubs if problem.source.startswith("starter") else self.stubs
 
 
 def quick_level(mutants: int, seed: int) -> Level:

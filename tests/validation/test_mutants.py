@@ -12,7 +12,7 @@ from rtl_core.problems.problem import InterfaceSource
 from rtl_core.problems.starter import starter_problems
 from rtl_core.problems.tree import SourceTree
 from rtl_core.validation.mutants import mutants
-from rtl_core.validation.mutations import KINDS
+from rtl_core.validation.mutation import KINDS
 
 DESIGN = """\
 `define TWICE(x) (x + x)
