@@ -29,13 +29,16 @@ def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
 
 def split_clocks(bits: Iterable[str], edges: Iterable[str], used: Iterable[str]) -> tuple[list[str], list[str]]:
     """(clocks, resets) among the one-bit inputs `bits`. A clock only ever stands behind an edge; what stands behind an edge and is
-    read as well is a reset, as is what is named like one. Without a clock there is no reset."""
+    read as well is a reset, unless its name is that of a clock, as is what is named like one. Without a clock there is no reset."""
     bits, edges, used = list(bits), set(edges), set(used)
-    resets = [name for name in bits if (name in edges and name in used) or RESET_LIKE.search(name)]
-    clocks = [name for name in bits if name in edges and name not in resets]
-    if edges and not clocks:
-        clocks = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
-    return clocks, resets if clocks else []
+    clocks = {name for name in bits if name in edges and CLOCK_LIKE.search(name) and not RESET_LIKE.search(name)}
+    resets = [
+        name for name in bits if name not in clocks and ((name in edges and name in used) or RESET_LIKE.search(name))
+    ]
+    found = [name for name in bits if name in edges and name not in resets]
+    if edges and not found:
+        found = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
+    return found, resets if found else []
 
 
 def clocks_and_resets(files: Mapping[str, str], interface: Interface) -> tuple[list[str], list[str]]:

@@ -7,42 +7,23 @@ interface, stays. Left out: signals that a macro, `.*` or `.name` hides, and tho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_core.validation.clocking import edges_and_uses, is_active_low, split_clocks
+from rtl_core.problems.tree import Edit, Node, SourceTree, is_token, name_of, tokens, walk
+from rtl_core.validation.clocking import is_active_low
+from rtl_core.validation.module_text import ModuleText, bounds_of, declarators
 from rtl_core.validation.mutation import Mutation
 
 _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
-_HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
 TEXTBOOK_WIDTH = 8
 """Registers that should be longer are cut to this width, for want of which answers from memory are wrong."""
-
-
-@dataclass(frozen=True)
-class Port:
-    """One port as it is declared in a module's text."""
-
-    name: str
-    words: frozenset[str]
-    """Keywords of its header: direction, net or variable type, `signed`."""
-    header: Node
-    node: Node
-    """The port, or the declaration in the body that it shares with others."""
-    bounds: Node | None
-    """Its packed range, None for one bit."""
-
-    @property
-    def signed(self) -> str:
-        return "signed " if "signed" in self.words else ""
 
 
 def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
     """Every mutation of this kind, module by module."""
     for node in walk(tree.root):
         if name_of(node) == "ModuleDeclaration":
-            module = _Module(tree, node)
+            module = ModuleText(tree, node)
             yield from _short_outputs(module)
             yield from _short_registers(module)
             yield from _ignored_inputs(module)
@@ -50,95 +31,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
             yield from _late_resets(module)
 
 
-class _Module:
-    """A module's ports, parameters and body, and the edits that rename a signal in the body."""
-
-    def __init__(self, tree: SourceTree, node: Node) -> None:
-        self.tree, self.node = tree, node
-        self.body = [member for member in node.members if name_of(member) not in _HEAD]
-        self.ports = {port.name: port for port in self._ports()}
-        self.edges, used = edges_and_uses(node)
-        bits = [p.name for p in self.inputs if p.bounds is None]
-        self.clocks, self.resets = split_clocks(bits, self.edges, used)
-
-    @property
-    def inputs(self) -> list[Port]:
-        return [port for port in self.ports.values() if "input" in port.words]
-
-    def text(self, node: Node | None) -> str:
-        """The range of a port with a space behind it, or nothing."""
-        return f"{self.tree.text(node)} " if node is not None else ""
-
-    def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
-        """Edits that let the body see `other` in place of `name`, with `declaration` before its first member; none where it does
-        not use the name or a use cannot be renamed."""
-        uses = self._uses(name)
-        first = self.tree.span(self.body[0]) if self.body else None
-        if not uses or first is None:
-            return ()
-        return (*(Edit(*span, other) for span in uses), Edit(first[0], first[0], f"{declaration}\n  "))
-
-    def parameters(self) -> list[tuple[str, str]]:
-        """(name, text of the default value) of each parameter that an instance may set."""
-        found = []
-        for part in (
-            self.node.header,
-            *(m for m in self.node.members if name_of(m) == "ParameterDeclarationStatement"),
-        ):
-            for declaration in walk(part):
-                if name_of(declaration) == "ParameterDeclaration" and declaration.keyword.rawText != "localparam":
-                    found += [
-                        (d.name.rawText, self.tree.text(d.initializer.expr))
-                        for d in _declarators(declaration)
-                        if d.initializer
-                    ]
-        return [(name, text) for name, text in found if text]
-
-    def reads_of(self, name: str, where: Iterator[Node]) -> list[tuple[int, int]]:
-        """Where a name is read as a value in these nodes."""
-        spans = [self.tree.span(n.identifier) for n in where if _is_name(n) and n.identifier.rawText == name]
-        return [span for span in spans if span]
-
-    def _uses(self, name: str) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for member in self.body:
-            for node in walk(member):
-                for token in (child for child in children(node) if is_token(child)):
-                    if name_of(node) == "WildcardPortConnection":
-                        return []
-                    if token.rawText != name or name_of(token) != "Identifier":
-                        continue
-                    if name_of(node) in ("NamedPortConnection", "NamedParamAssignment") and _connects(node):
-                        continue
-                    span = self.tree.span(token) if _is_name(node) else None
-                    if span is None:
-                        return []
-                    if not _is_member(node):
-                        found.append(span)
-        return found
-
-    def _ports(self) -> Iterator[Port]:
-        inherited: tuple[frozenset[str], Node | None] = (frozenset(), None)
-        for node in walk(self.node.header):
-            if name_of(node) != "ImplicitAnsiPort":
-                continue
-            words = frozenset(token.rawText for token in tokens(node.header) if token.rawText.isalpha())
-            # A port without a header of its own has that of the port before.
-            own = any(token.rawText for token in tokens(node.header))
-            words, bounds = (words, _bounds(node.header)) if own else inherited
-            inherited = words, bounds
-            if not list(node.declarator.dimensions) and not _unpackable(node.header):
-                yield Port(node.declarator.name.rawText, words, node.header, node, bounds)
-        for member in self.node.members:
-            if name_of(member) == "PortDeclaration":
-                words = frozenset(token.rawText for token in tokens(member.header) if token.rawText.isalpha())
-                for declarator in _declarators(member):
-                    if not list(declarator.dimensions):
-                        bounds = _bounds(member.header)
-                        yield Port(declarator.name.rawText, words, member.header, member, bounds)
-
-
-def _short_outputs(module: _Module) -> Iterator[Mutation]:
+def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
     """A register or net behind an output, with fewer bits than the output has."""
     tree = module.tree
     for port in module.ports.values():
@@ -164,13 +57,13 @@ def _short_outputs(module: _Module) -> Iterator[Mutation]:
                 )
 
 
-def _short_registers(module: _Module) -> Iterator[Mutation]:
+def _short_registers(module: ModuleText) -> Iterator[Mutation]:
     """A vector that is declared in the body, with fewer bits."""
     tree = module.tree
     for member in module.body:
-        if name_of(member) not in _DECLARED or (bounds := _bounds(member.type)) is None:
+        if name_of(member) not in _DECLARED or (bounds := bounds_of(member.type)) is None:
             continue
-        declared = [d.name.rawText for d in _declarators(member)]
+        declared = [d.name.rawText for d in declarators(member)]
         if module.ports.keys() & set(declared):
             continue  # the second half of an older port declaration
         names = ", ".join(declared)
@@ -181,7 +74,7 @@ def _short_registers(module: _Module) -> Iterator[Mutation]:
             yield Mutation("truncation", f"`{names}` {tree.text(bounds)} has {told}", (Edit(*span, text),))
 
 
-def _ignored_inputs(module: _Module) -> Iterator[Mutation]:
+def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
     """An input, or one bit of it, that reads as a constant."""
     for port in module.inputs:
         if port.name in module.clocks:
@@ -202,7 +95,7 @@ def _ignored_inputs(module: _Module) -> Iterator[Mutation]:
                 yield Mutation("ignored input", told, edits)
 
 
-def _ignored_parameters(module: _Module) -> Iterator[Mutation]:
+def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
     """A parameter that may be set without effect: in the body, or in the header's ranges as well."""
     ports = [part for part in walk(module.node.header) if name_of(part) in ("AnsiPortList", "NonAnsiPortList")]
     ports += [member for member in module.node.members if name_of(member) == "PortDeclaration"]
@@ -218,7 +111,7 @@ def _ignored_parameters(module: _Module) -> Iterator[Mutation]:
             yield Mutation("ignored parameter", f"`{name}` is {default} whatever it is set to", edits)
 
 
-def _late_resets(module: _Module) -> Iterator[Mutation]:
+def _late_resets(module: ModuleText) -> Iterator[Mutation]:
     """A reset that acts one clock edge later, or only when it lasts for two."""
     if not module.clocks:
         return
@@ -266,38 +159,8 @@ def _size(tree: SourceTree, bounds: Node) -> int | None:
     return abs(int(left) - int(right)) + 1 if left.isdigit() and right.isdigit() else None
 
 
-def _bounds(node: Node) -> Node | None:
-    """The packed range of a header or type with exactly one."""
-    found = [part for part in walk(node) if name_of(part) == "VariableDimension"]
-    return found[0] if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier" else None
-
-
-def _unpackable(header: Node) -> bool:
-    """Whether a header has a type of which no range is known: several dimensions, or a name."""
-    parts = [name_of(part) for part in walk(header)]
-    return parts.count("VariableDimension") > 1 or "NamedType" in parts
-
-
-def _declarators(declaration: Node) -> list[Node]:
-    return [part for part in declaration.declarators if not is_token(part)]
-
-
 def _shared(port: Node) -> bool:
     """Whether the next port has no header of its own, so that it would follow an edit of this one."""
     ports = [part for part in port.parent if not is_token(part)]
     spot = next((i for i, part in enumerate(ports) if part == port), None)
     return spot is None or (spot + 1 < len(ports) and not any(t.rawText for t in tokens(ports[spot + 1].header)))
-
-
-def _is_name(node: Node) -> bool:
-    return name_of(node) in ("IdentifierName", "IdentifierSelectName")
-
-
-def _is_member(node: Node) -> bool:
-    """Whether a name stands behind a dot, as a member of something else."""
-    return node.parent is not None and name_of(node.parent) == "ScopedName" and node.parent.right == node
-
-
-def _connects(connection: Node) -> bool:
-    """Whether a connection names its signal apart from the port, `.a(b)`."""
-    return any(is_token(child) and child.rawText == "(" for child in children(connection))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rtl_core.problems.tree import Edit, Node, SourceTree
+from rtl_core.problems.tree import Edit, Node, SourceTree, name_of
 
 Kind = Literal[
     "operator",
@@ -24,6 +25,9 @@ Kind = Literal[
     "priority",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_PRINTING = re.compile(
+    r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
+)
 SHOWN = 60
 """Longest piece of source text in a description, in characters."""
 
@@ -69,3 +73,10 @@ def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) 
     first, second = tree.span(left), tree.span(right)
     if first and second and tree.text(left) != tree.text(right):
         yield from said(tree, kind, whole, (Edit(*first, tree.text(right)), Edit(*second, tree.text(left))))
+
+
+def prints(node: Node) -> bool:
+    """Whether a node is a call that only prints, dumps or ends the simulation."""
+    if name_of(node) != "InvocationExpression":
+        return False
+    return bool(_PRINTING.match(node.getFirstToken().rawText))

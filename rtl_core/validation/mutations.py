@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_core.validation.literals import other_values
 from rtl_core.validation.module_mutations import module_mutations
-from rtl_core.validation.mutation import SHOWN, Mutation, replaced, said, short, swapped
+from rtl_core.validation.mutation import SHOWN, Mutation, prints, replaced, said, short, swapped
 from rtl_core.validation.priorities import priority
 from rtl_core.validation.saturation import saturation
 
@@ -51,9 +51,6 @@ _SKIPPED = frozenset(
         "InstanceName",
     ]
 )
-_PRINTING = re.compile(
-    r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
-)
 _OPERATORS = {
     "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
     "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
@@ -87,7 +84,7 @@ def _behaviour(root: Node) -> Iterator[Node]:
     stack = [root]
     while stack:
         node = stack.pop()
-        if is_token(node) or name_of(node) in _SKIPPED or _prints(node):
+        if is_token(node) or name_of(node) in _SKIPPED or prints(node):
             continue
         yield node
         kind = name_of(node)
@@ -103,12 +100,6 @@ def _behaviour(root: Node) -> Iterator[Node]:
             continue
         else:
             stack.extend(reversed(children(node)))
-
-
-def _prints(node: Node) -> bool:
-    if name_of(node) != "InvocationExpression":
-        return False
-    return bool(_PRINTING.match(node.getFirstToken().rawText))
 
 
 def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:

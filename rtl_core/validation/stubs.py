@@ -18,6 +18,7 @@ from rtl_core.problems.problem import Interface, Port, Problem
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
+from rtl_core.validation.module_text import ModuleText
 
 Stub = Literal["zeros", "ones", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
@@ -80,9 +81,9 @@ def stubs(problem: Problem) -> Stubs:
             continue
         body = _body(stub, outputs, inputs, clock)
         for path in targets:
-            text = _emptied(rest[path], interface.module, body) if path in rest else None
-            if text is not None:
-                found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
+            emptied = _emptied(rest[path], interface.module, body) if path in rest else None
+            if emptied is not None:
+                found[stub] = {**rest, path: _timed(emptied) if stub == "blip" else emptied}
                 break
         else:
             if interface.source == "golden" or not targets:
@@ -90,8 +91,8 @@ def stubs(problem: Problem) -> Stubs:
             if any(port.direction is None for port in interface.ports):
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
-            text = _written(interface, body)
-            found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
+            written = _written(interface, body)
+            found[stub] = {**rest, path: _timed(written) if stub == "blip" else written}
     if problem.golden is not None:
         found |= _around_golden(interface, problem.golden, rest, [p for p in targets if p in problem.golden])
     return Stubs(found)
@@ -109,40 +110,44 @@ def _around_golden(
         if module is None or len(inputs) + len(outputs) != len(interface.ports):
             continue
         inner = renamed(tree.text(module), {interface.module: f"{interface.module}{INNER}"})
-        wires = "".join(f"  wire [$bits({name}) - 1:0] {name}{INNER};\n" for name in outputs)
+        declared = ModuleText(tree, module).ports
+        if not declared.keys() >= set(outputs):
+            continue
+        ranges = {name: tree.text(bounds) if (bounds := declared[name].bounds) else "" for name in outputs}
+        wires = "".join(f"  wire {ranges[name]} {name}{INNER};\n" for name in outputs)
         given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
         ports = [*(f".{name}({name})" for name in inputs), *(f".{name}({name}{INNER})" for name in outputs)]
         instance = f"  {interface.module}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
-        bodies = {"one step": _one_step(module, inputs, outputs)}
+        bits = [port.name for port in interface.ports if port.direction == "input" and port.width == 1]
+        bodies = {"one step": _one_step(module, bits, ranges)}
         for name in outputs[:MOST_STUCK] if len(outputs) > 1 else ():
             others = "".join(f"  assign {other} = {other}{INNER};\n" for other in outputs if other != name)
-            for value, text in ((0, "0"), (1, "~0")):
-                bodies[f"stuck {name} at {value}"] = f"  assign {name} = {text};\n{others}"
+            for value, stuck in ((0, "0"), (1, "~0")):
+                bodies[f"stuck {name} at {value}"] = f"  assign {name} = {stuck};\n{others}"
         found = {}
         for name, body in bodies.items():
-            text = _emptied(golden[path], interface.module, wires + instance + body)
-            if text is None:
+            around = _emptied(golden[path], interface.module, wires + instance + body)
+            if around is None:
                 break
-            found[name] = {**rest, path: _timed(text) + "\n" + inner + "\n"}
+            found[name] = {**rest, path: f"{_timed(around)}\n{inner}\n"}
         return found
     return {}
 
 
-def _one_step(module: Node, inputs: list[str], outputs: list[str]) -> str:
+def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
     """Outputs that follow the golden answer in reset and until they are known, change once more, and stay."""
     edges, used = edges_and_uses(module)
-    clocks, resets = split_clocks(inputs, edges, used)
-    active = [f"!{name}" if is_active_low(module, name, edges) else name for name in resets if clocks and name in used]
-    width = " + ".join(f"$bits({name})" for name in outputs)
-    now = ", ".join(f"{name}{INNER}" for name in outputs)
+    _, resets = split_clocks(bits, edges, used)
+    active = [f"!{name}" if is_active_low(module, name, edges) else name for name in resets if name in used]
+    now, kept = ([f"{name}{mark}" for name in ranges] for mark in (INNER, "__kept"))
+    take = " ".join(f"{k} = {n};" for k, n in zip(kept, now, strict=True))
     # All bits of one change come together: outputs are looked at a moment after.
     return (
-        f"  wire [{width} - 1:0] now{INNER} = {{{now}}};\n  reg [{width} - 1:0] kept{INNER};\n  reg done{INNER} = 0;\n"
-        f"  wire free{INNER} = {' | '.join(active) or 0};\n"
-        f"  always @(now{INNER} or free{INNER}) begin\n    #0.1;\n"
-        f"    if (free{INNER} === 1'b1 || (^kept{INNER}) === 1'bx) begin kept{INNER} = now{INNER}; done{INNER} = 0; end\n"
-        f"    else if (!done{INNER} && now{INNER} !== kept{INNER}) begin kept{INNER} = now{INNER}; done{INNER} = 1; end\n"
-        f"  end\n  assign {{{', '.join(outputs)}}} = kept{INNER};\n"
+        "".join(f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n" for name, text in ranges.items())
+        + f"  reg done__ = 0;\n  wire free__ = {' | '.join(active) or 0};\n"
+        f"  always @({' or '.join([*now, 'free__'])}) begin\n    #0.1;\n"
+        f"    if (free__ === 1'b1 || (^{{{', '.join(kept)}}}) === 1'bx) begin {take} done__ = 0; end\n"
+        f"    else if (!done__ && {{{', '.join(now)}}} !== {{{', '.join(kept)}}}) begin {take} done__ = 1; end\n  end\n"
     )
 
 

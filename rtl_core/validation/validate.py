@@ -215,7 +215,8 @@ class _Validation:
             verdict = self._grade(answer)
             told[name] = _pay(verdict)
             if _paid(verdict) and paid is None:
-                compared = self._compare(answer)
+                # A pulse is only there to look alive: what counts is the constant that it decorates.
+                compared = self._compare(made.files["zeros"] if name == "blip" else answer)
                 told[name] += f" ({compared.result}: {compared.detail})" if compared else ""
                 if _held_against(name, compared):
                     witness = (
@@ -248,7 +249,7 @@ class _Validation:
         return compare(self.first.executor, self.problem, self.problem.golden, answer, self.first.limits)
 
     def _mutants(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str]:
-        wanted = self.level.mutants
+        wanted = self.level.mutants_for(self.problem)
         if not wanted:
             return "fit", "the golden answer passes and wrong ones fail; no mutant was tried"
         if self.problem.interface is None:
