@@ -75,9 +75,12 @@ def test_nothing_of_version_1_is_lost(tmp_path):
             assert all(any(row == found[: len(row)] for found in now) for row in rows), table
 
 
+SHIPPED = dict(schema.migrations())
+NOW = schema.current_version()
 STEPS = {
-    2: "ALTER TABLE runs ADD COLUMN note VARCHAR DEFAULT 'none'; CREATE TABLE extra (x INTEGER PRIMARY KEY);",
-    3: "UPDATE runs SET note = upper(run); INSERT INTO extra VALUES (7);",
+    **SHIPPED,
+    NOW + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR DEFAULT 'none'; CREATE TABLE extra (x INTEGER PRIMARY KEY);",
+    NOW + 2: "UPDATE runs SET note = upper(run); INSERT INTO extra VALUES (7);",
 }
 
 
@@ -94,7 +97,7 @@ def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch)
     connection.forget_checks()
     later = History(tmp_path / "h.duckdb")
     assert later.query("SELECT note, x FROM runs, extra").to_pylist() == [{"note": "DEMO", "x": 7}]
-    assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [1, 2, 3]
+    assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [NOW, NOW + 1, NOW + 2]
     assert later.rollouts_of("demo", 1) == stored
     assert later.query("SELECT count(*) AS n FROM pass_by_step").to_pylist() == [{"n": 2}]
     later.heartbeat("demo")
@@ -105,7 +108,7 @@ def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
     path = tmp_path / "h.duckdb"
     write_v1(path)
     before = path.read_bytes()
-    with pytest.raises(HistoryError, match="has schema 1; this rtl-distill reads 3"):
+    with pytest.raises(HistoryError, match=f"has schema 1; this rtl-distill reads {NOW + 2}"):
         History(path, read_only=True).runs()
     copy = take_snapshot(path, tmp_path / "copy.duckdb")
     assert path.read_bytes() == before
@@ -128,7 +131,7 @@ def test_views_of_an_older_release_are_replaced(tmp_path):
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "h.duckdb"
     before = write_v1(path)
-    monkeypatch.setattr(schema, "migrations", lambda: {**STEPS, 4: "SELECT * FROM nowhere"})
+    monkeypatch.setattr(schema, "migrations", lambda: {**STEPS, NOW + 3: "SELECT * FROM nowhere"})
     with pytest.raises(duckdb.Error, match="nowhere"):
         History(path).runs()
     with duckdb.connect(str(path)) as con:
