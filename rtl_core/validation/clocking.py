@@ -54,6 +54,21 @@ def clocks_and_resets(files: Mapping[str, str], interface: Interface) -> tuple[l
     return split_clocks((p.name for p in interface.ports if p.direction == "input" and p.width == 1), edges, used)
 
 
+def active_low(files: Mapping[str, str], resets: Iterable[str]) -> set[str]:
+    """Those of `resets` that act at 0, as far as the files tell."""
+    found: set[str] = set()
+    waiting = set(resets)
+    for path, text in files.items():
+        if path.endswith(_HDL) and waiting:
+            tree = SourceTree(text)
+            edges, used = edges_and_uses(tree.root)
+            for reset in sorted(waiting & (edges.keys() | used)):
+                waiting.discard(reset)
+                if is_active_low(tree.root, reset, edges):
+                    found.add(reset)
+    return found | {reset for reset in waiting if _LOW_LIKE.search(reset)}
+
+
 def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
     """Whether a reset acts at 0: it is waited for at its falling edge, is negated where it is read, or is named so."""
     if edges.get(reset):

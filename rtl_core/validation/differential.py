@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,7 +25,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.problems.problem import Interface, Port, Problem
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree, name_of, walk
-from rtl_core.validation.clocking import clocks_and_resets
+from rtl_core.validation.clocking import active_low, clocks_and_resets
 from rtl_core.validation.parameters import Values, in_words, interface_with, other_values
 
 PHASES = 12
@@ -45,8 +45,10 @@ class Effort:
     """Random patterns for the others."""
     cycles: int = 160
     """Clock cycles of each of the twelve phases with resets now and then."""
-    stretch: int = 1200
-    """Clock cycles of each of the eight stretches without a reset."""
+    stretch: int = 300
+    """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
+    run: int = 24_000
+    """Clock cycles of each of two runs without a reset, single bits held at 1: a counter of 14 bits comes round."""
     parameter_sets: int = 4
     """How many other values of the parameters are tried."""
     cpu_s: float = 20.0
@@ -54,9 +56,10 @@ class Effort:
 
     @classmethod
     def of_cycles(cls, cycles: int, parameter_sets: int = 6) -> Effort:
-        """`cycles` clock cycles or random patterns for each set of parameters, half of the cycles without a reset."""
-        half = cycles // 2
-        return cls(16, cycles, max(8, half // PHASES), max(8, half // STRETCHES), parameter_sets, 20.0 + cycles / 400)
+        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in the phases and stretches; or as
+        many random patterns."""
+        phase, stretch = max(8, cycles // (2 * PHASES)), max(8, cycles // (2 * STRETCHES))
+        return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200)
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ class _Pair:
 
     def _run(self, values: Values, interface: Interface, files: Mapping[str, str]) -> tuple[StepResult, ...]:
         clocks, resets = clocks_and_resets(self.golden, interface)
-        text = bench(interface, clocks, resets, self.nonce, values, self.effort)
+        text = bench(interface, clocks, resets, active_low(self.golden, resets), self.nonce, values, self.effort)
         harness = {**self.renamed, "src/side_by_side.sv": text}
         sources = [f"/code/{path}" for path in (*harness, *files) if path.endswith(_HDL)]
         compile_ = (
@@ -189,12 +192,13 @@ def bench(
     interface: Interface,
     clocks: Sequence[str],
     resets: Sequence[str],
+    low: Collection[str],
     nonce: str,
     values: Values | None = None,
     effort: Effort = Effort(),
 ) -> str:
     """The side-by-side test bench in SystemVerilog, for Icarus. `interface` has the ports as they are with the parameters
-    at `values`; the golden answer's modules end in the nonce, as does the bench's name, and its verdict begins with it."""
+    at `values`, `low` the resets that act at 0; the golden answer's modules end in the nonce, as does the bench's name, and its verdict begins with it."""
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]
@@ -235,7 +239,7 @@ def bench(
     lines += ["  end endtask", "  task vary; begin"]
     lines += [f"    if (way[{i}] == 3) in_{p.name} = {_random(p)};" for i, p in enumerate(data)]
     lines += ["  end endtask", "  initial begin"]
-    lines += _clocked(clocks, resets, data, effort) if clocks else _combinational(data, effort)
+    lines += _clocked(clocks, resets, low, data, effort) if clocks else _combinational(data, effort)
     lines += [
         "    if (4 * unsure > known && unsure > 0)",
         f'      $display("{nonce} different: %0d of %0d times X where the golden answer is known", unsure, known);',
@@ -258,7 +262,9 @@ def _combinational(inputs: list[Port], effort: Effort) -> list[str]:
     return [*lines, f"    repeat ({effort.vectors}) begin {rest} check; end"]
 
 
-def _clocked(clocks: Sequence[str], resets: Sequence[str], data: list[Port], effort: Effort) -> list[str]:
+def _clocked(
+    clocks: Sequence[str], resets: Sequence[str], low: Collection[str], data: list[Port], effort: Effort
+) -> list[str]:
     def put(names: Sequence[str], value: str) -> str:
         return " ".join(f"in_{name} = {value};" for name in names)
 
@@ -296,6 +302,24 @@ def _clocked(clocks: Sequence[str], resets: Sequence[str], data: list[Port], eff
         "      end",
         f"      {put(resets, 'phase[0]')} check;",
         f"      for (cycle = 0; cycle < {effort.stretch}; cycle = cycle + 1) begin",
+        "      vary;",
+        *turns,
+        "      end",
+        "    end",
+        # Where resets are off, as far as the golden answer's text tells; inputs as they make most counters run.
+        "    for (phase = 0; phase < 2; phase = phase + 1) begin",
+        "      density = 2; draw;",
+        *(
+            f"      in_{p.name} = {'1' if i == 0 else '!phase[0]'};"
+            for i, p in enumerate(p for p in data if p.width == 1)
+        ),
+        *(f"      way[{i}] = {2 if p.width == 1 else 3};" for i, p in enumerate(data)),
+        *(f"      in_{r} = {'0' if r in low else '1'};" for r in resets),
+        "      repeat (3) begin",
+        *turns,
+        "      end",
+        *(f"      in_{r} = {'1' if r in low else '0'};" for r in resets),
+        f"      for (cycle = 0; cycle < {effort.run}; cycle = cycle + 1) begin",
         "      vary;",
         *turns,
         "      end",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.grading.grader import Grader
@@ -23,7 +24,7 @@ from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.extraction import extract_answer
-from rtl_core.reporting.audit import audit_summary
+from rtl_core.reporting.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 
 Make = Callable[..., Problem]
@@ -150,20 +151,19 @@ def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Pa
 def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
     run.answer(run.half, RIGHT, WRONG)
 
-    def command(*given: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", "from rtl_core.cli import main; main()", "audit", "r", "--db", str(run.path)]
-        return subprocess.run(
-            [*line, "--cycles", "600", *given], capture_output=True, text=True, env=os.environ, check=False
-        )
-
-    told = command("--json")
-    assert told.returncode == 0, told.stderr
+    line = [sys.executable, "-c", "from rtl_core.cli import main; main()", "audit", "r", "--db", str(run.path)]
+    told = subprocess.run(
+        [*line, "--cycles", "600", "--json", "--strict"], capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert told.returncode == 1, told.stderr
     found = json.loads(told.stdout)
     assert (found["passes"], found["same"], found["different"]) == (2, 1, 1)
     assert found["wrong"][0]["rollout"].endswith("/1")
     assert found["interval"][0] < 0.5 < found["interval"][1]
-    strict = command("--strict")
-    assert strict.returncode == 1
-    assert "2 known from before" in strict.stdout
-    assert "50.0 %" in strict.stdout
-    assert "wrong: r/" in strict.stdout
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    console = Console(width=120, color_system=None)
+    with console.capture() as shown:
+        console.print(render(summary))
+    assert "50.0 % [" in shown.get()
+    assert f"wrong: {summary.wrong[0]['rollout']}: after" in shown.get()
