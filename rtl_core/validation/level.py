@@ -30,7 +30,7 @@ class Level:
     stubs: tuple[Stub, ...] = STUBS
     starter_stubs: tuple[Stub, ...] = STUBS
     """Stubs for problems of the starter set."""
-    starter_mutants: int = 11
+    starter_mutants: int = 16
     """Mutants of a golden answer of the starter set at most: its small designs have few that tell something new."""
 
     def mutants_for(self, problem: Problem) -> int:
