@@ -211,8 +211,9 @@ class _Validation:
                     self.evidence["stubs"] = told
                     return "weak", "a module without ports or contents is paid"
         paid: tuple[ValidationStatus, str] | None = None
+        hasty = self._hasty() if self.problem.golden is not None else None
         for name, answer in files.items():
-            verdict = self._grade(answer)
+            verdict = self._grade(answer, hasty)
             told[name] = _pay(verdict)
             if _paid(verdict) and paid is None:
                 # A pulse is only there to look alive: what counts is the constant that it decorates.
@@ -229,7 +230,7 @@ class _Validation:
         return paid
 
     def _hasty(self) -> Grader:
-        """A grader with a short clock: a mutant that never ends must not cost what a harness may."""
+        """A grader with a short clock: a wrong answer that never ends must not cost what a harness may."""
         grader = copy.copy(self.first)
         wall_s = min(grader.limits.wall_s, max(4.0, 4 * self.slowest_s))
         grader.limits = grader.limits.model_copy(update={"wall_s": wall_s})
