@@ -32,6 +32,12 @@ def grade(
     until: Annotated[Until, typer.Option(help="The last stage to grade.")] = Until.TESTS,
     jobs: Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Seeds of which a majority decides on answers that fail, where no golden answer is known."
+        ),
+    ] = 3,
     timeout: Annotated[float, typer.Option(help="Wall time of one service, in seconds.", min=1, max=3600)] = 120.0,
     repeat: Annotated[int, typer.Option(help="Grade each answer so often and report verdicts that flip.", min=1)] = 1,
 ) -> None:
@@ -64,6 +70,7 @@ def grade(
             until=Stage(until.value),
             jobs=jobs,
             seed=seed,
+            seeds=seeds,
             limits=Limits(wall_s=timeout, cpu_s=timeout),
             repeat=repeat,
         )

@@ -80,6 +80,7 @@ def grade_file(
     until: Stage = Stage.TESTS,
     jobs: int = 0,
     seed: int = 0,
+    seeds: int = 3,
     limits: Limits | None = None,
     repeat: int = 1,
     console: Console | None = None,
@@ -106,7 +107,7 @@ def grade_file(
     tally: Counter[Outcome] = Counter()
     flipped: list[str] = []
     engine = make_executor(executor)
-    grader = Grader(engine, limits=limits, seed=seed, until=until)
+    grader = Grader(engine, limits=limits, seed=seed, seeds=seeds, until=until)
     try:
         places = [Place(line.problem.id, line.sample, answer_key(grader, line, repeat)) for line in lines]
         verdicts = VerdictFile(output, places)
@@ -172,6 +173,7 @@ def answer_key(grader: Grader, line: AnswerLine, repeat: int) -> str:
         executor=grader.executor.name,
         tools=grader.executor.tools(),
         seed=grader.seed,
+        seeds=grader.seeds,
         limits=grader.limits,
         until=grader.until,
     )

@@ -22,6 +22,7 @@ RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "pa
 StepStatus = Literal["planned", "trained"]
 EvaluationStatus = Literal["running", "done", "failed"]
 ValidationStatus = Literal["fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"]
+AuditResult = Literal["same", "different", "unknown"]
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
@@ -49,6 +50,23 @@ class RunRecord(BaseModel):
     message: str | None = None
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class AuditRecord(BaseModel):
+    """What simulating one passed rollout beside the golden answer found."""
+
+    model_config = ConfigDict(frozen=True)
+    rollout: str
+    run: str
+    problem_id: str
+    result: AuditResult
+    detail: str
+    """How many inputs were tried, the first difference, or why nothing is known."""
+    key: str
+    """Hash of golden answer, effort and tools: the same key gives the same result."""
+    executor: str
+    tools: dict[str, str] = Field(default_factory=dict)
+    audited_at: datetime = Field(default_factory=utc_now)
 
 
 class ValidationRecord(BaseModel):

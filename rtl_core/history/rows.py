@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rtl_core.grading.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 from rtl_core.history.columns import Place, table
-from rtl_core.history.records import StepState, TeacherRecord, ValidationRecord
+from rtl_core.history.records import AuditRecord, StepState, TeacherRecord, ValidationRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
@@ -173,6 +173,15 @@ def regrade_table(
         head = (label, key, run, problem_id, v.outcome.value, v.tests_passed, v.tests_total, v.executor)
         found.append((*head, dumps(v.tools), v.seed, dumps(v.model_dump(mode="json")), naive(now)))
     return table("regrades", found)
+
+
+def audit_table(rows: Sequence[AuditRecord]) -> pa.Table:
+    """What an audit found as `audits`."""
+    found = []
+    for a in rows:
+        head = (a.rollout, a.run, a.problem_id, a.result, storable(a.detail), a.key, a.executor)
+        found.append((*head, dumps(a.tools), naive(a.audited_at)))
+    return table("audits", found)
 
 
 def to_verdict(

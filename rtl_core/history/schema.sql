@@ -1,4 +1,4 @@
--- rtl-distill history, schema version 2 (DuckDB).
+-- rtl-distill history, schema version 3 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -305,6 +305,19 @@ CREATE TABLE regrades (
     verdict       JSON NOT NULL,            -- the whole Verdict
     graded_at     TIMESTAMP NOT NULL,
     PRIMARY KEY (label, rollout)
+);
+
+-- Passed rollouts, simulated beside the golden answer: was the pass deserved?
+CREATE TABLE audits (
+    rollout       VARCHAR PRIMARY KEY,
+    run           VARCHAR NOT NULL,
+    problem_id    VARCHAR NOT NULL,
+    result        VARCHAR NOT NULL,         -- same | different (wrongly paid) | unknown
+    detail        VARCHAR NOT NULL,         -- how many inputs were tried, the first difference, or why nothing is known
+    key           VARCHAR NOT NULL,         -- hash of golden answer, effort and tools; another one is audited anew
+    executor      VARCHAR NOT NULL,
+    tools         JSON NOT NULL,
+    audited_at    TIMESTAMP NOT NULL
 );
 
 -- Verdicts by what was graded (problem, answer, tools, seed), whoever wrote the answer.

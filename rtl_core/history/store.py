@@ -22,6 +22,7 @@ from rtl_core.history import reading, rows
 from rtl_core.history.columns import Place, insert, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
+    AuditRecord,
     EvaluationRecord,
     RunRecord,
     RunStatus,
@@ -192,6 +193,11 @@ class History(Transactions):
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
             insert(con, {"regrades": rows.regrade_table(label, verdicts, places, utc_now())}, "OR REPLACE")
+
+    def record_audits(self, audits: Sequence[AuditRecord]) -> None:
+        """Store what an audit found of passed rollouts; a later audit replaces an earlier one."""
+        with self._writing() as con:
+            insert(con, {"audits": rows.audit_table(audits)}, "OR REPLACE")
 
     def record_evaluation(self, evaluation: EvaluationRecord) -> None:
         """Store an evaluation, or what it has become."""

@@ -34,14 +34,17 @@ _DRIVEN = re.compile(
 _READ = re.compile(r"\bdut\.([A-Za-z]\w*)\.value\b")
 
 
-def parse_interface(sources: Mapping[str, str], top: str, source: InterfaceSource) -> Interface | None:
+def parse_interface(
+    sources: Mapping[str, str], top: str, source: InterfaceSource, parameters: Mapping[str, int] | None = None
+) -> Interface | None:
     """The interface of module `top` in `sources` (path -> text), or None when no module of that name is there.
+    `parameters` sets some of the top's parameters.
 
     Widths are in bits, an unpacked array counts with all its elements; a width is None when it cannot be evaluated.
     Never raises for what the text holds and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
-    options.compilationOptions = _compilation_options(top)
+    options.compilationOptions = _compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
     for instance in compilation.getRoot().topInstances:
@@ -186,8 +189,9 @@ def _all_included_are_given(hdl: Mapping[str, str]) -> bool:
     return all(name in given for text in hdl.values() for name in _INCLUDE.findall(text))
 
 
-def _compilation_options(top: str) -> slang_ast.CompilationOptions:
+def _compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
     options = slang_ast.CompilationOptions()
+    options.paramOverrides = [f"{name}={value}" for name, value in parameters.items()]
     options.topModules = {top}
     options.maxInstanceDepth = 16
     options.maxGenerateSteps = 10_000

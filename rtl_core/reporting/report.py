@@ -23,6 +23,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
+from rtl_core.reporting.audit import audit_summary
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import RunResult, run_result
@@ -143,6 +144,8 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
             found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))
+    if audited := audit_summary(history, run.name):
+        found.append(("audited", audited.in_words()))
     return found
 
 
