@@ -30,7 +30,7 @@ def neutralise(text: str, *, several_tools: bool = True) -> str:
         text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
     if "$assert" in text:
         # Icarus ignores concurrent assertions and has none of the tasks that switch them.
-        text = _ASSERTION_CONTROL.sub(lambda match: ";" + "\n" * match[0].count("\n"), text)
+        text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
     if re.search("translate_o|synthesis", text, re.I):
         text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
         text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)

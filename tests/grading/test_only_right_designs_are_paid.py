@@ -117,6 +117,7 @@ def test_a_parameter_that_is_set_and_does_not_arrive_is_not_paid(grader, text):
         ("parameter OTHER = 1", "8", True),
         ("localparam WIDTH = 1", "8", False),
         ("reg [7:0] WIDTH = 1", "8", False),
+        ("if (1) begin : WIDTH localparam value = 1; end reg x", "8", False),
     ],
 )
 def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, arrives):

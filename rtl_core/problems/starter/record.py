@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from rtl_core.problems.starter.spec import Family, Signal, Spec
+from rtl_core.problems.starter.spec import WIDTHS, Family, Signal, Spec
 
 COMPOSE = """\
 services:
@@ -73,11 +73,14 @@ def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
 
 
 def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
-    """The width asked for and, where a module parameter sets it, two others: a smaller one if there is one and larger."""
+    """The width asked for and, where a module parameter sets it, two others: a smaller one if there is one, and larger ones.
+
+    The larger ones lie above all defaults, so that a parameter declared with the bits of its default alone is found out.
+    """
     if family.parameter(spec) is None:
         return [spec.width]
     rng = random.Random(digest)
-    smaller, larger = range(MIN_PARAMETER, spec.width), range(spec.width + 1, spec.width + 5)
+    smaller, larger = range(MIN_PARAMETER, spec.width), range(max(WIDTHS) + 1, max(WIDTHS) + 5)
     others = [rng.choice(smaller), rng.choice(larger)] if smaller else rng.sample(larger, 2)
     return [spec.width, *others]
 

@@ -152,13 +152,13 @@ def changed_parameters(program, top, settings):
     """Parameters that the runner set and that did not arrive: [(name, what was set, what is there)].
 
     `settings` maps names to texts, as after `-P top.`. A name that the top level does not have at all is left alone; a
-    variable or net of that name is not, since a test bench would read it in the parameter's place.
+    variable, net or block of that name is not, since a test bench would read it in the parameter's place.
     """
-    own = _scope(program, top)
-    if own is None:
+    root, own = _scope(program, top)
+    if root is None:
         return []
     parameters = {name: (kind, value) for kind, name, value in _PARAMETER.findall(own)}
-    others = set(_NAMED.findall(own))
+    others = set(_NAMED.findall(own)) | {s[3] for s in _SCOPE.finditer(program) if s[5].endswith(root)}
     found = []
     for name, wanted in settings.items():
         if name in parameters:
@@ -171,12 +171,12 @@ def changed_parameters(program, top, settings):
 
 
 def _scope(program, top):
-    """The text of the root scope of module `top`, up to the next scope."""
+    """Label and text of the root scope of module `top`, up to the next scope; (None, "") without one."""
     for match in _SCOPE.finditer(program):
         if match[2] == "module" and match[3] == top and not _PARENT.search(match[5]):
             following = re.compile(r"^S_\w+ \.scope ", re.M).search(program, match.end())
-            return program[match.end() : following.start() if following else len(program)]
-    return None
+            return match[1], program[match.end() : following.start() if following else len(program)]
+    return None, ""
 
 
 def _arrived(wanted, kind, value):
