@@ -56,6 +56,25 @@ def test_a_docker_work_pool_takes_the_same_flows(deployed: Deployed) -> None:
     assert created["concurrency_options"]["collision_strategy"] == "ENQUEUE"
 
 
+def test_the_lines_of_a_triggered_run_are_in_its_log_and_in_the_worker_s(deployed: Deployed) -> None:
+    worker_log = deployed.place.folder / "worker.log"
+    before = len(worker_log.read_text())
+    flow_run = deployed.trigger("told", epochs=1)
+    assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
+
+    def whole_log() -> str | None:
+        text = deployed.prefect("flow-run", "logs", flow_run)
+        return text if "report: " in text else None
+
+    told = wait(whole_log, 120, "the last lines to reach the server")
+    for text in (told, worker_log.read_text()[before:]):
+        for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "== epoch 1 of 1", "Run told: held-out problems"):
+            assert text.count(line) == 1, (line, text)
+        assert text.count("== evaluation: student") == 2
+        assert "runs/told/report.html" in text
+        assert " INFO " in text
+
+
 def test_two_triggers_for_one_run_queue_and_the_second_finds_nothing_left_to_do(deployed: Deployed) -> None:
     one, two = deployed.trigger("queued", epochs=1), deployed.trigger("queued", epochs=1)
     both = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import pytest
 from prefect import flow, get_client, task
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL
 
 from rtl_core.pipeline.progress import LogProgress
 from tasks.logs import LOG_FILE, lines_in_flow_run_log
@@ -101,7 +103,8 @@ logging.getLogger("rtl_distill").info("after the flow")
 
 
 def test_a_flow_that_runs_here_prints_each_line_once() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
     for line in (*EVERY_LINE, "== stage of one"):
         shown = [text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")]
         assert len(shown) == 1, (line, done.stderr)
