@@ -115,6 +115,7 @@ def test_a_sampling_client_works_after_pickling(client):
     copy = pickle.loads(pickle.dumps(sampler))
     expected = sampler.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens
     assert copy.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens == expected
+    copy.holder.close()  # it has connections and background loops of its own
 
 
 def test_a_finished_session_releases_its_training_clients(tinker_service):
@@ -162,6 +163,7 @@ def test_diverged_weights_fail_only_their_own_requests(client):
     assert len(good.result().sequences[0].tokens) == 5
 
 
+@pytest.mark.timing
 def test_an_answer_arrives_promptly(client):
     """A short sample must not wait for polls or timers."""
     sampler = client.create_sampling_client(base_model="student").result()
