@@ -16,10 +16,9 @@ from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
 
 
-@pytest.fixture(scope="module")
-def service(models_by_name, tmp_path_factory):
-    with LocalTinker(models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True) as running:
-        yield running
+@pytest.fixture
+def service(deterministic_service):
+    return deterministic_service
 
 
 def draw(sampler, requests) -> dict[int, tuple[list[int], list[float]]]:

@@ -45,9 +45,9 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
         assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {state, weights}
         assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [training.model_id]
         # The client of before the crash goes on sampling, its session still exists.
-        np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-5)
+        np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-4)
         again = client.create_sampling_client(model_path=weights).result()
-        np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-5)
+        np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-4)
         resumed = client.create_training_client_from_state_with_optimizer(state).result()
         assert resumed.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"] == loss
         with pytest.raises(tinker.NotFoundError, match="saved state"):

@@ -134,10 +134,11 @@ def test_json_without_any_declared_target_is_no_answer():
 
 
 def test_a_giant_response_is_refused_at_once():
-    start = time.monotonic()
-    answer = extract_answer("x" * 100_000_000, ONE)
+    response = "x" * 100_000_000
+    start = time.process_time()
+    answer = extract_answer(response, ONE)
     assert not answer.files
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1  # of CPU: to read it would take many
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_a_giant_response_is_refused_at_once():
 )
 def test_hostile_text_costs_linear_time(pattern):
     text = pattern * (MAX_RESPONSE_CHARS // len(pattern))
-    start = time.monotonic()
+    start = time.process_time()
     extract_answer(text, ONE)
     extract_answer(text, TWO)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 30  # of CPU: quadratic time would be hours
