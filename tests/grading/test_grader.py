@@ -156,6 +156,18 @@ def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, 
     assert status(verdict)["syntax"] == "passed"
 
 
+def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(executor, examples):
+    """What a runner had not read yet when it was ended is no failure of the sandbox."""
+    grader = Grader(executor, limits=Limits(wall_s=300, cpu_s=1))
+    endless = changed(examples[LFSR], "logic q1,q2,q3;", "logic q1,q2,q3; reg r; always @(lfsr_seed) while (1) r = ~r;")
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            verdicts = list(pool.map(lambda _: grader.grade(examples[LFSR], endless), range(8)))
+    finally:
+        grader.close()
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.TIMEOUT}, [verdict.reasons for verdict in verdicts]
+
+
 class Counted:
     """An executor that counts its jobs."""
 
