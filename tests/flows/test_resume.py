@@ -52,7 +52,18 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
     )
     if staleness:  # four steps of one epoch, so that they overlap
         fixed = (*fixed, "run.epochs=1", "problems.sources.0.train=8")
-    subprocess.run(command(small_run("calm", *fixed)), env=environment(tmp_path), check=True, timeout=1800)
+    calm = command(small_run("calm", *fixed))
+    done = subprocess.run(
+        calm,
+        env=environment(tmp_path),
+        check=True,
+        timeout=1800,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "Run calm: held-out problems"):
+        assert done.stdout.count(line) == 1, (line, done.stdout)  # also where Prefect listens to the same logger
 
     killed = small_run("killed", *fixed)
     kill_in = (1, 3) if staleness else (1, 2)
