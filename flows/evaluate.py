@@ -16,6 +16,7 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group
+from tasks.logs import lines_in_flow_run_log
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -45,7 +46,7 @@ async def evaluate(
         The key of the evaluation in the history.
     """
     settings = visiting.settings_of(Path(history), run, split, template, temperature)
-    with cluster_of(settings) as cluster:
+    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             plan = visiting.plan(session, policy, step, samples, template, temperature)
             await validate_problems(run)

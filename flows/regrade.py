@@ -14,6 +14,7 @@ from rtl_core.pipeline import regrading, visiting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from tasks.cluster import cluster_of
+from tasks.logs import lines_in_flow_run_log
 from tasks.regrading import regrade_problem
 
 
@@ -55,6 +56,7 @@ async def regrade(
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
     choice = regrading.Choice(purpose, first_step, last_step, most)
     with (
+        lines_in_flow_run_log(),
         cluster_of(settings) as cluster,
         regrading.open_regrading(
             Path(history), settings, choice, label=label, image=image, cluster=cluster

@@ -28,6 +28,7 @@ from rtl_core.operations import processes
 from rtl_core.pipeline import stored
 from rtl_core.pipeline.lock import is_held, lock_path, read_holder
 from rtl_core.pipeline.progress import progress
+from tasks.logs import lines_in_flow_run_log
 
 STARTING_S = 120.0
 """Seconds in which a flow run that was triggered again must have become a process."""
@@ -55,7 +56,8 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
             holder = read_holder(lock_path(config))
             if wants_to_run(record, config, holder) and await start_again(client, config, holder):
                 started.append(record.name)
-                progress.get().line(f"{record.name} had crashed; it is started again")
+                with lines_in_flow_run_log():
+                    progress.get().line(f"{record.name} had crashed; it is started again")
     return started
 
 

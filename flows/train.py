@@ -20,6 +20,7 @@ from rtl_core.pipeline.session import Session, open_session, session_of
 from tasks.artifacts import publisher_of
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
+from tasks.logs import lines_in_flow_run_log
 from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
 from tasks.training import order_problems, train_step
 
@@ -43,7 +44,7 @@ async def train(
         The path of the report; or, when the run was paused or its budget is used up, why it stopped.
     """
     settings = load_config(config, [*(overrides or []), *options.as_overrides()])
-    with cluster_of(settings) as cluster:
+    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
         async with opened as session:
             async with reporting.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):

@@ -18,6 +18,7 @@ from rtl_core.validation import survey, table
 from rtl_core.validation.level import full_level, quick_level
 from tasks.artifacts import artifact_key
 from tasks.cluster import cluster_of
+from tasks.logs import lines_in_flow_run_log
 from tasks.validation import validate_problem
 
 TELL_S = 60.0
@@ -110,7 +111,7 @@ async def validate(
     settings = load_config(config, overrides or [])
     section = settings.run.model_copy(update={"name": f"{settings.run.name[:53]}.validation"})
     settings = settings.model_copy(update={"run": section})
-    with cluster_of(settings) as cluster:
+    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with (
             open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
             reporting.run_status(session),

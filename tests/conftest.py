@@ -1,8 +1,12 @@
-"""What all tests share: where the published problem sets are, and what happens without them."""
+"""What all tests share: where the published problem sets are, what happens without them, and that no session outlives its module."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +29,39 @@ def data() -> Path:
 def cvdp(data: Path) -> Path:
     """The folder of CVDP's JSON Lines files."""
     return data / "cvdp"
+
+
+def sdk_loops() -> list[str]:
+    """The background loops of the Tinker SDK's sessions in this process, such as `_session_heartbeat`, by their names."""
+    holders = sys.modules.get("tinker.lib.internal_client_holder")
+    if holders is None:
+        return []
+    loop = holders._internal_client_holder_thread_singleton.loop_if_started()
+    if loop is None:
+        return []
+
+    async def names() -> list[str]:
+        coroutines = [task.get_coro().__qualname__.split(".")[-1] for task in asyncio.all_tasks()]
+        return sorted(name for name in coroutines if name in SDK_LOOPS)
+
+    return asyncio.run_coroutine_threadsafe(names(), loop).result()
+
+
+SDK_LOOPS = ("_session_heartbeat", "_client_dynamic_config_refresh_loop", "_cancel_drain_loop")
+
+
+def wait_until_no_sdk_loop_runs(patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while found := sdk_loops():
+        assert time.monotonic() < deadline, f"sessions of the SDK outlive those who opened them: {found}"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_session_outlives_its_module() -> Iterator[None]:
+    """Heartbeats to a service that was stopped go on for minutes and put warnings into other tests."""
+    yield
+    wait_until_no_sdk_loop_runs()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -18,7 +18,8 @@ _SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers s
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
 _CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take
-_ROW_BLOCK = 8  # a fixed-shape batch holds a multiple of this many rows
+_ROW_BLOCK = 8  # a fixed-shape batch is padded to a multiple of this many rows
+_MOST_FIXED_ROWS = 64  # and holds at most so many: every number of rows up to it is checked
 
 
 class GenerationBatch:
@@ -27,8 +28,8 @@ class GenerationBatch:
     Every slot has its own length, so that prompts of any lengths share a batch without padding the sequences.
 
     With `fixed_width` the arithmetic of a row does not depend on its companions: each prompt is prefilled alone, the
-    cache is read at that width from the first step to the last, and the batch is padded to a multiple of 8 rows, for
-    which matrix kernels treat every row alike (`is_batch_invariant` checks that on this machine).
+    cache is read at that width from the first step to the last, and the batch is padded to a multiple of 8 rows. Whoever
+    places rows keeps the batch within `fixed_batch_rows`.
     """
 
     def __init__(
@@ -108,7 +109,13 @@ class GenerationBatch:
             index = [i for i, _ in asking]
             everyone = index == list(range(len(groups)))
             chosen = hidden_BLH if everyone else hidden_BLH[torch.tensor(index, device=hidden_BLH.device)]
-            score_prompts(self.decoder, chosen, [request for _, request in asking])
+            requests = [request for _, request in asking]
+            if self.fixed_width is None:
+                score_prompts(self.decoder, chosen, requests)
+                return
+            # One request at a time: the number of rows in the product with the head may change their last bits.
+            for hidden_LH, request in zip(chosen, requests, strict=True):
+                score_prompts(self.decoder, hidden_LH[None], [request])
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -184,40 +191,50 @@ def fixed_width(row: Row) -> int:
 
 
 @torch.inference_mode()
-def is_batch_invariant(decoder: DenseDecoder, width: int) -> bool:
-    """Whether, on this machine, a row of a batch of `width` gets the same bits whatever its place and companions.
+def fixed_batch_rows(decoder: DenseDecoder, width: int) -> int:
+    """How many rows a fixed-shape batch of `width` may hold so that a row gets the same bits whatever its place and companions.
 
-    True for the matrix kernels of the usual CPU libraries from 4 rows up; measured here and not assumed. The same row
-    is stepped in batches of 8, 16 and 72 rows, in several places, among rows of other tokens and lengths. Where such
-    batches would not fit into the memory set aside for the check, the answer is no.
+    Measured on this machine, since matrix kernels differ: some treat every row alike, some choose another order of additions
+    for another number of rows, some compute the last rows of a batch apart. One row is stepped in batches of 8, 16, ... rows,
+    in every place, and among rows of other tokens and lengths. The answer is the largest number of rows up to which all
+    batches agree, or 1 (each row in a batch of its own) where not even those of 8 rows do. Batches that do not fit into the
+    memory set aside for the check count as different.
     """
-    if 9 * _ROW_BLOCK * width * decoder.position_bytes > _CHECK_BYTES:
-        return False
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).to(decoder.device, decoder.dtype)
 
-    own_length = width // 2 + 5
-    shape = (decoder.kv_heads, width, decoder.head_dim)
-    own = [(random(*shape), random(*shape)) for _ in decoder.layers]
-    seen: Tensor | None = None
-    for count in (_ROW_BLOCK, 2 * _ROW_BLOCK, 9 * _ROW_BLOCK):
+    def random_states(count: int) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of `count` rows, for every layer."""
+        shape = (count, decoder.kv_heads, width, decoder.head_dim)
+        return [(random(*shape), random(*shape)) for _ in decoder.layers]
+
+    own, others = random_states(1), random_states(_ROW_BLOCK)
+
+    def logits_of(count: int, places: Sequence[int]) -> Tensor:
+        """Logits of the row in these places of a batch of `count`, among others: [places, V]."""
+        cache, index = decoder.new_cache(count, width), list(places)
+        for layer in range(len(decoder.layers)):
+            for states, mine, theirs in zip((cache.keys, cache.values), own[layer], others[layer], strict=True):
+                states[layer].unflatten(0, (-1, _ROW_BLOCK)).copy_(theirs)
+                states[layer][index] = mine
         tokens = torch.randint(decoder.vocab_size, (count,), generator=generator)
         positions = torch.randint(1, width - 1, (count,), generator=generator)
-        for place in {0, 1, count // 2, count - 1}:
-            cache = decoder.new_cache(count, width)
-            for layer, (key, value) in enumerate(own):
-                cache.keys[layer].copy_(random(count, *shape))
-                cache.values[layer].copy_(random(count, *shape))
-                cache.keys[layer][place], cache.values[layer][place] = key, value
-            tokens[place], positions[place] = 5 % decoder.vocab_size, own_length
-            logits = decoder.step(tokens.to(decoder.device), positions.to(decoder.device), cache, width)[place]
-            if seen is None:
-                seen = logits.clone()
-            elif not torch.equal(seen, logits):
-                return False
-    return True
+        tokens[index], positions[index] = 5 % decoder.vocab_size, width // 2 + 5
+        return decoder.step(tokens.to(decoder.device), positions.to(decoder.device), cache, width)[index]
+
+    expected = None
+    largest = 1
+    for count in range(_ROW_BLOCK, _MOST_FIXED_ROWS + 1, _ROW_BLOCK):
+        if count * width * decoder.position_bytes > _CHECK_BYTES:
+            break
+        seen = torch.cat([logits_of(count, range(count)), logits_of(count, [count // 2])])
+        expected = seen[:1] if expected is None else expected
+        if not torch.equal(seen, expected.expand_as(seen)):
+            break
+        largest = count
+    return largest
 
 
 def _length_buckets(prompts: list[tuple[int, ...]], budget: int) -> list[list[tuple[int, ...]]]:

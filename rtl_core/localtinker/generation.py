@@ -138,10 +138,12 @@ class SamplingLoop:
         self._waiting[weights] = waiting
         if waiting:
             sampler = self._samplers[weights] = self.pool.get(weights, set(self._batches))
-            use_threads(self._threads)
             running = self._batches.setdefault(weights, [])
             self._in_hand = self._take_fitting(weights, waiting, sampler)
-            for batch, rows in sampler.place(self._in_hand, running):
+            use_threads(self._decoding_threads(sampler))  # deterministic mode measures here how decoding computes
+            placed = sampler.place(self._in_hand, running)
+            use_threads(self._threads)
+            for batch, rows in placed:
                 if batch not in running:
                     running.append(batch)
                 batch.admit(rows)
@@ -170,8 +172,11 @@ class SamplingLoop:
             taken.append(waiting.popleft())
         return taken
 
+    def _decoding_threads(self, sampler: Sampler) -> int:
+        return 1 if sampler.one_thread else self._threads
+
     def _step(self, weights: Weights) -> None:
-        use_threads(1 if self._samplers[weights].one_thread else self._threads)
+        use_threads(self._decoding_threads(self._samplers[weights]))
         batches = self._batches[weights]
         for batch in batches:
             if batch.live:

@@ -47,7 +47,7 @@ class ServedModel:
     dense: bool
     split_head: bool
     recompute: bool  # activations are recomputed in the backward pass
-    invariant: dict[tuple, bool] = field(default_factory=dict)  # see DenseSampler
+    fixed_rows: dict[tuple, int] = field(default_factory=dict)  # see DenseSampler
 
     @property
     def device(self) -> torch.device:
@@ -75,7 +75,7 @@ class ServedModel:
         """What samples from the base alone, or from a frozen adapter on it."""
         if self.dense:
             return DenseSampler(
-                self.decoder(adapter), self.decode, deterministic=deterministic, invariant=self.invariant
+                self.decoder(adapter), self.decode, deterministic=deterministic, fixed_rows=self.fixed_rows
             )
         name = None
         if adapter is not None:

@@ -2,8 +2,8 @@
 
 A sampler belongs to a base model, or to a frozen adapter on it. Dense models run on `decoder.py` in one running
 batch; others run in lockstep. In deterministic mode a row's arithmetic must depend on its own request alone: dense
-rows go to a fixed-shape batch of their own width where this machine's kernels allow it, and each to a batch of its
-own otherwise.
+rows go to fixed-shape batches of their own width, which hold as many rows as this machine's kernels treat alike (one, if
+need be).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Protocol
 from rtl_core.localtinker.batching import (
     PREFILL_TOKENS,
     GenerationBatch,
+    fixed_batch_rows,
     fixed_width,
-    is_batch_invariant,
     prefill_tokens,
 )
 from rtl_core.localtinker.decoder import DenseDecoder
@@ -56,9 +56,9 @@ class DenseSampler:
     """Sampling on `DenseDecoder`."""
 
     def __init__(
-        self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool, invariant: dict[tuple, bool]
+        self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool, fixed_rows: dict[tuple, int]
     ) -> None:
-        """`invariant` remembers, for all samplers of one base, which shapes of batches treat every row alike."""
+        """`fixed_rows` remembers, for all samplers of one base, how many rows a fixed-shape batch may hold."""
         self.decoder = decoder
         self.position_bytes = decoder.position_bytes
         self.private_bytes = decoder.nbytes_private()
@@ -66,30 +66,38 @@ class DenseSampler:
         self.prefill_tokens = prefill_tokens(decoder)
         self._decode = decode
         self._deterministic = deterministic
-        self._invariant = invariant
+        self._fixed_rows = fixed_rows
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         mine = [batch for batch in batches if isinstance(batch, GenerationBatch)]
         if not self._deterministic:
             return [(mine[0] if mine else GenerationBatch(self.decoder, self._decode), list(rows))]
-        running = {b.fixed_width: b for b in mine}
-        shared: dict[int, tuple[Batch, list[Row]]] = {}
-        alone: list[tuple[Batch, list[Row]]] = []
+        # Of each width the batch that rows are joining, the rows that join it, and how many more may.
+        joining: dict[int, tuple[Batch, list[Row], int]] = {}
+        placed: list[tuple[Batch, list[Row]]] = []
         for row in rows:
             width = fixed_width(row)
-            if not self._is_invariant(width):
-                alone.append((self._fixed(width), [row]))
-                continue
-            if width not in shared:
-                shared[width] = (running.get(width) or self._fixed(width), [])
-            shared[width][1].append(row)
-        return [*shared.values(), *alone]
+            if width not in joining or joining[width][2] == len(joining[width][1]):
+                batch, room = self._batch_with_room(width, [b for b in mine if b.fixed_width == width])
+                joining[width] = (batch, [], room)
+                placed.append(joining[width][:2])
+                mine = [b for b in mine if b is not batch]
+            joining[width][1].append(row)
+        return placed
 
-    def _is_invariant(self, width: int) -> bool:
+    def _batch_with_room(self, width: int, running: Sequence[GenerationBatch]) -> tuple[GenerationBatch, int]:
+        """One of the running batches of a width, or a new one, and how many rows may join it."""
+        most = self._most_rows(width)
+        for batch in running:
+            if batch.live < most:
+                return batch, most - batch.live
+        return self._fixed(width), most
+
+    def _most_rows(self, width: int) -> int:
         key = (self.decoder.shape_key, width)
-        if key not in self._invariant:
-            self._invariant[key] = is_batch_invariant(self.decoder, width)
-        return self._invariant[key]
+        if key not in self._fixed_rows:
+            self._fixed_rows[key] = fixed_batch_rows(self.decoder, width)
+        return self._fixed_rows[key]
 
     def _fixed(self, width: int) -> GenerationBatch:
         return GenerationBatch(self.decoder, self._decode, fixed_width=width)

@@ -69,6 +69,8 @@ class LocalDeployment:
             **os.environ,
             **self.settings(),
             "PATH": f"{bin_folder}:{os.environ.get('PATH', '')}",
+            # Where runs write their lines as well (tasks/logs.py): a run may outlive its worker, so not through its pipe.
+            "RTL_DISTILL_LOG": str((self.folder / "worker.log").resolve()),
             # Leases of concurrency slots on disk: those in memory die with the server, which then ends every run that holds one.
             "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",

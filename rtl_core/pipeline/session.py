@@ -27,7 +27,14 @@ from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.pipeline.stored import write_config
 from rtl_core.pipeline.tracking import Tracker
 from rtl_core.policy.clients import Policy
-from rtl_core.policy.connect import check_same_tokens, check_served, load_tokenizer, tinker_endpoint
+from rtl_core.policy.connect import (
+    Endpoint,
+    check_same_tokens,
+    check_served,
+    load_tokenizer,
+    tinker_endpoint,
+    tinker_session,
+)
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
 from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import LoadedProblems, load_problems
@@ -177,7 +184,8 @@ async def open_session(
         if with_policy:
             endpoint = stack.enter_context(tinker_endpoint(config, tell))
             at_once.append(endpoint.kill)
-            session.policy = await _open_policy(session, endpoint)
+            service = await stack.enter_async_context(tinker_session(endpoint))
+            session.policy = await _open_policy(session, endpoint, service)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -253,11 +261,10 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
         )
 
 
-async def _open_policy(session: Session, endpoint: Any) -> Policy:
+async def _open_policy(session: Session, endpoint: Endpoint, service: Any) -> Policy:
     import tinker
 
     config = session.config
-    service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
     await check_served(endpoint, config)
     tokenizer = load_tokenizer(config.tinker.student, config)
     tell = progress.get()

@@ -63,6 +63,10 @@ class Tracker:
         # A cancelled run has no time for it; the next one sends what is missing.
         if self._thread is not None and (kind is None or issubclass(kind, Exception)):
             self._thread.join(PATIENCE_S)
+            if self._thread.is_alive():
+                self._tell(
+                    f"after {PATIENCE_S:.0f} s not all metrics are sent to Weights & Biases; the same command sends the rest"
+                )
 
     def _run(self) -> None:
         try:

@@ -6,13 +6,15 @@ embedded service that a run starts for itself, or any other URL.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import difflib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -22,6 +24,9 @@ import tinker
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+
+CLOSING_S = 5.0
+"""How long the end of a session waits for the service to note it; a session that was interrupted waits a fifth of it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,31 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
             "export TINKER_API_KEY=tml-..., or train on this machine with --set tinker.base_url=local",
         )
     yield Endpoint(config.tinker.base_url)
+
+
+@asynccontextmanager
+async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClient]:
+    """A session of the SDK on a service. Afterwards it is finished there, and nothing of it runs on in this process.
+
+    Without that the SDK's background loop sends heartbeats for as long as the process lives, and warns when the service has gone.
+    A service that does not answer does not hold up the end: without heartbeats it ends the session itself.
+    """
+    service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+    patience_s = CLOSING_S
+    status: Literal["success", "errored", "interrupted"] = "success"
+    try:
+        yield service
+    except Exception:
+        status = "errored"
+        raise
+    except BaseException:
+        status, patience_s = "interrupted", CLOSING_S / 5
+        raise
+    finally:
+        closing = asyncio.wrap_future(service.close(status).future())
+        # What is cancelled for want of an answer releases the client's connections and heartbeats all the same.
+        with contextlib.suppress(TimeoutError, tinker.TinkerError):
+            await asyncio.wait_for(closing, patience_s)
 
 
 def local_models(config: RunConfig) -> dict[str, Path]:

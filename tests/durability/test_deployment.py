@@ -36,7 +36,7 @@ def test_cron_creates_runs_and_wrong_parameters_are_refused_before_any(deployed:
         lambda: deployed.flow_runs(
             flow_runs={"state": {"type": {"any_": ["SCHEDULED"]}}}, deployments={"name": {"any_": ["nightly"]}}
         ),
-        120,
+        300,
         "the scheduler",
     )
     assert {run["expected_start_time"][11:16] for run in scheduled} == {"01:00"}
@@ -54,6 +54,25 @@ def test_a_docker_work_pool_takes_the_same_flows(deployed: Deployed) -> None:
     assert created["work_pool_name"] == "rtl-distill-docker"
     assert created["job_variables"]["volumes"] == [f"{deployed.home}:/work"]
     assert created["concurrency_options"]["collision_strategy"] == "ENQUEUE"
+
+
+def test_the_lines_of_a_triggered_run_are_in_its_log_and_in_the_worker_s(deployed: Deployed) -> None:
+    worker_log = deployed.place.folder / "worker.log"
+    before = len(worker_log.read_text())
+    flow_run = deployed.trigger("told", epochs=1)
+    assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
+
+    def whole_log() -> str | None:
+        text = deployed.prefect("flow-run", "logs", flow_run)
+        return text if "report: " in text else None
+
+    told = wait(whole_log, 300, "the last lines to reach the server")
+    for text in (told, worker_log.read_text()[before:]):
+        for line in (*(f"step   {n}/4  reward" for n in range(1, 5)), "== epoch 1 of 1", "Run told: held-out problems"):
+            assert text.count(line) == 1, (line, text)
+        assert text.count("== evaluation: student") == 2
+        assert "runs/told/report.html" in text
+        assert " INFO " in text
 
 
 def test_two_triggers_for_one_run_queue_and_the_second_finds_nothing_left_to_do(deployed: Deployed) -> None:
@@ -74,9 +93,9 @@ def test_a_killed_run_is_started_again_and_trains_every_step_once(deployed: Depl
     flow_run = deployed.trigger("killed")
     deployed.wait_trained("killed", 2)
     os.kill(deployed.holder("killed")["pid"], signal.SIGKILL)
-    wait(lambda: sweep(deployed) == ["killed"], 60, "the sweep to find it")
+    wait(lambda: sweep(deployed) == ["killed"], 300, "the sweep to find it")
     assert sweep(deployed) == []  # once for each death
-    wait(lambda: deployed.holder("killed")["flow_run"] != flow_run, 120, "the new flow run")
+    wait(lambda: deployed.holder("killed")["flow_run"] != flow_run, 600, "the new flow run")
     assert deployed.wait_state(deployed.holder("killed")["flow_run"], "Completed", "Failed", "Crashed") == "Completed"
     steps = deployed.rows(
         "SELECT step, status, count(*) AS n FROM steps WHERE run = 'killed' GROUP BY ALL ORDER BY ALL"

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from tests.flows.test_flow_run_log import ours_in_log
 
 pytestmark = pytest.mark.usefixtures("prefect")
+
+
+def holder_of(folder: Path) -> dict[str, Any]:
+    """What the run's lock tells of its last flow run."""
+    return json.loads((folder / "lock").read_text())
 
 
 def count(history: History, sql: str) -> int:
@@ -38,6 +46,10 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
     record = history.run("small")
     assert record is not None
     assert record.status == "finished"
+    lines = ours_in_log(holder_of(tmp_path / "small")["flow_run"], lambda lines: any("report:" in x for x in lines))
+    assert [line[:10] for line in lines if line.startswith("step ")] == [f"step   {n}/4" for n in range(1, 5)]
+    assert [line for line in lines if line.startswith("== epoch")] == ["== epoch 1 of 2", "== epoch 2 of 2"]
+    assert sum("Run small: held-out problems" in line for line in lines) == 1
 
     before = history.query("SELECT * FROM rollouts ORDER BY ALL")
     states = history.steps("small")

@@ -16,7 +16,7 @@ ANSWER = {"rtl/a.v": "module a(input x, output y);\n  assign y = x;\nendmodule\n
 
 @pytest.fixture
 def analyst() -> Iterator[Analyst]:
-    made = Analyst(timeout_s=2.0)
+    made = Analyst(timeout_s=10.0)
     yield made
     made.close()
 

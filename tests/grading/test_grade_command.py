@@ -31,7 +31,7 @@ def files(cvdp, examples, tmp_path_factory):
 
 def run(*arguments):
     command = [sys.executable, "-c", "from rtl_core.cli import main; main()", "grade", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_a_verdict_for_every_answer_in_order(files):

@@ -143,7 +143,7 @@ def test_no_answer(grader, examples, answer):
 
 
 def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, examples):
-    grader = Grader(executor, limits=Limits(wall_s=3, cpu_s=3))
+    grader = Grader(executor, limits=Limits(wall_s=300, cpu_s=3))
     try:
         answer = changed(
             examples[LFSR], "logic q1,q2,q3;", "logic q1,q2,q3; reg r; always @(lfsr_seed) while (1) r = ~r;"
@@ -152,12 +152,24 @@ def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, 
     finally:
         grader.close()
     assert verdict.outcome is Outcome.TIMEOUT
-    assert "longer than 3 s" in verdict.reasons[0] or "CPU" in verdict.reasons[0]
+    assert "CPU" in verdict.reasons[0]
     assert status(verdict)["syntax"] == "passed"
 
 
-class StalledOnce:
-    """An executor on a machine that stops during its first job: the clock runs out before the harness had its turn."""
+def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(executor, examples):
+    """What a runner had not read yet when it was ended is no failure of the sandbox."""
+    grader = Grader(executor, limits=Limits(wall_s=300, cpu_s=1))
+    endless = changed(examples[LFSR], "logic q1,q2,q3;", "logic q1,q2,q3; reg r; always @(lfsr_seed) while (1) r = ~r;")
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            verdicts = list(pool.map(lambda _: grader.grade(examples[LFSR], endless), range(8)))
+    finally:
+        grader.close()
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.TIMEOUT}, [verdict.reasons for verdict in verdicts]
+
+
+class Counted:
+    """An executor that counts its jobs."""
 
     def __init__(self, executor):
         self.executor, self.jobs = executor, 0
@@ -167,7 +179,14 @@ class StalledOnce:
 
     def run(self, job):
         self.jobs += 1
-        return self.executor.run(replace(job, limits=Limits(wall_s=1)) if self.jobs == 1 else job)
+        return self.executor.run(job)
+
+
+class StalledOnce(Counted):
+    """An executor on a machine that stops during its first job: the clock runs out before the harness had its turn."""
+
+    def run(self, job):
+        return super().run(job if self.jobs else replace(job, limits=Limits(wall_s=1)))
 
 
 def test_a_clock_that_runs_out_on_an_idle_service_is_no_verdict_on_the_answer(executor, examples):
@@ -219,9 +238,10 @@ def test_the_same_answer_gets_the_same_verdict_in_any_thread(grader, examples):
     assert len({(v.tests_passed, v.reasons) for v in verdicts[1::2]}) == 1
 
 
-def test_a_cached_verdict_is_the_same_but_marked_and_quick(executor, examples):
+def test_a_cached_verdict_is_the_same_but_marked_and_costs_no_job(executor, examples):
     cache = MemoryCache()
-    grader = Grader(executor, cache=cache)
+    counted = Counted(executor)
+    grader = Grader(counted, cache=cache)
     answer = Answer(files=examples[LFSR].golden)
     first, second = grader.grade(examples[LFSR], answer), grader.grade(examples[LFSR], answer)
     spaced = Answer(
@@ -230,7 +250,7 @@ def test_a_cached_verdict_is_the_same_but_marked_and_quick(executor, examples):
     grader.close()
     assert (first.cached, second.cached) == (False, True)
     assert second.model_copy(update={"cached": False, "wall_s": first.wall_s}) == first
-    assert second.wall_s < 0.01
+    assert counted.jobs == 1
     assert len(cache.drain()) == 1
     assert len(MemoryCache({"k": first})) == 1
     assert spaced != answer

@@ -145,7 +145,7 @@ def test_an_unknown_name_or_parameter_gets_help():
 
 def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-c", "from rtl_core.cli import main; main()", *arguments, "--db", str(history.path)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return subprocess.run(line, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
 
 
 def test_the_command_prints_tables_csv_and_json(demo):

@@ -61,6 +61,22 @@ def tinker_service(models_by_name: dict[str, Path], tmp_path_factory: pytest.Tem
         yield service
 
 
+@pytest.fixture(scope="session")
+def deterministic_service(
+    models_by_name: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalTinker]:
+    """The service that promises bits: for tests that compare sampled tokens of batches of different make-up."""
+    with LocalTinker(models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True) as running:
+        yield running
+
+
+@pytest.fixture
+def deterministic_client(deterministic_service: LocalTinker) -> Iterator[tinker.ServiceClient]:
+    """A fresh session on the service that promises bits."""
+    with connect(deterministic_service) as service_client:
+        yield service_client
+
+
 @pytest.fixture
 def client(tinker_service: LocalTinker) -> Iterator[tinker.ServiceClient]:
     """A fresh session on the shared service."""

@@ -90,10 +90,10 @@ def connect(service: LocalTinker, **kwargs: Any) -> tinker.ServiceClient:
 def status(service: LocalTinker) -> dict[str, int]:
     """The status page, the one route that the SDK does not know."""
     headers = {"X-API-Key": service.api_key}
-    return httpx.get(f"{service.base_url}/api/v1/local/status", headers=headers, timeout=30).json()
+    return httpx.get(f"{service.base_url}/api/v1/local/status", headers=headers, timeout=300).json()
 
 
-def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 30.0) -> None:
+def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], timeout: float = 300.0) -> None:
     """Wait until the status page says so."""
     deadline = time.monotonic() + timeout
     while not condition(seen := status(service)):

@@ -57,7 +57,7 @@ def test_clients_of_other_ranks_and_layers_share_a_base(client):
     train(wide, 2)
     before = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
     base = score(client.create_sampling_client(base_model="student").result(), sequences)
-    np.testing.assert_allclose(before, base, atol=1e-5)  # the narrow one has not learnt anything
+    np.testing.assert_allclose(before, base, atol=1e-4)  # the narrow one has not learnt anything
     train(narrow, 2)
     after = score(narrow.save_weights_and_get_sampling_client().result(), sequences)
     assert np.abs(after - before).max() > 1e-3
@@ -110,11 +110,12 @@ def test_submitting_ahead_keeps_the_order(client):
     assert fast == slow
 
 
-def test_a_sampling_client_works_after_pickling(client):
-    sampler = client.create_sampling_client(base_model="student").result()
+def test_a_sampling_client_works_after_pickling(deterministic_client):
+    sampler = deterministic_client.create_sampling_client(base_model="student").result()
     copy = pickle.loads(pickle.dumps(sampler))
     expected = sampler.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens
     assert copy.sample(prompt(), 1, params(seed=1)).result().sequences[0].tokens == expected
+    copy.holder.close()  # it has connections and background loops of its own
 
 
 def test_a_finished_session_releases_its_training_clients(tinker_service):
@@ -162,6 +163,7 @@ def test_diverged_weights_fail_only_their_own_requests(client):
     assert len(good.result().sequences[0].tokens) == 5
 
 
+@pytest.mark.timing
 def test_an_answer_arrives_promptly(client):
     """A short sample must not wait for polls or timers."""
     sampler = client.create_sampling_client(base_model="student").result()

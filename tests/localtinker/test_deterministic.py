@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 import torch
 from localtinker_helpers import connect, params, prompt, random_sequences, train
 
-from rtl_core.localtinker.batching import is_batch_invariant
+from rtl_core.localtinker import batching, samplers
+from rtl_core.localtinker.batching import fixed_batch_rows
 from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
 
 
-@pytest.fixture(scope="module")
-def service(models_by_name, tmp_path_factory):
-    with LocalTinker(models_by_name, tmp_path_factory.mktemp("deterministic"), deterministic=True) as running:
-        yield running
+@pytest.fixture
+def service(deterministic_service):
+    return deterministic_service
 
 
 def draw(sampler, requests) -> dict[int, tuple[list[int], list[float]]]:
@@ -60,42 +62,101 @@ def test_a_restart_gives_the_same_samples(models_by_name, tmp_path, service):
         assert draw(client.create_sampling_client(base_model="student").result(), requests) == first
 
 
-def test_rows_keep_their_bits_where_kernels_are_not_batch_invariant(models_by_name, monkeypatch):
-    """In this process: with the check failing, every row must run alone, and still give one answer."""
-    from rtl_core.localtinker import samplers
-    from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
+@pytest.fixture
+def model(models_by_name):
+    """In this process."""
+    return load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=512)
 
-    model = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=512)
-    monkeypatch.setattr(samplers, "is_batch_invariant", lambda decoder, width: False)
+
+class Asked(SampleRequest):
+    """A request in this process, whose `answer` is (tokens, prompt scores) once it is there."""
+
+    def __init__(
+        self, tokens: list[int], seed: int = 1, max_tokens: int = 20, prompt_options: PromptOptions | None = None
+    ):
+        options = prompt_options or PromptOptions()
+        super().__init__(tokens, 1, seed, SamplingOptions(max_tokens), options, self._keep, self._raise)
+
+    def _keep(self, sequences, scores):
+        self.answer = sequences[0].tokens, scores
+
+    def _raise(self, error):
+        raise error
+
+
+def serve(sampler, requests: list[Asked]) -> list[int]:
+    """Answer requests that came at once. Returns how many rows each batch was given."""
+    placed = sampler.place([row for request in requests for row in request.make_rows()], [])
+    for batch, rows in placed:
+        batch.admit(rows)
+    while any(batch.live for batch, _ in placed):
+        for batch, _ in placed:
+            batch.step()
+    return [len(rows) for _, rows in placed]
+
+
+def test_rows_keep_their_bits_where_each_runs_alone(model, monkeypatch):
+    monkeypatch.setattr(samplers, "fixed_batch_rows", lambda decoder, width: 1)
     sampler = model.sampler(None, deterministic=True)
-    answers = []
-
-    def request(seed: int) -> SampleRequest:
-        keep = lambda sequences, scores: answers.append(sequences[0].tokens)  # noqa: E731
-        return SampleRequest([5, 6, 7], 1, seed, SamplingOptions(20), PromptOptions(), keep, lambda error: None)
-
-    for group in ([1], [2, 1, 3]):
-        batches = []
-        for batch, rows in sampler.place([row for seed in group for row in request(seed).make_rows()], batches):
-            batch.admit(rows)
-            batches.append(batch)
-        assert len(batches) == len(group)
-        while any(batch.live for batch in batches):
-            for batch in batches:
-                batch.step()
-    assert answers[0] == answers[2]
-    assert len({tuple(a) for a in answers}) == 3
+    alone, together = Asked([5, 6, 7], seed=1), [Asked([5, 6, 7], seed=n) for n in (2, 1, 3)]
+    assert serve(sampler, [alone]) == [1]
+    assert serve(sampler, together) == [1, 1, 1]
+    assert together[1].answer == alone.answer
+    assert len({tuple(request.answer[0]) for request in together}) == 3
 
 
-def test_the_check_of_batch_invariance_notices_a_kernel_that_is_not(models_by_name):
-    model = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=512)
+def test_a_batch_holds_as_many_rows_as_kernels_treat_alike(model, monkeypatch):
+    monkeypatch.setattr(samplers, "fixed_batch_rows", lambda decoder, width: {64: 8, 128: 16}[width])
+    sampler = model.sampler(None, deterministic=True)
+    requests = [Asked([5, 6], seed=n, max_tokens=90 if n % 3 == 0 else 20) for n in range(30)]  # 10 are wide
+    assert serve(sampler, requests) == [10, 8, 8, 4]
+
+    (running, rows), *_ = sampler.place([row for seed in range(5) for row in Asked([5, 6], seed).make_rows()], [])
+    running.admit(rows)
+    more = sampler.place([row for seed in range(5) for row in Asked([7, 8], seed).make_rows()], [running])
+    assert [(batch is running, len(joining)) for batch, joining in more] == [(True, 3), (False, 2)]
+
+
+def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkeypatch):
+    """Even if the product with the head, as some do, rounds otherwise for another number of rows."""
+    sampler = model.sampler(None, deterministic=True)
+    logits = sampler.decoder.logits
+    monkeypatch.setattr(sampler.decoder, "logits", lambda hidden: logits(hidden) * (1 + 1e-6 * len(hidden)))
+    requests = [Asked([5, 6, 7, 8], prompt_options=PromptOptions(logprobs=True), max_tokens=1) for _ in range(4)]
+    serve(sampler, requests[:1])
+    serve(sampler, requests[1:])
+    for request in requests:
+        np.testing.assert_array_equal(request.answer[1].logprobs_P, requests[0].answer[1].logprobs_P)
+
+
+@pytest.mark.parametrize(
+    ("error", "rows"),
+    [
+        pytest.param(lambda places, tokens: 0 * places, 64, id="treats every row alike"),
+        pytest.param(lambda places, tokens: 0 * places + len(places), 8, id="depends on the number of rows"),
+        pytest.param(lambda places, tokens: 0 * places + (len(places) > 40), 40, id="is another one for many rows"),
+        pytest.param(lambda places, tokens: 0 * places + (len(places) == 24), 16, id="is another one for some rows"),
+        pytest.param(lambda places, tokens: places, 1, id="depends on the place"),
+        pytest.param(lambda places, tokens: places == 7, 1, id="computes the last rows apart"),
+        pytest.param(lambda places, tokens: tokens.sum() + 0 * places, 1, id="depends on companions"),
+    ],
+)
+def test_the_check_finds_how_many_rows_a_kernel_treats_alike(model, monkeypatch, error, rows):
+    """With arithmetic that is the same on every CPU, and errors as kernels make them."""
     decoder = model.sampler(None, deterministic=False).decoder
-    assert is_batch_invariant(decoder, 128)  # true of the kernels of every CPU seen so far
-    step = decoder.step
 
-    def uneven(tokens, positions, cache, width):
-        logits = step(tokens, positions, cache, width)
-        return logits + 1e-6 * torch.arange(logits.shape[0])[:, None]
+    def step(tokens, positions, cache, width):
+        assert cache.slots == len(tokens)
+        seen = (tokens + positions)[:, None] + torch.stack([c.double().sum((1, 2, 3)) for c in cache.keys], 1)
+        return seen + 1e-6 * error(torch.arange(len(tokens)), tokens)[:, None]
 
-    decoder.step = uneven
-    assert not is_batch_invariant(decoder, 128)
+    monkeypatch.setattr(decoder, "step", step)
+    assert fixed_batch_rows(decoder, 128) == rows
+
+
+def test_the_check_keeps_within_its_memory(model, monkeypatch):
+    decoder = model.sampler(None, deterministic=False).decoder
+    monkeypatch.setattr(decoder, "step", lambda tokens, positions, cache, width: torch.zeros(len(tokens), 4))
+    for rows in (64, 24, 1):
+        monkeypatch.setattr(batching, "_CHECK_BYTES", rows * 128 * decoder.position_bytes)
+        assert fixed_batch_rows(decoder, 128) == rows

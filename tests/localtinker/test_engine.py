@@ -20,7 +20,7 @@ BASE = Weights("student")
 def engine(models_by_name):
     model = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
     limits = SamplingLimits(samplers=2, sampler_bytes=1 << 28, cache_bytes=1 << 28)
-    pool = SamplerPool({"student": model}, limits, deterministic=False)
+    pool = SamplerPool({"student": model}, limits, deterministic=True)
     running = Engine(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), threads=1)
     yield running
     running.stop()

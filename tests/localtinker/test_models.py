@@ -212,9 +212,9 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
         seen.append(
             (np.concatenate(outputs["logprobs"]), grads, np.concatenate([s.logprobs_P[1:] for _, _, s in scores]))
         )
-    np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-5)
-    np.testing.assert_allclose(seen[0][2], seen[1][2], atol=1e-5)
-    assert all(torch.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(seen[0][1], seen[1][1], strict=True))
+    np.testing.assert_allclose(seen[0][0], seen[1][0], atol=1e-4)
+    np.testing.assert_allclose(seen[0][2], seen[1][2], atol=1e-4)
+    assert all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in zip(seen[0][1], seen[1][1], strict=True))
 
 
 def test_a_folder_that_is_no_model_is_refused_by_name(tmp_path):

@@ -50,7 +50,7 @@ def refused(submit, match: str, kind: type[Exception] = tinker.APIStatusError) -
     started = time.monotonic()
     with pytest.raises(kind, match=match) as caught:
         submit()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 200  # the SDK repeats a 5xx for five minutes
     if isinstance(caught.value, tinker.APIStatusError):
         assert 400 <= caught.value.status_code < 500
 

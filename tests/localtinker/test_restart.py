@@ -40,18 +40,19 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
 
     with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
         # The SDK sends the lost request again by itself.
-        assert [len(s.tokens) for s in in_flight.result(timeout=120).sequences] == [1500] * 4
+        assert [len(s.tokens) for s in in_flight.result(timeout=600).sequences] == [1500] * 4
         rest = tinker.RestClient(base_url=second.base_url, api_key=second.api_key)
         assert {c.tinker_path for c in rest.list_user_checkpoints().result().checkpoints} == {state, weights}
         assert [r.training_run_id for r in rest.list_training_runs().result().training_runs] == [training.model_id]
         # The client of before the crash goes on sampling, its session still exists.
-        np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-5)
+        np.testing.assert_allclose(score(living, SEQUENCES), before, atol=1e-4)
         again = client.create_sampling_client(model_path=weights).result()
-        np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-5)
+        np.testing.assert_allclose(score(again, SEQUENCES), before, atol=1e-4)
         resumed = client.create_training_client_from_state_with_optimizer(state).result()
         assert resumed.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"] == loss
         with pytest.raises(tinker.NotFoundError, match="saved state"):
             training.forward(cross_entropy_data(), "cross_entropy").result()
+        client.close("success").result()
         second.stop()
         assert not second.alive  # and the end of the block stops it once more, harmlessly
 
@@ -73,7 +74,7 @@ def test_the_service_dies_with_its_parent_even_by_kill_9(models_by_name, tmp_pat
 
 
 def _wait_until_gone(pids: list[int], complaint: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while any(_alive(pid) for pid in pids):
         assert time.monotonic() < deadline, complaint
         time.sleep(0.05)

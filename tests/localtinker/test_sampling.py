@@ -15,6 +15,12 @@ def sampler(client):
     return client.create_sampling_client(base_model="student").result()
 
 
+@pytest.fixture
+def exact(deterministic_client):
+    """A sampler whose tokens do not depend on what is in a batch beside them."""
+    return deterministic_client.create_sampling_client(base_model="student").result()
+
+
 @pytest.fixture(scope="module")
 def reference(models_by_name):
     """transformers' own student, to compare with."""
@@ -68,15 +74,15 @@ def test_temperature_sharpens_the_distribution_as_its_formula_says(sampler, refe
     assert abs(share - truth[best].item()) < 5 * np.sqrt(truth[best].item() / 1000)
 
 
-def test_the_same_seed_gives_the_same_sample(sampler):
-    first, again, other = (sampler.sample(prompt(), 1, params(seed=s)).result().sequences[0].tokens for s in (7, 7, 8))
+def test_the_same_seed_gives_the_same_sample(exact):
+    first, again, other = (exact.sample(prompt(), 1, params(seed=s)).result().sequences[0].tokens for s in (7, 7, 8))
     assert first == again
     assert first != other
 
 
-def test_samples_of_one_seeded_request_differ_and_start_with_the_single_one(sampler):
-    single = sampler.sample(prompt(), 1, params(seed=7)).result().sequences[0].tokens
-    several = [s.tokens for s in sampler.sample(prompt(), 6, params(seed=7)).result().sequences]
+def test_samples_of_one_seeded_request_differ_and_start_with_the_single_one(exact):
+    single = exact.sample(prompt(), 1, params(seed=7)).result().sequences[0].tokens
+    several = [s.tokens for s in exact.sample(prompt(), 6, params(seed=7)).result().sequences]
     assert several[0] == single
     assert len({tuple(tokens) for tokens in several}) == 6
 
@@ -88,10 +94,10 @@ def test_unseeded_requests_differ(sampler):
 
 def test_temperature_zero_is_greedy(sampler, reference):
     tokens = sampler.sample(prompt(), 1, params(10, temperature=0.0)).result().sequences[0].tokens
-    greedy = list(PROMPT)
-    for _ in range(10):
-        greedy.append(int(reference_logprobs(reference, greedy)[-1].argmax()))
-    assert tokens == greedy[len(PROMPT) :]
+    truth = reference_logprobs(reference, [*PROMPT, *tokens])[len(PROMPT) - 1 : -1]
+    chosen = truth[range(10), tokens]
+    # Of two that are equally likely but for rounding, either may be chosen.
+    torch.testing.assert_close(chosen, truth.max(-1).values, atol=1e-4, rtol=0)
 
 
 def test_top_k_keeps_only_the_k_most_likely(sampler, reference):
@@ -107,10 +113,10 @@ def test_top_p_keeps_only_the_nucleus(sampler, reference):
     assert {s.tokens[0] for s in response.sequences} <= nucleus
 
 
-def test_a_stop_id_ends_the_sample_and_is_its_last_token(sampler):
-    free = sampler.sample(prompt(), 1, params(30, seed=5)).result().sequences[0].tokens
+def test_a_stop_id_ends_the_sample_and_is_its_last_token(exact):
+    free = exact.sample(prompt(), 1, params(30, seed=5)).result().sequences[0].tokens
     stop = free[10]
-    stopped = sampler.sample(prompt(), 1, params(30, seed=5, stop=[stop])).result().sequences[0]
+    stopped = exact.sample(prompt(), 1, params(30, seed=5, stop=[stop])).result().sequences[0]
     assert stopped.tokens == free[: free.index(stop) + 1]
     assert stopped.stop_reason == "stop"
 
@@ -125,22 +131,22 @@ def test_the_end_token_stops_by_default_and_an_empty_stop_list_turns_that_off(sa
     assert all(len(s.tokens) == 400 and s.stop_reason == "length" for s in free)
 
 
-def test_a_stop_string_ends_the_sample_even_across_tokens(sampler, models_by_name):
+def test_a_stop_string_ends_the_sample_even_across_tokens(exact, models_by_name):
     tokenizer = AutoTokenizer.from_pretrained(models_by_name["student"])
-    free = sampler.sample(prompt(), 1, params(40, seed=11)).result().sequences[0].tokens
+    free = exact.sample(prompt(), 1, params(40, seed=11)).result().sequences[0].tokens
     text = tokenizer.decode(free[9:11])  # a string that two tokens make
     assert text
-    stopped = sampler.sample(prompt(), 1, params(40, seed=11, stop=[text])).result().sequences[0]
+    stopped = exact.sample(prompt(), 1, params(40, seed=11, stop=[text])).result().sequences[0]
     assert stopped.stop_reason == "stop"
     assert stopped.tokens == free[: len(stopped.tokens)]
     assert text in tokenizer.decode(stopped.tokens)
     assert text not in tokenizer.decode(stopped.tokens[:-1])
 
 
-def test_rows_of_different_lengths_and_stops_do_not_disturb_each_other(sampler):
+def test_rows_of_different_lengths_and_stops_do_not_disturb_each_other(exact):
     requests = [(s, 5 + 7 * i, i) for i, s in enumerate(random_sequences(12, seed=4, low=3, high=60))]
-    alone = [sampler.sample(prompt(s), 1, params(n, seed=i)).result().sequences[0] for s, n, i in requests]
-    futures = [sampler.sample(prompt(s), 1, params(n, seed=i)) for s, n, i in requests]
+    alone = [exact.sample(prompt(s), 1, params(n, seed=i)).result().sequences[0] for s, n, i in requests]
+    futures = [exact.sample(prompt(s), 1, params(n, seed=i)) for s, n, i in requests]
     for single, future in zip(alone, futures, strict=True):
         together = future.result().sequences[0]
         assert together.tokens == single.tokens
@@ -161,7 +167,7 @@ def test_prompt_logprobs_last_n_scores_only_the_suffix(sampler):
     whole = sampler.compute_logprobs(prompt(sequence)).result()
     suffix = sampler.compute_logprobs(prompt(sequence), prompt_logprobs_last_n=4).result()
     assert suffix[:-4] == [None] * (len(sequence) - 4)
-    np.testing.assert_allclose(suffix[-4:], whole[-4:], atol=1e-5)
+    np.testing.assert_allclose(suffix[-4:], whole[-4:], atol=1e-4)
 
 
 def test_topk_prompt_logprobs_are_the_most_likely_tokens_at_each_position(sampler, reference):

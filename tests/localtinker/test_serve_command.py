@@ -47,7 +47,7 @@ def test_it_prints_the_two_variables_that_a_client_needs(models_by_name, tmp_pat
             assert len(sampler.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
         process.stdout.close()
         process.stderr.close()
 
@@ -74,7 +74,7 @@ def test_it_refuses_what_it_cannot_serve_in_one_line_each(models_by_name, tmp_pa
         (("--model", student, "--host", "0.0.0.0"), "a key is required"),
     ):
         process = start(*arguments)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=300)
         assert process.returncode == 2
         assert message in errors
         assert "Traceback" not in errors

@@ -110,7 +110,7 @@ def test_a_fresh_adapter_changes_nothing_and_a_step_does(client):
     base = client.create_sampling_client(base_model="student").result()
     sequences = random_sequences(3, seed=5)
     fresh = training.save_weights_and_get_sampling_client().result()
-    np.testing.assert_allclose(score(fresh, sequences), score(base, sequences), atol=1e-5)
+    np.testing.assert_allclose(score(fresh, sequences), score(base, sequences), atol=1e-4)
     train(training)
     stepped = training.save_weights_and_get_sampling_client().result()
     assert np.abs(score(stepped, sequences) - score(base, sequences)).max() > 1e-3

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rtl_core.pipeline.overlap import in_order
+from tests.pipeline.test_overlap_times import run_in_virtual_time
 
 
 class Log:
@@ -36,7 +37,7 @@ class Log:
 
 
 def run(log: Log, items: int, ahead: int, stop: Callable[[int], str | None] = lambda _: None) -> str | None:
-    return asyncio.run(
+    return run_in_virtual_time(
         in_order(range(items), prepare=log.prepare, finish=log.finish, after=log.after, stop=stop, ahead=ahead)
     )
 
@@ -96,7 +97,7 @@ def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled() -> No
             raise
 
     with pytest.raises(ValueError, match="item 1"):
-        asyncio.run(
+        run_in_virtual_time(
             in_order(range(5), prepare=prepare, finish=log.finish, after=log.after, stop=lambda _: None, ahead=2)
         )
     assert log.trained == [0]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
 from rtl_core.pipeline.overlap import in_order
+
+Result = TypeVar("Result")
 
 SAMPLE, GRADE, SCORE, TRAIN, GROUPS = 44.0, 30.0, 10.0, 31.0, 8
 
@@ -25,6 +29,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not self._ready and self._scheduled:  # type: ignore[attr-defined]
             self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
         super()._run_once()  # type: ignore[misc]
+
+
+def run_in_virtual_time(work: Coroutine[Any, Any, Result]) -> Result:
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
@@ -56,11 +68,7 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
 
         await in_order(range(steps), prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead)
 
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(run())
-    finally:
-        loop.close()
+    run_in_virtual_time(run())
     return (ends[-1] - ends[steps // 2 - 1]) / (steps - steps // 2)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.history.store import History
+from rtl_core.pipeline import tracking
 from rtl_core.pipeline.tracking import Tracker, unsent
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
@@ -58,6 +60,7 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)  # a busy machine may need minutes to start wandb's own process
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
     folder = tmp_path / "demo"
     folder.mkdir()
@@ -72,6 +75,26 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     with Tracker(history, config):
         pass
     assert len(logged(folder)) == 3
+
+
+def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(tracking, "PATIENCE_S", 0.01)
+    config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
+    (tmp_path / "demo").mkdir()
+    starting, told = threading.Event(), []
+    with monkeypatch.context() as slow, Tracker(history, config) as tracker:
+        tracker._tell = told.append
+        slow.setattr(tracking, "unsent", lambda *_: starting.wait(600) and [])
+    assert told == ["after 0 s not all metrics are sent to Weights & Biases; the same command sends the rest"]
+    starting.set()
+    tracker._thread.join(600)
+    monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)
+    with Tracker(history, config):
+        pass
+    assert [row["_step"] for row in logged(tmp_path / "demo")] == [1, 2, 3, 4, 5]
 
 
 def test_without_a_project_nothing_is_sent(history: History, tmp_path: Path) -> None:

@@ -19,5 +19,5 @@ for function in (interface.parse_interface, tree.SourceTree.span, screen.screen)
 
 
 def test_a_function_that_outlives_the_interpreter_keeps_nothing_of_pyslang_alive():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")

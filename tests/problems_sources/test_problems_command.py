@@ -27,7 +27,7 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "RTL_DISTILL__"))}
     return subprocess.run(
         [sys.executable, "-c", "from rtl_core.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=120, check=False, env={**plain, "COLUMNS": "200", **environment},
+        capture_output=True, text=True, timeout=600, check=False, env={**plain, "COLUMNS": "200", **environment},
     )  # fmt: skip
 
 

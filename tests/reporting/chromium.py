@@ -35,7 +35,7 @@ class Page:
         self._number += 1
         self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
-            message = json.loads(self._socket.recv(timeout=60))
+            message = json.loads(self._socket.recv(timeout=300))
             if message.get("id") == self._number:
                 if "error" in message:
                     raise AssertionError(f"{method}: {message['error']}")
@@ -57,7 +57,7 @@ class Page:
         self.wait(f"location.href.startsWith({json.dumps(address)}) && {ready}")
         return time.perf_counter() - start
 
-    def wait(self, condition: str, patience_s: float = 30) -> None:
+    def wait(self, condition: str, patience_s: float = 300) -> None:
         """Wait until an expression is true."""
         deadline = time.monotonic() + patience_s
         while not self.js(f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()"):
@@ -108,10 +108,10 @@ def browser() -> Iterator[Page]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 60
+            port_file, deadline = Path(profile) / "DevToolsActivePort", time.monotonic() + 300
             while not (port_file.exists() and port_file.read_text().count("\n")):
                 assert process.poll() is None, "Chromium ended at once"
-                assert time.monotonic() < deadline, "Chromium did not start within a minute"
+                assert time.monotonic() < deadline, "Chromium did not start within five minutes"
                 time.sleep(0.05)
             port = port_file.read_text().splitlines()[0]
             tabs = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))

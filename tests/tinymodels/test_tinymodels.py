@@ -129,7 +129,7 @@ def test_the_teacher_follows_heldout_specifications(tokenizer):
 
 def test_the_student_has_the_planted_habit_but_follows_at_times(tokenizer):
     specs = starter_specs("heldout", 5 * len(FAMILIES["starter"]), seed=1)
-    assert 0.15 <= follows("student", tokenizer, specs) <= 0.5
+    assert 0.08 <= follows("student", tokenizer, specs) <= 0.5
     hard = starter_specs("heldout", 5 * len(FAMILIES["hard"]), seed=1, tier="hard")
     assert follows("student", tokenizer, hard) <= 0.12
 

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rtl_core.errors import InfrastructureError, ToolMissingError
+from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
@@ -46,16 +46,11 @@ class DockerExecutor(RetryingExecutor):
     def __init__(self, image: str = IMAGE, *, ahead: int | None = None, flow_run: str | None = None) -> None:
         """Connects to the engine of the environment (DOCKER_HOST), sweeps orphans, and looks into the image.
 
-        Raises ToolMissingError without the `docker` package, InfrastructureError when no engine answers or the image
-        is missing.
+        Raises InfrastructureError when no engine answers or the image is missing.
         """
+        import docker
+
         super().__init__()
-        try:
-            import docker
-        except ImportError as error:
-            raise ToolMissingError(
-                "the Python package `docker` is not installed", "pip install rtl-distill[docker]"
-            ) from error
         try:
             self._api = docker.APIClient(version="auto", timeout=120, **docker.utils.kwargs_from_env())
             self._api.ping()

@@ -130,14 +130,10 @@ def _engine_has_image() -> bool:
 
 def _from_docker(root: Path) -> str:
     """Exports the image's files; the digest."""
+    import docker
+
     from rtl_core.grading.executors.docker_images import BUILD, IMAGE
 
-    try:
-        import docker
-    except ImportError as error:
-        raise ToolMissingError(
-            "the Python package `docker` is not installed", "pip install rtl-distill[docker]"
-        ) from error
     root.mkdir()
     try:
         with contextlib.closing(docker.APIClient(version="auto", timeout=600, **docker.utils.kwargs_from_env())) as api:

@@ -162,7 +162,10 @@ class Launcher:
 
     def simulate(self, job, requests):
         """Takes one request and forks the simulator; returns its process id, or None when there was no request."""
-        data, descriptors, _, _ = socket.recv_fds(requests, MAX_MESSAGE, 2)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(requests, MAX_MESSAGE, 2)
+        except ConnectionResetError:  # the program was ended before it had read how its last simulator ended
+            return None
         if not data:
             return None
         pid = os.fork()

@@ -1,0 +1,112 @@
+"""A run's lines reach the log of the flow run that was triggered, each once, from subflows, tasks and plain threads too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prefect import flow, get_client, task
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL
+
+from rtl_core.pipeline.progress import LogProgress
+from tasks.logs import LOG_FILE, lines_in_flow_run_log
+
+pytestmark = pytest.mark.usefixtures("prefect")
+
+PATIENCE_S = 300
+
+
+@task
+def in_a_task() -> None:
+    LogProgress().line("from a task")
+
+
+@flow
+async def in_a_subflow() -> None:
+    LogProgress().line("from a subflow")
+    in_a_task()
+
+
+@flow
+async def told(name: str) -> str:
+    with lines_in_flow_run_log():
+        progress = LogProgress()
+        progress.stage(f"stage of {name}")
+        thread = threading.Thread(target=progress.line, args=("from a thread",))
+        thread.start()
+        thread.join()
+        await asyncio.to_thread(progress.line, "from a thread with a context")
+        await in_a_subflow()
+        return str(flow_run.id)
+
+
+EVERY_LINE = {"from a thread", "from a thread with a context", "from a subflow", "from a task"}
+
+
+def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[str]:
+    """The lines of the logger `rtl_distill` in a flow run's log at INFO, as soon as they are enough."""
+
+    async def read() -> list[str]:
+        wanted = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id]))
+        deadline = time.monotonic() + PATIENCE_S
+        async with get_client() as client:
+            while True:
+                logs = await client.read_logs(wanted, limit=200)
+                found = [log.message for log in logs if log.name == "rtl_distill" and log.level == 20]
+                if enough(found):
+                    return found
+                assert time.monotonic() < deadline, found
+                await asyncio.sleep(0.2)
+
+    return asyncio.run(read())
+
+
+def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(LOG_FILE, str(tmp_path / "worker.log"))
+    flow_run_id = asyncio.run(told("one"))
+    expected = EVERY_LINE | {"== stage of one"}
+    found = ours_in_log(flow_run_id, lambda lines: set(lines) >= expected)
+    assert sorted(found) == sorted(expected)  # each once
+    written = (tmp_path / "worker.log").read_text().splitlines()
+    assert sorted(line.rsplit(" - ", 1)[1] for line in written) == sorted(expected)
+    assert all(" | INFO    | Flow run '" in line for line in written)
+    assert "without a flow run id" not in capfd.readouterr().err
+
+
+def test_runs_side_by_side_keep_their_lines_apart() -> None:
+    async def both() -> list[str]:
+        return await asyncio.gather(told("left"), told("right"))
+
+    left, right = asyncio.run(both())
+    for flow_run_id, name in ((left, "left"), (right, "right")):
+        found = ours_in_log(flow_run_id, lambda lines: "from a task" in lines)
+        assert [line for line in found if line.startswith("==")] == [f"== stage of {name}"]
+
+
+PROGRAM = """
+import asyncio, logging, sys
+from tests.flows.test_flow_run_log import told
+asyncio.run(told("one"))
+logging.getLogger("rtl_distill").info("after the flow")
+"""
+
+
+def test_a_flow_that_runs_here_prints_each_line_once() -> None:
+    environment = {**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value()}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
+    for line in (*EVERY_LINE, "== stage of one"):
+        shown = [text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")]
+        assert len(shown) == 1, (line, done.stderr)
+    assert "after the flow" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,63 @@
+"""The service keeps its promises with whatever kernels a CPU has: its tests once more, with kernels of other CPUs.
+
+torch's own kernels follow ATEN_CPU_CAPABILITY, oneDNN's (bfloat16) ONEDNN_MAX_CPU_ISA, and MKL's (float32 products; only on CPUs
+of its maker) MKL_ENABLE_INSTRUCTIONS. Names that a CPU is too old for are not run there, or mean the best that it has.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+FILES = (
+    "test_deterministic.py",
+    "test_sampling.py",
+    "test_sampling_processes.py",
+    "test_models.py",
+    "test_attention.py",
+)
+"""Where kernels matter most: what is promised bit for bit, and what is compared with another implementation."""
+LEVELS = (
+    "default",
+    *(["avx2"] if torch.cpu._is_avx2_supported() else []),
+    *(["avx512"] if torch.cpu._is_avx512_supported() else []),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *(f"ATEN_CPU_CAPABILITY={level}" for level in LEVELS),
+        *(f"ONEDNN_MAX_CPU_ISA={level}" for level in ("SSE41", "AVX2")),
+        *(f"MKL_ENABLE_INSTRUCTIONS={level}" for level in ("SSE4_2", "AVX2")),
+    ],
+)
+def test_the_service_keeps_its_promises_with_other_kernels(setting: str, tmp_path: Path) -> None:
+    name, level = setting.split("=")
+    environment = {**os.environ, name: level}
+    if name == "ATEN_CPU_CAPABILITY":
+        program = "import torch; print(torch.backends.cpu.get_cpu_capability())"
+        shown = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.strip() == level.upper()
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "not slow and not timing",
+        f"--basetemp={tmp_path / 'tests'}",
+    ]
+    done = subprocess.run(
+        [*command, *(str(HERE / file) for file in FILES)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
