@@ -18,6 +18,7 @@ from rtl_core.history.store import History
 from rtl_core.pipeline.keeping import retention_of
 from rtl_core.pipeline.lock import run_folder
 from rtl_core.policy.checkpoints import download_adapter, kept
+from rtl_core.policy.connect import Endpoint, tinker_session
 
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 
@@ -79,11 +80,10 @@ async def export_adapter(
     else:
         import tinker
 
-        service = tinker.ServiceClient(base_url=config.tinker.base_url)
         rest = tinker.RestClient(base_url=config.tinker.base_url)
-        files = await download_adapter(
-            service, rest, state.state_path, f"{config.run.name}-{state.step + 1:06d}", folder
-        )
+        name = f"{config.run.name}-{state.step + 1:06d}"
+        async with tinker_session(Endpoint(config.tinker.base_url)) as service:
+            files = await download_adapter(service, rest, state.state_path, name, folder)
     card = folder / "README.md"
     card.write_text(model_card(history, config, state), encoding="utf-8")
     return [*files, card]
