@@ -2,8 +2,8 @@
 
 The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0 - provided that the
 simulators themselves, over a channel that HDL cannot reach, say the same. What the earlier stages find decides which
-word a failing answer gets, and saves running a harness that cannot pass. A harness that passes in full overrules an
-interface that was merely derived; what a golden answer shows differently is then still named in its stage.
+word a failing answer gets. Only where the harness' top level is not there at all is it not run. A harness that passes
+in full overrules the demanded interface, whatever it was read from; the differences are then still named in their stage.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rtl_core.grading.analysis import Analysis, Analyst
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, is_fatal
+from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, missing_requirements
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, Verdict
-from rtl_core.problems.interface import top_levels
-from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
+from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer import Answer
 
 _HDL = (".v", ".sv")
@@ -156,7 +156,7 @@ class _Grading:
             return rejected
         if self.until is Stage.INTERFACE:
             return self._not_tested()
-        if self.mismatches and is_fatal(self.mismatches, self.problem.harness):
+        if is_fatal(self.mismatches, self.problem.harness, self._sources()):
             self._compile()
             return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
         if self.until is Stage.SYNTAX:
@@ -185,6 +185,11 @@ class _Grading:
         self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return None
 
+    def _sources(self) -> list[str]:
+        """The texts of all design files that a harness could build."""
+        files = {**self.problem.context, **self.files, **self.problem.harness}
+        return [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
+
     def _compile(self) -> bool:
         """A compile of our own, where no harness run tells; whether it succeeded."""
         step = _compile_step(self.problem, self.files, bool(self.stages[Stage.INTERFACE].reasons))
@@ -203,7 +208,8 @@ class _Grading:
         if lacking:
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
         services, mounts = read_services(self.problem.harness)
-        results = self._run(services, mounts).steps
+        hopeless = is_hopeless(self.mismatches, self.problem.harness)
+        results = self._run(_until_one_fails(services) if hopeless else services, mounts).steps
         spent = sum(result.wall_s for result in results)
         tests = [test for result in results for session in result.sessions for test in session.tests]
         total = sum(test["status"] != "skipped" for test in tests)
@@ -231,7 +237,7 @@ class _Grading:
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
-        if self.mismatches:
+        if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, spent)
             return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
         self._add(Stage.TESTS, "failed", reasons, spent)
@@ -240,14 +246,15 @@ class _Grading:
         good += sum(result.exit_code == 0 and not result.sessions for result in results)
         total += sum(result.exit_code == 0 and not result.sessions for result in results)
         outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
+        if self.mismatches:
+            outcome, reasons = Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons + reasons
         return self._verdict(outcome, reasons, good, total)
 
     def _passed(self, good: int, total: int, simulated: bool, services: int, spent: float) -> Verdict:
         """The harness passed in full, so the interface did for it."""
         self._add(Stage.SYNTAX, "passed", (), 0.0)
         self._add(Stage.TESTS, "passed", (), spent)
-        interface = self.problem.interface
-        if self.mismatches and interface is not None and interface.source is not InterfaceSource.GOLDEN:
+        if self.mismatches:
             reasons = tuple(f"{m}, but the harness accepts it" for m in self.mismatches)
             self.stages[Stage.INTERFACE] = self.stages[Stage.INTERFACE].model_copy(
                 update={"status": "passed", "reasons": reasons}
@@ -371,6 +378,14 @@ def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> str
 
 # cocotb's runner says so when a signal ended the simulator: out of memory or stack, which only the design can cause.
 _SIMULATOR_DIED = re.compile(r"Simulation failed: -\d+")
+
+
+def _until_one_fails(services: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The services with pytest told to stop at the first failing test: whether all pass is told all the same."""
+    return tuple(
+        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        for step in services
+    )
 
 
 def _uses_cocotb(harness: Mapping[str, str]) -> bool:
