@@ -233,7 +233,8 @@ class _Grading:
         crashed = any(_SIMULATOR_DIED.search(result.output) for result in bad_services)
         if not simulated and overrun is None and not crashed and _uses_cocotb(self.problem.harness):
             # The answer compiles, no build failed, and still nothing was simulated: that is the harness' own failure.
-            raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
+            said = "; ".join(test_reasons(result)[0] for result in bad_services)
+            raise InfrastructureError(f"{HARNESS_FAILED}: {said}")
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
