@@ -18,7 +18,8 @@ from functools import lru_cache
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_EDGES = {"RisingEdge", "FallingEdge", "Edge", "ValueChange", "ClockCycles"}
+_ANY_CHANGE = {"Edge", "ValueChange"}
+_EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -31,6 +32,8 @@ class HarnessUse:
     """Given a value or a clock."""
     touched: tuple[str, ...] = ()
     """Read, waited for or handed on; not driven. A port or any other object of the module."""
+    scalars: frozenset[str] = frozenset()
+    """Those of one bit: clocks, and signals whose rising or falling edge is waited for."""
     parameters: frozenset[str] = frozenset()
     """Possible names of parameters: read in capitals, or a key or flag with which the harness builds the design."""
 
@@ -79,6 +82,7 @@ class _Reader:
         self._driven: dict[str, None] = {}
         self._touched: dict[str, None] = {}
         self._signals: set[str] = set()
+        self._scalars: set[str] = set()
         self._strings: set[str] = set()
 
     def read(self) -> HarnessUse:
@@ -103,6 +107,7 @@ class _Reader:
         return HarnessUse(
             driven=tuple(self._driven),
             touched=tuple(name for name in self._touched if name not in self._driven and name not in capitals),
+            scalars=frozenset(self._scalars) & {*self._driven, *self._touched},
             parameters=frozenset(capitals | self._strings),
         )
 
@@ -136,11 +141,14 @@ class _Reader:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
                 drive(node.func.value)
-            elif called == "Clock" and node.args:
-                drive(node.args[0])
-            elif called in _EDGES and node.args:
+            elif (called == "Clock" or called in _EDGES) and node.args:
                 # An edge of an output is waited for as well as one of an input.
-                self._signals.add(_signal(node.args[0], duts) or "")
+                if called == "Clock":
+                    drive(node.args[0])
+                name = _signal(node.args[0], duts) or ""
+                self._signals.add(name)
+                if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
+                    self._scalars.add(name)
             elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
                 key = node.args[1]
                 certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)

@@ -208,7 +208,14 @@ def _says_more(in_context: Interface | None, specification: Interface) -> bool:
 def _from_harness(top: str, use: HarnessUse) -> Interface | None:
     if not use.names:
         return None
-    ports = [Port(name=name, direction="input" if name in use.driven else None) for name in use.names]
+    ports = [
+        Port(
+            name=name,
+            direction="input" if name in use.driven else None,
+            width=1 if name in use.scalars else None,
+        )
+        for name in use.names
+    ]
     return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harnesses import answer_to
 from rtl_core.grading import Grader, Verdict, make_executor
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.problem import Problem
@@ -19,11 +19,7 @@ GOLDENS = Path(__file__).parent / "goldens"
 
 
 def golden_of(problem: Problem) -> Answer:
-    """The answer in `goldens`: one file's text in ID.sv, or several files (path -> text) in ID.json."""
-    several = GOLDENS / f"{problem.id}.json"
-    if several.is_file():
-        return Answer(files=json.loads(several.read_text()))
-    return Answer(files={problem.targets[0]: (GOLDENS / f"{problem.id}.sv").read_text()})
+    return answer_to(problem, GOLDENS)
 
 
 @pytest.fixture(scope="session")

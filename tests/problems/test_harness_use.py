@@ -35,6 +35,14 @@ def test_an_edge_says_nothing_of_a_direction(wait):
     assert (found.driven, found.touched) == (("a",), ("valid",))
 
 
+def test_clocks_and_what_has_a_rising_edge_are_of_one_bit():
+    found = use(
+        "@cocotb.test()\nasync def t(dut):\n    Clock(dut.clk, 10)\n    await RisingEdge(dut.done)\n"
+        "    await Edge(dut.bus)\n    await FallingEdge(dut.bits[2])\n"
+    )
+    assert found.scalars == {"clk", "done"}
+
+
 def test_a_signal_in_capitals_that_is_waited_for_is_no_parameter():
     found = use("@cocotb.test()\nasync def t(dut):\n    await FallingEdge(dut.TX)\n    w = int(dut.WIDTH.value)\n")
     assert (found.names, found.parameters) == (("TX",), {"WIDTH"})
