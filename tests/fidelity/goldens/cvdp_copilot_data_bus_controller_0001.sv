@@ -14,8 +14,6 @@ module data_bus_controller #(
     output reg        s_valid,
     output reg [31:0] s_data
 );
-  wire takes_1 = m1_valid && (AFINITY == 1 || !m0_valid);
-
   assign m0_ready = s_ready;
   assign m1_ready = s_ready;
 
@@ -25,6 +23,11 @@ module data_bus_controller #(
       s_data  <= 0;
     end else if (s_ready) begin
       s_valid <= m0_valid || m1_valid;
-      s_data  <= takes_1 ? m1_data : m0_data;
+      // Asked in this order, a valid signal that was never driven counts as low.
+      if (AFINITY == 1)
+        if (m1_valid) s_data <= m1_data;
+        else s_data <= m0_data;
+      else if (m0_valid) s_data <= m0_data;
+      else s_data <= m1_data;
     end
 endmodule
