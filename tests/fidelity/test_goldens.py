@@ -9,8 +9,8 @@ from rtl_core.grading import Outcome
 from rtl_core.prompting.answer import Answer
 from tests.fidelity.conftest import GOLDENS
 
-# A frame of a display, and ten milliseconds of a 100 MHz clock: a minute each.
-SLOW = {"vga_controller_0001", "digital_dice_roller_0001"}
+# A frame of a display, ten milliseconds of a 100 MHz clock, and 128 simulations.
+SLOW = {"vga_controller_0001", "digital_dice_roller_0001", "configurable_digital_low_pass_filter_0001"}
 
 NO_DEFINES = (
     "the build passes `defines={'SIMULATION': None}`, which cocotb 2's runner refuses",
