@@ -54,6 +54,11 @@ def test_a_stand_in_has_clocks_of_one_bit(single):
     assert "input [0:0] i_clk" in text
 
 
+def test_a_stand_in_has_the_parameters_that_the_harness_sets(single):
+    (text,) = stand_in(single["cvdp_copilot_prbs_gen_0003"]).values()
+    assert all(f"parameter {name} = 8" in text for name in ("CHECK_MODE", "POLY_LENGTH", "POLY_TAP", "WIDTH"))
+
+
 def test_programs_that_only_unused_files_call_are_not_needed(single, grader):
     problem = single["cvdp_copilot_binary_to_gray_0013"]
     assert "yosys" in problem.harness["src/synth.py"]
