@@ -260,7 +260,7 @@ def step(folder: Path, db: Path | None) -> list[tuple[str, str, str]]:
         batch = rollouts("bench", number, 12, 6, 60, 300)
         scores = [teacher(r) for r in batch]
         record = StepRecord(
-            run="bench", epoch=0, step=number, state_path="s", sampler_path="p", times={"total": 1.0},
+            run="bench", epoch=0, step=number, state_path="s", sampler_path="p", examples=72, train_tokens=72 * 359, times={"total": 1.0},
             metrics={f"metric/{i}": 0.5 for i in range(40)},
         )  # fmt: skip
         before, start = history.spent, time.perf_counter()

@@ -10,6 +10,7 @@ from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
 from rtl_core.pipeline import reporting
+from rtl_core.pipeline.at_work import AtWork, at_intervals
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
@@ -18,6 +19,9 @@ from rtl_core.validation.level import full_level, quick_level
 from tasks.artifacts import artifact_key
 from tasks.cluster import cluster_of
 from tasks.validation import validate_problem
+
+TELL_S = 60.0
+"""How often a line tells what is at work: a few slow problems may take most of the time."""
 
 
 @flow(name="validate-problems", flow_run_name="validate {run}")
@@ -47,19 +51,24 @@ async def validate_problems(
     tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    done = 0
+    done, at_work = 0, AtWork()
     # A task is worth starting only when a core is about to be free for it.
     bound = asyncio.Semaphore(2 * session.graders)
 
     async def one(problem_id: str) -> None:
         nonlocal done
         async with bound:
-            await validate_problem(run, problem_id)
+            with at_work.item(problem_id):
+                await validate_problem(run, problem_id)
         done += 1
         tell.advance("problems validated", done, len(waiting))
 
+    def still() -> None:
+        tell.line(f"{done} of {len(waiting)} problems validated; at work: {at_work.in_words()}")
+
     try:
-        await for_each(one, waiting)
+        async with at_intervals(TELL_S, still):
+            await for_each(one, waiting)
     finally:
         await under_way.write()
     under_way.mark_unfit()

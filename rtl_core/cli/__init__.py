@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "pause": "rtl_core.cli.pause:pause",
     "resume": "rtl_core.cli.pause:resume",
     "regrade": "rtl_core.cli.regrade:regrade",
+    "audit": "rtl_core.cli.audit:audit",
     "checkpoints": "rtl_core.cli.checkpoints:checkpoints",
     "estimate": "rtl_core.cli.estimate:estimate",
     "deploy": "rtl_core.cli.deploy:deploy",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from rtl_core.config import RunConfig
     from rtl_core.policy.cost import Prices
     from rtl_core.policy.estimate import Estimate, Pace
@@ -18,6 +22,8 @@ PUBLIC_SETS = {"cvdp": (302, 1500.0), "verilog-eval": (156, 350.0), "rtllm": (50
 """Kind of a source -> problems of the public set that open tools can grade, and assumed mean tokens of a prompt."""
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
+FAILED_SHARE = 0.5
+"""Share of answers that fail and get a further turn, where nothing was measured."""
 
 
 def estimate(
@@ -39,10 +45,11 @@ def estimate(
         bool, typer.Option("--download", help="Fetch the student's tokenizer when it is not on this machine.")
     ] = False,
 ) -> None:
-    """Print tokens by kind, dollars and hours of a run, with every assumption.
+    """Print what a run can cost at most, then what it will likely cost, with every assumption: tokens by kind, dollars, hours.
 
-    Lengths and speeds are measured where the history holds rollouts of the same student, and assumed where not.
-    `at most` is the bill if every answer were as long as `sampling.max_tokens` allows.
+    `at most` is the bill that the run cannot exceed: every answer as long as `sampling.max_tokens` allows and trained on, every group
+    replaced and every answer followed up as often as the configuration lets them be, no prompt cached. `likely` goes by lengths,
+    shares and speeds that are measured where the history holds rollouts of the same student, and assumed where not.
 
     Examples:
 
@@ -50,23 +57,21 @@ def estimate(
 
         rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=8 --completion-tokens 2500
     """
-    from dataclasses import replace
-
     from rich.console import Console
 
     from rtl_core.config import load_config
     from rtl_core.policy.cost import load_prices
-    from rtl_core.policy.estimate import Workload, estimate_run
+    from rtl_core.policy.estimate import Workload, at_most, likely
 
     # A data set that is not on this machine is no reason not to know what it would cost.
     settings = load_config(config, set_ or [], check_files=False)
     assumptions: list[str] = []
     sizes = _prompts(settings, problems, download, assumptions)
-    measured = _measured(settings)
+    measured = _measured(settings, assumptions)
     if completion is not None:
         assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
     elif measured is not None:
-        completion = measured[0]
+        completion = measured.completion
         assumptions.append(f"answers: {completion:,.0f} tokens on average, measured in {settings.run.history}")
     else:
         completion = SHARE_OF_LIMIT * settings.sampling.max_tokens
@@ -74,64 +79,71 @@ def estimate(
             f"answers: {completion:,.0f} tokens on average, assumed as {SHARE_OF_LIMIT:.0%} of sampling.max_tokens;"
             " after a first run they are measured, or say --completion-tokens"
         )
-    work = Workload(**sizes, completion=completion)
+    shares = _shares(settings, sizes["train_problems"], measured, assumptions)
+    work = Workload(**sizes, **shares, completion=completion)
     pace = _pace(settings, assumptions)
     step_s = None
-    if measured is not None and measured[1] is not None:
-        step_s = measured[1] * settings.sampling.group_size * settings.curriculum.problems_per_step
-        assumptions.append(f"a step takes {step_s:,.0f} s: {measured[1]:.2f} s a rollout, measured in the same history")
-    expected = estimate_run(settings, work, pace, step_s)
-    ceiling = estimate_run(settings, replace(work, completion=float(settings.sampling.max_tokens)), pace, step_s)
+    if measured is not None and measured.rollout_s is not None:
+        step_s = measured.rollout_s * settings.sampling.group_size * settings.curriculum.problems_per_step
+        assumptions.append(
+            f"a step takes {step_s:,.0f} s: {measured.rollout_s:.2f} s a rollout, measured in the same history"
+        )
     price_list = load_prices(prices or settings.cost.prices)
-    assumptions += [
+    assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
+    common = [
         f"prices of {price_list.as_of:%Y-%m-%d} ({price_list.source})",
-        "within a group the prompt is read once and then cached; every rollout is trained on",
         "not counted: repeats after a crash, storage of checkpoints, your own machine",
     ]
-    _show(Console(), settings, expected, ceiling, price_list, assumptions)
+    most, expected = at_most(settings, work, pace), likely(settings, work, pace, step_s)
+    _show(Console(), settings, most, expected, price_list, assumptions, common)
 
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
-    """Problems by split and mean prompt tokens; adds to `notes` how each was found."""
-    from statistics import fmean
+    """Problems by split, tokens of their prompts (means, and what bounds them); adds to `notes` how each was found."""
 
     from rtl_core.config.models import StarterSource
     from rtl_core.problems.load import LOADERS, LoadedProblems
 
-    count = _token_counter(config, download, notes)
-    lengths: dict[str, list[tuple[int, float]]] = {"train": [], "heldout": []}
+    count, exact = _token_counter(config, download, notes)
+    limit = float(config.prompting.max_prompt_tokens)
+    lengths: dict[str, list[float]] = {"train": [], "heldout": []}
+    most: dict[str, list[float]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
         if not isinstance(source, StarterSource) and not source.path.exists():
             public, tokens = PUBLIC_SETS[source.kind]
             total = problems or public
             held = round(total * source.heldout_fraction)
-            mean = min(tokens, float(config.prompting.max_prompt_tokens))
-            lengths["train"].append((total - held, mean))
-            lengths["heldout"].append((held, mean))
+            mean = min(tokens, limit)
+            for split, n in (("train", total - held), ("heldout", held)):
+                lengths[split] += [mean] * n
+                most[split] += [limit] * n
             size = "as you said" if problems else "the size of the public set: the file is not here (say --problems N)"
             notes.append(f"{source.path}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
             continue
         loaded = LoadedProblems()
         LOADERS[type(source)](source, config.run.seed, loaded)
         for split, found in (("train", loaded.train), ("heldout", loaded.heldout)):
-            if found:
-                lengths[split].append((len(found), fmean(count(problem) for problem in found)))
+            counted = [count(problem) for problem in found]
+            lengths[split] += counted
+            most[split] += counted if exact else [limit] * len(found)
         notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
 
-    def mean_of(split: str) -> float:
-        total = sum(n for n, _ in lengths[split])
-        return sum(n * mean for n, mean in lengths[split]) / total if total else 0.0
+    def mean_of(values: list[float]) -> float:
+        return sum(values) / len(values) if values else 0.0
 
     return {
-        "train_problems": sum(n for n, _ in lengths["train"]),
-        "heldout_problems": sum(n for n, _ in lengths["heldout"]),
-        "train_prompt": mean_of("train"),
-        "heldout_prompt": mean_of("heldout"),
+        "train_problems": len(lengths["train"]),
+        "heldout_problems": len(lengths["heldout"]),
+        "train_prompt": mean_of(lengths["train"]),
+        "heldout_prompt": mean_of(lengths["heldout"]),
+        "most_train_prompt": mean_of(most["train"]),
+        "most_heldout_prompt": mean_of(most["heldout"]),
+        "longest_train_prompt": max(most["train"], default=0.0),
     }
 
 
-def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> Any:
-    """A function problem -> prompt tokens: by the student's tokenizer, or by characters where it cannot be had."""
+def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Any], float], bool]:
+    """A function problem -> prompt tokens, and whether it is exact: by the student's tokenizer, or by characters without it."""
     import os
 
     from rtl_core.errors import PolicyError
@@ -151,7 +163,7 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> Any:
             messages = build_messages(problem, config.prompting.template, dict(problem.context))
             return float(min(len(encode_messages(tokenizer, messages)), budget))
 
-        return by_tokenizer
+        return by_tokenizer, True
     except PolicyError:
         notes.append(
             f"prompt lengths: {CHARS_PER_TOKEN} characters a token, assumed: the student's tokenizer is not on this machine (--download)"
@@ -161,29 +173,80 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> Any:
         messages = build_messages(problem, config.prompting.template, dict(problem.context))
         return min(sum(len(m["content"]) for m in messages) / CHARS_PER_TOKEN, float(budget))
 
-    return by_characters
+    return by_characters, False
 
 
-def _measured(config: RunConfig) -> tuple[float, float | None] | None:
-    """(mean tokens of an answer, mean seconds of a step per rollout or None) of the same student in the history."""
+@dataclass(frozen=True)
+class Measured:
+    """What the history says of earlier runs of the same student; None where they do not tell."""
+
+    completion: float
+    """Mean tokens of an answer."""
+    rollout_s: float | None
+    """Mean seconds of a step per rollout."""
+    trained_share: float | None
+    """Of the tokens sampled in steps without a KL, the share that was trained on."""
+    failed_share: float | None
+    """Share of first answers that failed."""
+
+
+_MEASURED = """
+WITH mine AS (SELECT run FROM runs WHERE student = $student),
+sampled AS (
+    SELECT run, step, count(*) FILTER (WHERE purpose = 'train') AS rollouts, sum(n_prompt + n_tokens - 1) AS tokens
+    FROM rollouts
+    WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation LIKE 'step %'))
+    GROUP BY run, step)
+SELECT
+    (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,
+    (SELECT sum(t.seconds) / sum(n.rollouts) FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS rollout_s,
+    (SELECT sum(s.train_tokens) / sum(n.tokens) FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
+     WHERE w.name = 'learning/kl_weight' AND w.value = 0 AND s.train_tokens IS NOT NULL) AS trained_share,
+    (SELECT avg(CAST(outcome <> 'passed' AS INTEGER)) FROM verdicts WHERE purpose = 'train' AND run IN (FROM mine)) AS failed_share
+"""
+
+
+def _measured(config: RunConfig, notes: list[str]) -> Measured | None:
+    """What the history tells of the same student; None without a history, or where it has no training rollouts of it."""
+    from rtl_core.errors import HistoryError
     from rtl_core.history.store import History
 
     if not config.run.history.is_file():
         return None
-    history = History(config.run.history, read_only=True)
-    mine = [run.name for run in history.runs() if run.student == config.tinker.student]
-    if not mine:
+    try:
+        (row,) = (
+            History(config.run.history, read_only=True).query(_MEASURED, {"student": config.tinker.student}).to_pylist()
+        )
+    except HistoryError as error:
+        notes.append(f"nothing is measured: {error.message}")
         return None
-    names = ", ".join(["?"] * len(mine))
-    where = f"WHERE purpose = 'train' AND run IN ({names})"
-    tokens = history.query(f"SELECT avg(n_tokens) AS mean FROM rollouts {where}", mine).to_pylist()[0]["mean"]
-    pace = history.query(
-        f"""SELECT sum(t.seconds) / sum(n.rollouts) AS mean FROM step_times t
-            JOIN (SELECT run, step, count(*) AS rollouts FROM rollouts {where} GROUP BY run, step) n USING (run, step)
-            WHERE t.stage = 'total'""",
-        mine,
-    ).to_pylist()[0]["mean"]
-    return None if tokens is None else (float(tokens), None if pace is None else float(pace))
+    return None if row["completion"] is None else Measured(**row)
+
+
+def _shares(config: RunConfig, problems: int, measured: Measured | None, notes: list[str]) -> dict[str, Any]:
+    """How much of what is sampled is trained on and followed up; adds to `notes` how it was found."""
+    from rtl_core.policy.estimate import planned_groups
+
+    shares: dict[str, Any] = {}
+    steps = len(planned_groups(config, problems))
+    charged = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
+    if any(charged):
+        notes.append("trained on: every rollout of a step with a KL")
+    if all(charged):
+        pass
+    elif measured is not None and measured.trained_share is not None:
+        shares["trained_share"] = measured.trained_share
+        notes.append(
+            f"trained on: {measured.trained_share:.0%} of the tokens of a step without a KL, measured in {config.run.history}"
+        )
+    else:
+        notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
+    if config.refinement.turns > 1:
+        known = None if measured is None else measured.failed_share
+        shares["failed_share"] = FAILED_SHARE if known is None else known
+        found = "assumed" if known is None else "measured"
+        notes.append(f"further turns: {shares['failed_share']:.0%} of the answers fail, {found}")
+    return shares
 
 
 def _pace(config: RunConfig, notes: list[str]) -> Pace:
@@ -208,51 +271,92 @@ def _pace(config: RunConfig, notes: list[str]) -> Pace:
 
 
 def _show(
-    console: Any, config: RunConfig, expected: Estimate, ceiling: Estimate, prices: Prices, notes: list[str]
+    console: Console,
+    config: RunConfig,
+    most: Estimate,
+    expected: Estimate,
+    prices: Prices,
+    assumptions: list[str],
+    common: list[str],
 ) -> None:
+    """Print both estimates; `assumptions` are those of the likely one, `common` those of both."""
     from rich import box
     from rich.table import Table
 
     from rtl_core.errors import ConfigError
-    from rtl_core.policy.cost import ModelPrice, dollars, total_dollars, unpriced
+    from rtl_core.policy.cost import ModelPrice, Tokens, dollars, total_dollars, unpriced
 
-    table = Table(
-        title=f"run {config.run.name!r}: {expected.steps} steps, {expected.rollouts:,} rollouts", box=box.SIMPLE_HEAD
+    def say(text: str, style: str | None = None) -> None:
+        console.print(text, style=style, highlight=False, markup=False)
+
+    def usd(value: float | None, digits: int = 2) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    def sum_of(value: float | None) -> str:
+        return "no price" if value is None else f"${value:,.2f}"
+
+    highest, total = (total_dollars(one.usage, prices) for one in (most, expected))
+    budget = config.cost.budget_usd
+    say(f"run {config.run.name!r}: {expected.steps} steps", "bold")
+    say(
+        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.sampling.max_tokens:,} tokens each"
+        f" (sampling.max_tokens), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
     )
-    for column in ("model", "kind", "tokens", "USD/M", "USD", "at most"):
+    say(f"likely  {sum_of(total)}: {expected.rollouts:,} answers, under the assumptions below")
+    if budget is not None and highest is not None:
+        then = (
+            "covers the most"
+            if highest <= budget
+            else "does not cover the most: the run stops before a step that does not fit"
+        )
+        say(f"budget  {sum_of(budget)} (cost.budget_usd) {then}")
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely"):
         table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
-    for model, tokens in expected.usage.items():
-        price = prices.models.get(model, ModelPrice())
-        costs, most = dollars(tokens, price), dollars(ceiling.usage[model], price)
-        used = [(kind, count) for kind, count in tokens.by_kind().items() if count]
-        for i, (kind, count) in enumerate(used):
-            rate = getattr(price, kind)
+    for model, bound in most.usage.items():
+        price, tokens = prices.models.get(model, ModelPrice()), expected.usage.get(model, Tokens())
+        bounds, costs = dollars(bound, price), dollars(tokens, price)
+        likely_tokens = tokens.by_kind()
+        used = [kind for kind, count in bound.by_kind().items() if count or likely_tokens[kind]]
+        for i, kind in enumerate(used):
             table.add_row(
-                model if i == 0 else "", kind, f"{count:,.0f}",
-                *("-" if value is None else f"{value:,.{digits}f}" for value, digits in ((rate, 3), (costs[kind], 2), (most[kind], 2))),
+                model if i == 0 else "", kind, usd(getattr(price, kind), 3),
+                f"{getattr(bound, kind):,.0f}", usd(bounds[kind]), f"{likely_tokens[kind]:,.0f}", usd(costs[kind]),
                 end_section=i == len(used) - 1,
             )  # fmt: skip
-    totals = [total_dollars(one.usage, prices) for one in (expected, ceiling)]
-    table.add_row("total", "", "", "", *("-" if total is None else f"{total:,.2f}" for total in totals))
+    table.add_row("total", "", "", "", usd(highest), "", usd(total))
     console.print(table)
-    training, evaluating = (total_dollars(u, prices) for u in (expected.training, expected.evaluating))
-    if training is not None and evaluating is not None:
-        each = training / expected.steps
-        console.print(
-            f"training ${training:,.2f} (${each:,.3f} a step), {expected.evaluations} student and "
-            f"{expected.teacher_evaluations} teacher evaluations ${evaluating:,.2f}",
-            highlight=False,
-        )
-    console.print(
-        f"time: about {expected.hours:,.1f} hours ({expected.step_s:,.0f} s a step); at most {ceiling.hours:,.1f}",
-        highlight=False,
+    parts = [(total_dollars(one.training, prices), total_dollars(one.evaluating, prices)) for one in (most, expected)]
+    for name, (training, evaluating) in zip(("at most", "likely "), parts, strict=True):
+        if training is not None and evaluating is not None:
+            say(
+                f"{name} training ${usd(training)} (${training / max(expected.steps, 1):,.3f} a step), {expected.evaluations}"
+                f" student and {expected.teacher_evaluations} teacher evaluations ${usd(evaluating)}"
+            )
+    say(
+        f"time: likely {expected.hours:,.1f} hours ({expected.step_s:,.0f} s a step); about {most.hours:,.1f} if it uses the most"
     )
-    console.print("\nassumptions", style="bold")
-    for note in notes:
-        console.print(f"  - {note}", highlight=False, markup=False)
-    missing = unpriced(expected.usage, prices)
+    for title, notes in (("assumptions of what is likely", assumptions), ("of both", common)):
+        say(f"\n{title}", "bold")
+        for note in notes:
+            say(f"  - {note}")
+    missing = unpriced(most.usage, prices)
     if missing and not config.tinker.is_local:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",
             "copy rtl_core/policy/prices.toml, add the model, and name the copy with --prices",
         )
+
+
+def _extras(config: RunConfig, steps: int) -> str:
+    """What else the most counts of a run of `steps`, in words; nothing where the configuration has none of it."""
+    learning, words = config.learning, ""
+    if learning.replacements and any(learning.replaces_equal_at(step, steps) for step in range(steps)):
+        words += f", every group that may be replaced replaced {_times(learning.replacements)}"
+    if config.refinement.turns > 1:
+        words += f", every answer followed up {_times(config.refinement.turns - 1)}"
+    return words
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

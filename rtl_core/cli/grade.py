@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -31,12 +32,23 @@ def grade(
     until: Annotated[Until, typer.Option(help="The last stage to grade.")] = Until.TESTS,
     jobs: Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)] = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Seeds of which a majority decides on answers that fail, where no golden answer is known."
+        ),
+    ] = 3,
     timeout: Annotated[float, typer.Option(help="Wall time of one service, in seconds.", min=1, max=3600)] = 120.0,
     repeat: Annotated[int, typer.Option(help="Grade each answer so often and report verdicts that flip.", min=1)] = 1,
 ) -> None:
     """Grade answers to CVDP problems and write their verdicts.
 
-    Exit code 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error.
+    Verdicts are written as they finish, and put into the answers' order at the end. Ctrl-C ends the simulations at once; the same
+    command goes on where it stopped: an answer that already has a verdict, with the same problem, text, tools and settings, is not
+    graded again, unless grading itself failed.
+
+    Exit code 0 when every answer got a verdict, 1 when a line was broken or the tools failed, 2 for a usage error, 130 after Ctrl-C
+    (143 after SIGTERM).
 
     Examples:
 
@@ -44,19 +56,45 @@ def grade(
 
         rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
     """
-    from rtl_core.grading.batch import grade_file
+    from rtl_core.grading.batch import GradingInterruptedError, grade_file
     from rtl_core.grading.limits import Limits
     from rtl_core.grading.verdict import Stage
 
-    complete = grade_file(
-        problems,
-        answers,
-        output,
-        executor=executor,
-        until=Stage(until.value),
-        jobs=jobs,
-        seed=seed,
-        limits=Limits(wall_s=timeout, cpu_s=timeout),
-        repeat=repeat,
-    )
+    caught = _interrupt_once()
+    try:
+        complete = grade_file(
+            problems,
+            answers,
+            output,
+            executor=executor,
+            until=Stage(until.value),
+            jobs=jobs,
+            seed=seed,
+            seeds=seeds,
+            limits=Limits(wall_s=timeout, cpu_s=timeout),
+            repeat=repeat,
+        )
+    except KeyboardInterrupt as interrupt:
+        done = f": {interrupt}" if isinstance(interrupt, GradingInterruptedError) else ""
+        typer.echo(f"interrupted{done}; the same command goes on from here", err=True)
+        raise typer.Exit(128 + caught[0]) from None
     raise typer.Exit(0 if complete else 1)
+
+
+def _interrupt_once() -> list[int]:
+    """Let the first SIGINT or SIGTERM raise KeyboardInterrupt, and a second one end the process as it is.
+
+    Returns a list that then begins with the signal's number. A signal that the caller's shell ignores stays ignored.
+    """
+    caught: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        caught.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
+    return caught

@@ -10,7 +10,7 @@ from rtl_core.config.section import Section
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
-from rtl_core.learning.kl_weight import KlSchedule
+from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.learning.truncation import Truncated
 
@@ -28,7 +28,7 @@ class LearningSection(Section):
     reward_weight: float = Field(default=1.0, ge=0)
     """Factor of the reward's advantage; 0 is distillation alone."""
     kl_weight: float = Field(default=0.5, ge=0)
-    """λ: weight of the per-token reverse KL to the teacher; 0 is RL alone and needs no teacher."""
+    """λ: weight of the per-token reverse KL to the teacher. 0 in every step is RL alone and needs no teacher for it."""
     kl_schedule: KlSchedule = "constant"
     """`constant`; `linear` or `cosine` from `kl_weight` at the first step to `final_kl_weight` at the last; `target`: starts at
     `kl_weight` and is raised or lowered after each step to hold the KL at `kl_target`."""
@@ -85,6 +85,39 @@ class LearningSection(Section):
     """Largest gradient norm; 0 means no clipping."""
     max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
     """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
+
+    @property
+    def imitates_teacher(self) -> bool:
+        """Whether the run begins with supervised steps on the teacher's answers."""
+        return self.warm_start_steps > 0 and self.warm_start_source == "teacher"
+
+    @property
+    def kl_follows_schedule(self) -> bool:
+        """Whether λ moves from `kl_weight` to `final_kl_weight`."""
+        return self.kl_schedule in ("linear", "cosine")
+
+    @property
+    def uses_kl(self) -> bool:
+        """Whether λ can be above 0 in some step of a run: what asks for a teacher, and for samples at temperature 1."""
+        return self.kl_weight > 0 or (self.kl_follows_schedule and self.final_kl_weight > 0)
+
+    def uses_kl_at(self, step: int, steps: int) -> bool:
+        """Whether λ is above 0 in step `step` (from 0) of a run of `steps`; known before anything is sampled."""
+        return self.uses_kl if self.kl_schedule == "target" else self.kl_weight_at(step, steps) > 0
+
+    def replaces_equal_at(self, step: int, steps: int) -> bool:
+        """Whether another problem joins step `step` (from 0) of a run of `steps` for a group whose rewards are all equal."""
+        return not self.uses_kl_at(step, steps) or (self.replace_with_kl and self.reward_weight > 0)
+
+    def kl_weight_at(self, step: int, steps: int) -> float:
+        """λ of step `step` (from 0) of a run of `steps`.
+
+        Raises:
+            ValueError: λ is held to a target KL, so that it follows from what the steps before measured.
+        """
+        return scheduled_weight(
+            step, steps, self.kl_weight, self.final_kl_weight, self.kl_schedule, self.kl_schedule_part
+        )
 
 
 class CurriculumSection(Section):

@@ -118,6 +118,9 @@ class GradingSection(Section):
     """How many processes a harness may have at once."""
     seed: int = Field(default=1, ge=0)
     """Seed handed to every harness (COCOTB_RANDOM_SEED), so that the same answer gets the same verdict."""
+    seeds: int = Field(default=3, ge=1, le=15)
+    """How many seeds decide by majority on an answer that fails a harness with random stimuli, for problems without a golden
+    answer: some such harnesses fail right designs under some seeds. 1: the first seed alone."""
     retries: int = Field(default=3, ge=0)
     """How often a rollout is graded again after an infrastructure error before the run stops."""
     until: Literal["format", "interface", "syntax", "tests"] = "tests"
@@ -162,7 +165,8 @@ class TinkerSection(Section):
     student: str
     """The model to train, as the service names it."""
     teacher: str | None = None
-    """The model to distil from; must share the student's tokenizer. Not needed when `learning.kl_weight` is 0."""
+    """The model to distil from; must share the student's tokenizer. Needed when λ is above 0 in some step (`learning.kl_weight`,
+    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`."""
     lora_rank: int = Field(default=32, ge=1)
     """Rank of the LoRA adapter."""
     local_models: dict[str, Path] = Field(default_factory=dict)
@@ -199,7 +203,8 @@ class CostSection(Section):
     prices: Path | None = None
     """A price list of your own; left out, the dated one that comes with the package."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars."""
+    """Stop, with everything saved, before the step that would make the whole run dearer than this, in US dollars. A step is taken to
+    cost what those before it did."""
     budget_hours: float | None = Field(default=None, gt=0)
     """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
 
@@ -227,31 +232,26 @@ class RunConfig(Section):
     def _combinations(self) -> RunConfig:
         """Combinations that each field alone cannot see; each message starts with the key to change."""
         learning, sampling = self.learning, self.sampling
-        if learning.kl_weight > 0 and self.tinker.teacher is None:
+        if learning.uses_kl and self.tinker.teacher is None:
             raise ValueError(
-                "tinker.teacher: a KL weight above 0 needs a teacher; name one or set learning.kl_weight = 0"
+                "tinker.teacher: a KL weight above 0 needs a teacher; name one, or set learning.kl_weight = 0 and, with a schedule,"
+                " learning.final_kl_weight = 0"
             )
         if self.evaluation.teacher and self.tinker.teacher is None:
             raise ValueError(
                 "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"
             )
-        if learning.kl_weight == 0 and learning.reward_weight == 0:
+        if not learning.uses_kl and learning.reward_weight == 0:
             raise ValueError("learning.kl_weight: both weights are 0, so nothing would be learnt; raise one of them")
-        if learning.kl_weight == 0 and sampling.group_size == 1:
+        if not learning.uses_kl and sampling.group_size == 1:
             raise ValueError("sampling.group_size: one rollout a group has no advantage without a KL; use at least 2")
-        if learning.kl_weight > 0 and sampling.temperature != 1.0:
+        if learning.uses_kl and sampling.temperature != 1.0:
             raise ValueError("sampling.temperature: the KL to the teacher is only right at temperature 1")
         if learning.kl_schedule == "target" and (learning.kl_target is None or learning.kl_weight == 0):
             raise ValueError("learning.kl_target: to hold a target KL give it, and a kl_weight above 0 to start from")
-        if (
-            learning.kl_schedule in ("linear", "cosine")
-            and learning.final_kl_weight > 0
-            and self.tinker.teacher is None
-        ):
-            raise ValueError("tinker.teacher: a KL weight above 0 at the end needs a teacher")
         if learning.kl_weight_bounds[0] <= 0 or learning.kl_weight_bounds[0] > learning.kl_weight_bounds[1]:
             raise ValueError("learning.kl_weight_bounds: needs 0 < lowest <= highest")
-        if learning.warm_start_steps and learning.warm_start_source == "teacher" and self.tinker.teacher is None:
+        if learning.imitates_teacher and self.tinker.teacher is None:
             raise ValueError(
                 "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
             )

@@ -61,7 +61,14 @@ class Analyst:
         self._closed = False
 
     def analyse(
-        self, answer: Mapping[str, str], context: Mapping[str, str], top: str | None, design: Sequence[str]
+        self,
+        answer: Mapping[str, str],
+        context: Mapping[str, str],
+        top: str | None,
+        design: Sequence[str],
+        *,
+        harness: Sequence[str] = (),
+        several_tools: bool = True,
     ) -> Analysis:
         """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files.
 
@@ -70,7 +77,8 @@ class Analyst:
         """
         hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
         hdl.update({path: "" for path in context if path not in hdl})
-        request = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
+        request: dict[str, Any] = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
+        request |= {"harness": list(harness), "several_tools": several_tools}
         for _ in range(TRIES):
             with self._lock:
                 child = self._free.pop() if self._free else None
@@ -155,11 +163,18 @@ class _Child:
 
 
 def analyse_here(
-    answer: Mapping[str, str], context: Mapping[str, str], top: str | None, design: Sequence[str]
+    answer: Mapping[str, str],
+    context: Mapping[str, str],
+    top: str | None,
+    design: Sequence[str],
+    *,
+    harness: Sequence[str] = (),
+    several_tools: bool = True,
 ) -> Analysis:
     """The analysis itself, unbounded: for trusted text, and for the child process."""
     sources = {**context, **answer}
-    findings = screen({path: text for path, text in answer.items() if path in design}, context)
+    design_files = {path: text for path, text in answer.items() if path in design}
+    findings = screen(design_files, context, harness=harness, several_tools=several_tools)
     if findings:
         return Analysis(findings=tuple(findings))
     interface = None
@@ -178,7 +193,7 @@ def _serve() -> None:
         request = json.loads(line)
         # SIGPROF ends the process when the CPU time is over, whatever it is doing.
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        found = analyse_here(request["answer"], request["context"], request["top"], request["design"])
+        found = analyse_here(**request)
         out.write(found.model_dump_json() + "\n")
         out.flush()
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,13 +1,20 @@
-"""Grades a file of answers against a file of problems, with progress and a summary on the console."""
+"""Grades a file of answers against a file of problems, with progress and a summary on the console.
+
+Verdicts are written as they finish; what is finished survives whatever ends the process, and the same call goes on from
+there (verdict_file.py).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import queue
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +24,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rtl_core.errors import ProblemError
+from rtl_core.grading.cache import cache_key
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.verdict import Outcome, Stage, Verdict
+from rtl_core.grading.verdict_file import Place, VerdictFile
 from rtl_core.problems.cvdp import ProblemSet, read_cvdp
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer import Answer
-from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
 
 MAX_LINE_BYTES = 256 << 20
+TELL_S = 1.0
+"""How often the progress is renewed while nothing finishes."""
+TELL_LINE_S = 30.0
+"""The same where the console is no terminal and every renewal is a line."""
+END_S = 1.0
+"""How long threads are waited for once the executor is closed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,14 @@ class Graded:
     flips: tuple[str, ...] = ()
 
 
+class GradingInterruptedError(KeyboardInterrupt):
+    """Grading was interrupted; the executor is closed, and `done` of `total` verdicts are in the output."""
+
+    def __init__(self, done: int, total: int) -> None:
+        super().__init__(f"{done} of {total} verdicts are written")
+        self.done, self.total = done, total
+
+
 def grade_file(
     problems: Path,
     answers: Path,
@@ -56,14 +80,21 @@ def grade_file(
     until: Stage = Stage.TESTS,
     jobs: int = 0,
     seed: int = 0,
+    seeds: int = 3,
     limits: Limits | None = None,
     repeat: int = 1,
     console: Console | None = None,
 ) -> bool:
-    """Writes one verdict a line to `output`, in the answers' order; True when every line got one.
+    """Writes one verdict a line to `output`; True when every answer line got one.
 
-    Broken answer lines are named on the console with file and line, the others are graded. Raises ProblemError when
-    a file cannot be read, ToolMissingError or InfrastructureError when the executor cannot start.
+    Lines are written as they finish, and put into the answers' order at the end. Answers that `output` already holds a
+    verdict on, from the same problem, answer text, tools and settings, are not graded again, unless grading itself failed.
+    Broken answer lines are named on the console with file and line, the others are graded.
+
+    Raises:
+        ProblemError: a file cannot be read or written, or `output` holds something else than verdicts.
+        ToolMissingError, InfrastructureError: the executor cannot start.
+        GradingInterruptedError: on KeyboardInterrupt, with the executor closed and its simulations ended.
     """
     console = console or Console(stderr=True)
     found = read_cvdp(problems)
@@ -72,26 +103,40 @@ def grade_file(
     lines, complaints = read_answers(answers, found)
     for complaint in complaints:
         console.print(complaint, style="bold red", markup=False, highlight=False, soft_wrap=True)
-    jobs = jobs or os.cpu_count() or 1
     started = time.monotonic()
     tally: Counter[Outcome] = Counter()
     flipped: list[str] = []
-    output.parent.mkdir(parents=True, exist_ok=True)
     engine = make_executor(executor)
-    grader = Grader(engine, limits=limits, seed=seed, until=until)
+    grader = Grader(engine, limits=limits, seed=seed, seeds=seeds, until=until)
     try:
-        with output.open("w", encoding="utf-8") as file, _progress(console) as progress:
-            task = progress.add_task("grading", total=len(lines))
-            for line, graded in _in_order(grader, lines, jobs, repeat, lambda: progress.advance(task)):
-                tally[graded.verdict.outcome] += 1
-                if graded.flips:
-                    flipped.append(f"{line.problem.id} sample {line.sample}: {', '.join(graded.flips)}")
-                file.write(json.dumps(verdict_record(line, graded)) + "\n")
-                file.flush()
+        places = [Place(line.problem.id, line.sample, answer_key(grader, line, repeat)) for line in lines]
+        verdicts = VerdictFile(output, places)
+        tally.update(Outcome(record["outcome"]) for record in verdicts.known.values())
+        flipped += [_flips(record) for record in verdicts.known.values() if record.get("flips")]
+        waiting = [index for index in range(len(lines)) if index not in verdicts.known]
+        if verdicts.known or verdicts.replaced:
+            _tell_taken_up(console, verdicts)
+        try:
+            with (
+                _Telling(console, lines, len(verdicts.known)) as telling,
+                closing(_graded(grader, lines, waiting, jobs or os.cpu_count() or 1, repeat, telling)) as finished,
+            ):
+                for index, graded in finished:
+                    record = verdict_record(lines[index], graded, places[index].key)
+                    verdicts.add(index, record)
+                    tally[graded.verdict.outcome] += 1
+                    telling.finished()
+                    if graded.flips:
+                        flipped.append(_flips(record))
+        except KeyboardInterrupt as interrupt:
+            # The simulations in flight end with the executor; whoever waits for one gets no verdict to write.
+            raise GradingInterruptedError(tally.total(), len(lines)) from interrupt
+        finally:
+            verdicts.close()
     finally:
         grader.close()
         engine.close()
-    _summarise(console, tally, time.monotonic() - started, output, flipped)
+    _summarise(console, tally, len(verdicts.known), time.monotonic() - started, output, flipped)
     return not complaints and not tally[Outcome.INFRASTRUCTURE_ERROR]
 
 
@@ -120,8 +165,24 @@ def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[
     return lines, complaints
 
 
-def verdict_record(line: AnswerLine, graded: Graded) -> dict[str, Any]:
-    """What is written for one answer."""
+def answer_key(grader: Grader, line: AnswerLine, repeat: int) -> str:
+    """SHA-256 (hex) over all that decides the verdict on a line: problem, answer, tools, settings, the grader's version."""
+    graded = cache_key(
+        line.problem,
+        line.answer.files,
+        executor=grader.executor.name,
+        tools=grader.executor.tools(),
+        seed=grader.seed,
+        seeds=grader.seeds,
+        limits=grader.limits,
+        until=grader.until,
+    )
+    parts = (graded, line.answer.error, list(line.answer.ignored), repeat)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def verdict_record(line: AnswerLine, graded: Graded, key: str) -> dict[str, Any]:
+    """What is written for one answer; `key` is its `answer_key`."""
     verdict = graded.verdict
     record = {
         "id": line.problem.id,
@@ -144,6 +205,7 @@ def verdict_record(line: AnswerLine, graded: Graded) -> dict[str, Any]:
         "executor": verdict.executor,
         "tools": verdict.tools,
         "seed": verdict.seed,
+        "key": key,
     }
     if line.answer.ignored:
         record["ignored"] = list(line.answer.ignored)
@@ -194,30 +256,61 @@ def _answer_line(
             return AnswerLine(number, problem, sample, Answer(error=too_long))
         return AnswerLine(number, problem, sample, Answer(files=files))
     if isinstance(record.get("response"), str) and record.get("files") is None:
-        return AnswerLine(number, problem, sample, extract_answer(record["response"], problem.targets))
+        return AnswerLine(number, problem, sample, answer_to(problem, record["response"]))
     raise ValueError("needs either `response` (text) or `files` (an object of path and text)")
 
 
-def _in_order(
-    grader: Grader, lines: list[AnswerLine], jobs: int, repeat: int, done: Any
-) -> Iterator[tuple[AnswerLine, Graded]]:
-    """Verdicts in the lines' order, as soon as each and all before it are there."""
-    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="grade") as pool:
-        waiting: dict[Future[Graded], int] = {
-            pool.submit(_grade, grader, line, repeat): index for index, line in enumerate(lines)
-        }
-        ready: dict[int, Graded] = {}
-        following = 0
-        try:
-            for future in as_completed(waiting):
-                ready[waiting[future]] = future.result()
-                done()
-                while following in ready:
-                    yield lines[following], ready.pop(following)
-                    following += 1
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _graded(
+    grader: Grader, lines: Sequence[AnswerLine], waiting: Sequence[int], jobs: int, repeat: int, telling: _Telling
+) -> Generator[tuple[int, Graded], None, None]:
+    """(index, verdict) of the waiting lines as they finish. Closed early, it closes the grader's executor, so that all end.
+
+    The threads are daemons: an answer that hangs must hold up neither an interrupt nor the end of the process.
+    """
+    todo: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, Graded | BaseException]] = queue.SimpleQueue()
+    left = threading.Event()
+    for index in waiting:
+        todo.put(index)
+
+    def work() -> None:
+        while not left.is_set():
+            try:
+                index = todo.get_nowait()
+            except queue.Empty:
+                return
+            telling.begun(index)
+            try:
+                result: Graded | BaseException = _grade(grader, lines[index], repeat)
+            except BaseException as error:
+                result = error
+            telling.ended(index)
+            done.put((index, result))
+
+    threads = [
+        threading.Thread(target=work, name=f"grade-{number}", daemon=True) for number in range(min(jobs, len(waiting)))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in waiting:
+            while True:
+                try:
+                    index, result = done.get(timeout=TELL_S)
+                    break
+                except queue.Empty:
+                    telling.renew()
+            if isinstance(result, BaseException):
+                raise result
+            yield index, result
+    except BaseException:
+        left.set()
+        # What is in flight ends with the executor, which nobody needs any more.
+        grader.executor.close()
+        deadline = time.monotonic() + END_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        raise
 
 
 def _grade(grader: Grader, line: AnswerLine, repeat: int) -> Graded:
@@ -228,14 +321,79 @@ def _grade(grader: Grader, line: AnswerLine, repeat: int) -> Graded:
     return Graded(worst, outcomes if len(set(outcomes)) > 1 else ())
 
 
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True)
+class _Telling:
+    """Tells how grading goes: a bar on a terminal, else a line at every tenth of the way and at least every half minute."""
+
+    def __init__(self, console: Console, lines: Sequence[AnswerLine], known: int) -> None:
+        self._console, self._lines, self._done = console, lines, known
+        self._at_work: dict[int, float] = {}
+        """Index -> when its grading began (monotonic)."""
+        self._told, self._told_at = self._tenth(), time.monotonic()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("grading", total=len(lines), completed=known)
+
+    def __enter__(self) -> _Telling:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._bar.stop()
+
+    def begun(self, index: int) -> None:
+        self._at_work[index] = time.monotonic()
+
+    def ended(self, index: int) -> None:
+        self._at_work.pop(index, None)
+
+    def finished(self) -> None:
+        """One more verdict is written."""
+        self._done += 1
+        self.renew()
+
+    def renew(self) -> None:
+        """Tell how it stands now, if it is time."""
+        if self._console.is_terminal:
+            longest = self._longest()
+            self._bar.update(self._task, completed=self._done, description=f"grading{longest and f' ({longest})'}")
+            return
+        now = time.monotonic()
+        if self._tenth() != self._told or now - self._told_at >= TELL_LINE_S:
+            self._told, self._told_at = self._tenth(), now
+            text = ", ".join(filter(None, (f"graded {self._done} of {len(self._lines)}", self._longest())))
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _tenth(self) -> int:
+        return 10 * self._done // max(len(self._lines), 1)
+
+    def _longest(self) -> str:
+        """The answer that is at work longest, once that is worth a word."""
+        at_work = dict(self._at_work)
+        index = min(at_work, key=lambda i: at_work[i], default=None)
+        if index is None or (seconds := time.monotonic() - at_work[index]) < 5:
+            return ""
+        line = self._lines[index]
+        return f"longest at work: {line.problem.id} sample {line.sample}, {seconds:.0f} s"
 
 
-def _summarise(console: Console, tally: Counter[Outcome], seconds: float, output: Path, flipped: list[str]) -> None:
-    total = sum(tally.values())
-    table = Table(title=f"{total} answers graded in {seconds:.1f} s")
+def _tell_taken_up(console: Console, verdicts: VerdictFile) -> None:
+    parts = [f"{len(verdicts.known)} verdicts taken up from {verdicts.path}"] if verdicts.known else []
+    if verdicts.replaced:
+        parts.append(f"{verdicts.replaced} lines replaced (failed gradings, other answers or other settings)")
+    console.print("; ".join(parts), markup=False, highlight=False, soft_wrap=True)
+
+
+def _flips(record: dict[str, Any]) -> str:
+    return f"{record['id']} sample {record['sample']}: {', '.join(record['flips'])}"
+
+
+def _summarise(
+    console: Console, tally: Counter[Outcome], known: int, seconds: float, output: Path, flipped: list[str]
+) -> None:
+    total = tally.total()
+    title = f"{total} answers, {total - known} graded now" if known else f"{total} answers graded in {seconds:.1f} s"
+    table = Table(title=title)
     table.add_column("outcome")
     table.add_column("answers", justify="right")
     table.add_column("share", justify="right")

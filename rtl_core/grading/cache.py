@@ -12,7 +12,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.grading.verdict import Outcome, Stage, Verdict
 from rtl_core.problems.problem import Problem
 
-GRADER_VERSION = 2
+GRADER_VERSION = 4
 """Raised whenever the grader may judge an answer differently than before."""
 
 
@@ -59,6 +59,7 @@ def cache_key(
     executor: str,
     tools: Mapping[str, str],
     seed: int,
+    seeds: int,
     limits: Limits,
     until: Stage,
 ) -> str:
@@ -72,6 +73,7 @@ def cache_key(
         "executor": executor,
         "tools": dict(tools),
         "seed": seed,
+        "seeds": seeds,
         "limits": limits.model_dump(),
         "until": until.value,
     }
@@ -79,12 +81,15 @@ def cache_key(
 
 
 def normalised(text: str) -> str:
-    """The text without what no compiler sees: carriage returns, space at line ends, blank lines at the end."""
+    """The text without what no compiler sees: carriage returns, blanks and tabs at line ends, empty lines at the end.
+
+    Other white space of Unicode (no-break space, line separator, ...) is an error to a simulator and stays.
+    """
     lines = (_without_end(line) for line in text.replace("\r\n", "\n").split("\n"))
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _without_end(line: str) -> str:
-    bare = line.rstrip()
+    bare = line.rstrip(" \t")
     # A backslash is a continuation only when nothing follows it.
     return line if bare.endswith("\\") else bare

@@ -23,6 +23,19 @@ def cocotb_generation(harness: Mapping[str, str]) -> int:
     return 1 if re.search(r"^\s*(?:from|import)\s+cocotb\.runner\b", text, re.M) else 2
 
 
+def draws_random(harness: Mapping[str, str]) -> bool:
+    """Whether the harness' Python imports a generator of random numbers, so that a verdict may hang on the seed."""
+    python = (text for path, text in harness.items() if path.endswith(".py"))
+    return any(
+        re.search(r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b", t, re.M) for t in python
+    )
+
+
+def uses_several_tools(harness: Mapping[str, str]) -> bool:
+    """Whether a tool other than Icarus reads the design: a linter or a synthesiser, which may see another text."""
+    return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())
+
+
 def missing_requirements(
     harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
 ) -> list[str]:

@@ -1,26 +1,28 @@
 """The static screen: what no honest design holds, found with pyslang's own preprocessor and parser.
 
-Rejected in design code: system tasks that read or write files, end the simulation or ask for its surroundings; `final`;
-DPI; `bind` and configurations; `force`; names that lead out of the module; includes of what was not given; macros that
-tell one tool from another; encrypted regions. What the problem's own context does is allowed to the answer too.
+Rejected in design code: system tasks that read or write files or ask for the simulation's surroundings; DPI; `bind` and
+configurations; `force`; names that lead out of the design; includes of what was not given; encrypted regions; and, where a
+harness uses several tools, macros that tell them apart. What the problem's own context does is allowed to the answer too.
 
 What honest designs do for synthesis is made the same for every tool beforehand (neutralise.py), not rejected.
 
-This is the first line of defence. Behind it stand the sandbox and the attestation of results, so what slips through
-still cannot write a verdict.
+This reading of the text is not the simulator's, and nothing rests on it: it says early and in words what is wrong. What is
+simulated is judged by the compiled program (inside/lib/compiled.py), and results are attested.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pydantic import BaseModel, ConfigDict
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
-from rtl_core.grading.vocabulary import ALLOWED_TASKS, DIRECTIVES, NEUTRALISED_MACROS, NODES, TOOL_MACROS
+from rtl_core.grading.inside.lib.compiled import WAVES
+from rtl_core.grading.vocabulary import ALLOWED_TASKS, DIRECTIVES, NODES, PARSER_MACROS, TOOL_MACROS
 from rtl_core.problems.interface import HDL_SUFFIXES, syntax_tree
 
 MAX_FILE_CHARS = 1_000_000
@@ -29,10 +31,12 @@ MAX_FINDINGS = 20
 _CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
 _DANGEROUS = re.compile(
     r"\$(?:fopen|fclose|f(?:write|display|strobe|monitor)[bho]?|fread|fscanf|fgets|fgetc|ungetc|fseek|ftell|rewind"
-    r"|fflush|writemem[bh]|system|c)\b|\b(?:import|export)\s+\"DPI"
+    r"|writemem[bh]|system|c)\b|\b(?:import|export)\s+\"DPI"
 )
 _SKIPPED = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|\\[!-~]+", re.S)
-_WAVES = re.compile(r"[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
+_UNNAMED = re.compile(r"genblk0*\d+")
+"""What IEEE 1800 (27.6) calls generate blocks without a name."""
+_PARSERS = re.compile(PARSER_MACROS)
 _DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
 
 
@@ -49,10 +53,17 @@ class Finding(BaseModel):
         return f"{self.path}:{self.line}: {self.what}"
 
 
-def screen(answer: Mapping[str, str], context: Mapping[str, str]) -> list[Finding]:
+def screen(
+    answer: Mapping[str, str],
+    context: Mapping[str, str],
+    *,
+    harness: Iterable[str] = (),
+    several_tools: bool = True,
+) -> list[Finding]:
     """Findings in the answer's HDL files, in order; empty for an honest answer.
 
-    What the same words find in `context` (the problem's own files) is no finding in the answer.
+    What the same words find in `context` (the problem's own files) is no finding in the answer. `harness` are the base
+    names of the harness' files, which no design reads; `several_tools` says whether it uses more than Icarus.
     """
     hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
     found: list[Finding] = []
@@ -61,11 +72,12 @@ def screen(answer: Mapping[str, str], context: Mapping[str, str]) -> list[Findin
     if found:
         return found
     given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
+    rules = _Rules(given, frozenset(harness), several_tools)
     for path, text in hdl.items():
         beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
-        found += _File(path, text, beside, given).findings()
+        found += _File(path, text, beside, rules).findings()
     if found:
-        habits = _habits(context, given)
+        habits = _habits(context, rules)
         found = [finding for finding in found if finding.what not in habits]
     return found[:MAX_FINDINGS]
 
@@ -83,20 +95,29 @@ def _plain(path: str, text: str) -> Iterator[Finding]:
         yield Finding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
 
 
-def _habits(context: Mapping[str, str], given: Iterable[str]) -> set[str]:
+@dataclass(frozen=True)
+class _Rules:
+    """What decides whether a name of a file or macro is a finding: base names of given and of harness files, the tools."""
+
+    given: Collection[str]
+    harness: Collection[str]
+    several_tools: bool
+
+
+def _habits(context: Mapping[str, str], rules: _Rules) -> set[str]:
     """What the problem's own files do, and an answer may therefore do too."""
     habits: set[str] = set()
     for path, text in context.items():
         if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS:
-            habits.update(finding.what for finding in _File(path, text, {}, given).findings())
+            habits.update(finding.what for finding in _File(path, text, {}, rules).findings())
     return habits
 
 
 class _File:
     """One walk over the tokens and nodes of one file."""
 
-    def __init__(self, path: str, text: str, beside: Mapping[str, str], given: Iterable[str]) -> None:
-        self.path, self.text, self.given = path, text, set(given)
+    def __init__(self, path: str, text: str, beside: Mapping[str, str], rules: _Rules) -> None:
+        self.path, self.text, self.rules = path, text, rules
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
         self.found: list[Finding] = []
@@ -148,13 +169,15 @@ class _File:
         line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
         literals = re.findall(r"\"((?:[^\"\\]|\\.)*)\"", str(node.arguments))  # type: ignore[attr-defined]
         if name == "$dumpfile":
-            if not literals or not _WAVES.fullmatch(literals[0]):
+            if literals and not all(WAVES.fullmatch(literal) for literal in literals):
                 self._add("a $dumpfile that is no plain wave file", line)
             return
         # A name that is no literal comes from a string elsewhere in the file.
         literals = literals or [text for text in re.findall(r"\"([^\"\n]*)\"", self.text) if _DATA_PATH.search(text)]
-        for literal in literals:
-            if literal and (literal.rsplit("/", 1)[-1] not in self.given or ".." in literal):
+        for literal in filter(None, literals):
+            name_only = literal.rsplit("/", 1)[-1]
+            leads_out = literal.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", literal)
+            if name_only not in self.rules.given and (leads_out or ".." in literal or name_only in self.rules.harness):
                 self._add(f"{name} of a file that was not given ({literal[:60]})", line)
 
     def _directive(self, node: object) -> None:
@@ -164,20 +187,25 @@ class _File:
             self._add(DIRECTIVES[kind], line)
         elif kind == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
-            if name.rsplit("/", 1)[-1] not in self.given or name.startswith("/") or ".." in name:
+            if name.rsplit("/", 1)[-1] not in self.rules.given or name.startswith("/") or ".." in name:
                 self._add(f"an include of what was not given ({name[:60]})", line)
         elif kind in _CONDITIONS:
             for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
-                if name in TOOL_MACROS or name in NEUTRALISED_MACROS:
-                    self._add(f"the tool macro {name}", line)
+                self._macro(name, line)
         elif kind in ("DefineDirective", "UndefDirective"):
-            name = node.name.valueText  # type: ignore[attr-defined]
-            if name in TOOL_MACROS or name in NEUTRALISED_MACROS:
-                self._add(f"the tool macro {name}", line)
+            self._macro(node.name.valueText, line)  # type: ignore[attr-defined]
+        elif kind == "PragmaDirective":
+            if re.match(r"\s*`pragma\s+protect\b", str(node)):
+                self._add("`pragma protect", line)
         elif kind == "MacroUsage":
             name = node.directive.valueText.lstrip("`").strip("\\ ")  # type: ignore[attr-defined]
-            if name in TOOL_MACROS or name.startswith(("systemc_", "verilator")):
+            if name.startswith(("systemc_", "verilator")):
                 self._add(f"the tool macro {name}", line)
+            self._macro(name, line)
+
+    def _macro(self, name: str, line: int) -> None:
+        if self.rules.several_tools and name in TOOL_MACROS:
+            self._add(f"the tool macro {name}", line)
 
     def _dots(self, node: object) -> None:
         """Remembers the first name of a dotted path; whether it leads out is known once all names are."""
@@ -200,7 +228,7 @@ class _File:
             key = None if scope is None else (scope.sourceRange.start.offset, scope.sourceRange.end.offset)  # type: ignore[attr-defined]
             if key not in declared:
                 declared[key] = _names(scope if scope is not None else self.tree.root)
-            if name not in declared[key] and name not in self._package_names():
+            if name not in declared[key] and name not in self._package_names() and not _UNNAMED.fullmatch(name):
                 self._add(f"a hierarchical name out of the module ({name[:60]}.)", line)
 
     def _package_names(self) -> set[str]:
@@ -216,6 +244,8 @@ class _File:
 
     def _hidden(self) -> None:
         """What a preprocessor might see that this one did not: dangerous words outside comments and strings."""
+        if parsers := _PARSERS.search(self.text):
+            self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
         if not _DANGEROUS.search(self.text):
             return
         bare = _SKIPPED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), self.text)

@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     NO_ANSWER = "no_answer"
     TIMEOUT = "timeout"
     REJECTED = "rejected"
+    NOT_TESTED = "not_tested"
+    """Grading was asked to stop before the tests, and no stage before them failed."""
     INFRASTRUCTURE_ERROR = "infrastructure_error"
 
 
@@ -34,7 +36,7 @@ StageStatus = Literal["passed", "failed", "skipped"]
 
 
 class StageResult(BaseModel):
-    """What one stage found. `skipped` means it was not run because an earlier one made it pointless."""
+    """What one stage found. `skipped`: not run, since an earlier one made it pointless or it was not asked for."""
 
     model_config = ConfigDict(frozen=True)
     stage: Stage

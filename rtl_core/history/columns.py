@@ -132,6 +132,19 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("graded_at", _TIME),
         ]
     ),
+    "audits": pa.schema(
+        [
+            ("rollout", _TEXT),
+            ("run", _TEXT),
+            ("problem_id", _TEXT),
+            ("result", _TEXT),
+            ("detail", _TEXT),
+            ("key", _TEXT),
+            ("executor", _TEXT),
+            ("tools", _TEXT),
+            ("audited_at", _TIME),
+        ]
+    ),
     "verdict_cache": pa.schema([("key", _TEXT), ("verdict", _TEXT), ("stored_at", _TIME)]),
 }
 

@@ -22,6 +22,7 @@ RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "pa
 StepStatus = Literal["planned", "trained"]
 EvaluationStatus = Literal["running", "done", "failed"]
 ValidationStatus = Literal["fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"]
+AuditResult = Literal["same", "different", "unknown"]
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
@@ -49,6 +50,23 @@ class RunRecord(BaseModel):
     message: str | None = None
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class AuditRecord(BaseModel):
+    """What simulating one passed rollout beside the golden answer found."""
+
+    model_config = ConfigDict(frozen=True)
+    rollout: str
+    run: str
+    problem_id: str
+    result: AuditResult
+    detail: str
+    """How many inputs were tried, the first difference, or why nothing is known."""
+    key: str
+    """Hash of golden answer, effort and tools: the same key gives the same result."""
+    executor: str
+    tools: dict[str, str] = Field(default_factory=dict)
+    audited_at: datetime = Field(default_factory=utc_now)
 
 
 class ValidationRecord(BaseModel):
@@ -87,6 +105,10 @@ class StepState(BaseModel):
     state_path: str | None = None
     sampler_path: str | None = None
     trained_at: datetime | None = None
+    examples: int | None = None
+    """As `StepRecord.examples`; None for a planned step, and for an old one where it cannot be found out."""
+    train_tokens: int | None = None
+    """As `StepRecord.train_tokens`; None likewise."""
 
 
 class StepRecord(BaseModel):
@@ -98,6 +120,10 @@ class StepRecord(BaseModel):
     step: int
     state_path: str
     sampler_path: str
+    examples: int = Field(ge=0)
+    """How many answers were sent to the service to train on."""
+    train_tokens: int = Field(ge=0)
+    """Their tokens, P + T − 1 each: what the train step is charged for."""
     times: dict[str, float] = Field(default_factory=dict)
     """Stage (`sample`, `grade`, `score`, `train`, `store`, `total`) -> wall seconds. Stages overlap, so they may add up to
     more than `total`."""

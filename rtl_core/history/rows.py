@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rtl_core.grading.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 from rtl_core.history.columns import Place, table
-from rtl_core.history.records import StepState, TeacherRecord, ValidationRecord
+from rtl_core.history.records import AuditRecord, StepState, TeacherRecord, ValidationRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
@@ -175,6 +175,15 @@ def regrade_table(
     return table("regrades", found)
 
 
+def audit_table(rows: Sequence[AuditRecord]) -> pa.Table:
+    """What an audit found as `audits`."""
+    found = []
+    for a in rows:
+        head = (a.rollout, a.run, a.problem_id, a.result, storable(a.detail), a.key, a.executor)
+        found.append((*head, dumps(a.tools), naive(a.audited_at)))
+    return table("audits", found)
+
+
 def to_verdict(
     row: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
 ) -> Verdict:
@@ -209,4 +218,6 @@ def to_step_state(row: Mapping[str, Any]) -> StepState:
         state_path=row["state_path"],
         sampler_path=row["sampler_path"],
         trained_at=aware(row["trained_at"]),
+        examples=row["examples"],
+        train_tokens=row["train_tokens"],
     )

@@ -1,4 +1,4 @@
--- rtl-distill history, schema version 1 (DuckDB).
+-- rtl-distill history, schema version 3 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -92,6 +92,8 @@ CREATE TABLE steps (
     trained_at    TIMESTAMP,
     state_path    VARCHAR,                  -- weights and optimiser after this step
     sampler_path  VARCHAR,                  -- weights to sample from after this step
+    examples      INTEGER,                  -- answers that the step trained on; fewer than it sampled where some taught nothing
+    train_tokens  BIGINT,                   -- their tokens, prompt + completion - 1 each: what training costs
     PRIMARY KEY (run, step)
 );
 
@@ -303,6 +305,19 @@ CREATE TABLE regrades (
     verdict       JSON NOT NULL,            -- the whole Verdict
     graded_at     TIMESTAMP NOT NULL,
     PRIMARY KEY (label, rollout)
+);
+
+-- Passed rollouts, simulated beside the golden answer: was the pass deserved?
+CREATE TABLE audits (
+    rollout       VARCHAR PRIMARY KEY,
+    run           VARCHAR NOT NULL,
+    problem_id    VARCHAR NOT NULL,
+    result        VARCHAR NOT NULL,         -- same | different (wrongly paid) | unknown
+    detail        VARCHAR NOT NULL,         -- how many inputs were tried, the first difference, or why nothing is known
+    key           VARCHAR NOT NULL,         -- hash of golden answer, effort and tools; another one is audited anew
+    executor      VARCHAR NOT NULL,
+    tools         JSON NOT NULL,
+    audited_at    TIMESTAMP NOT NULL
 );
 
 -- Verdicts by what was graded (problem, answer, tools, seed), whoever wrote the answer.

@@ -22,6 +22,7 @@ from rtl_core.history import reading, rows
 from rtl_core.history.columns import Place, insert, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
+    AuditRecord,
     EvaluationRecord,
     RunRecord,
     RunStatus,
@@ -117,7 +118,7 @@ class History(Transactions):
                 insert(con, {"step_problems": plan})
 
     def finish_step(self, step: StepRecord) -> None:
-        """Note that a step was trained, with its weights, times and metrics, all at once."""
+        """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""
         now = rows.naive(utc_now())
         times = table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
         metrics = table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
@@ -133,9 +134,9 @@ class History(Transactions):
                 for part in ("step_times", "step_metrics"):
                     con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             con.execute(
-                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?"
-                " WHERE run = ? AND step = ?",
-                [now, step.state_path, step.sampler_path, *place],
+                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?, examples = ?,"
+                " train_tokens = ? WHERE run = ? AND step = ?",
+                [now, step.state_path, step.sampler_path, step.examples, step.train_tokens, *place],
             )
             con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
             insert(con, {"step_times": times, "step_metrics": metrics})
@@ -192,6 +193,11 @@ class History(Transactions):
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
             insert(con, {"regrades": rows.regrade_table(label, verdicts, places, utc_now())}, "OR REPLACE")
+
+    def record_audits(self, audits: Sequence[AuditRecord]) -> None:
+        """Store what an audit found of passed rollouts; a later audit replaces an earlier one."""
+        with self._writing() as con:
+            insert(con, {"audits": rows.audit_table(audits)}, "OR REPLACE")
 
     def record_evaluation(self, evaluation: EvaluationRecord) -> None:
         """Store an evaluation, or what it has become."""

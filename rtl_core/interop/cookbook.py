@@ -47,8 +47,8 @@ from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem import Problem
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
-from rtl_core.prompting.extraction import extract_answer
 
 
 class Workbench:
@@ -60,11 +60,17 @@ class Workbench:
         self.tokenizer = load_tokenizer(config.tinker.student, config)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
-        self._grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=MemoryCache())
+        self._grader = Grader(
+            executor,
+            limits=limits_of(config),
+            seed=config.grading.seed,
+            seeds=config.grading.seeds,
+            cache=MemoryCache(),
+        )
 
     async def grade(self, problem: Problem, text: str) -> Verdict:
         """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""
-        answer = extract_answer(text, problem.targets)
+        answer = answer_to(problem, text)
         verdict = await asyncio.get_running_loop().run_in_executor(self._pool, self._grader.grade, problem, answer)
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")

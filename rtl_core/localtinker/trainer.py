@@ -48,7 +48,8 @@ class TrainingModel:
     def forward_backward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         """Loss and log-probabilities of a batch; gradients are added to those already there unless `forward_only`.
 
-        Returns the per-datum outputs and the metrics `loss:sum` and `tokens:sum` (positions trained on).
+        Returns the per-datum outputs and the metrics `loss:sum`, `tokens:sum` (positions trained on) and
+        `input_tokens:sum` (all positions of the data, which is what training is charged by).
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
         if request.forward_only and FrozenForward.supports(self.base):
@@ -88,7 +89,9 @@ class TrainingModel:
                 logprobs[i] = logp_BLK[row, : shape[0], :width].reshape(shape).numpy()
                 losses[i] = loss_BLK[row, : shape[0], :width].reshape(shape).numpy()
         tokens = sum(_trained_positions(d) for d in request.data)
-        return {"logprobs": logprobs, "elementwise_loss": losses}, {"loss:sum": total, "tokens:sum": float(tokens)}
+        outputs = {"logprobs": logprobs, "elementwise_loss": losses}
+        lengths = float(sum(len(d.tokens_T) for d in request.data))
+        return outputs, {"loss:sum": total, "tokens:sum": float(tokens), "input_tokens:sum": lengths}
 
     def _micro_batch(
         self, data: Sequence[TrainDatum], request: TrainRequest, logprobs_of: Logprobs

@@ -30,7 +30,7 @@ from rtl_core.policy.rollout import Purpose, Rollout
 from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 
 
 @dataclass
@@ -252,7 +252,7 @@ async def grade_answers(
     session: Session, problem: Problem, texts: Sequence[str], until: Stage = Stage.TESTS
 ) -> list[Verdict]:
     """Verdicts of several responses to one problem, in order; equal answers are graded once."""
-    answers = [extract_answer(text, problem.targets) for text in texts]
+    answers = [answer_to(problem, text) for text in texts]
     distinct = {answer.model_dump_json(): answer for answer in answers}
     loop = asyncio.get_running_loop()
     graded = await asyncio.gather(

@@ -16,7 +16,6 @@ from rtl_core.learning.curriculum import (
     replacement_candidates,
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
-from rtl_core.pipeline import distilling
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import advantages_of
 from rtl_core.pipeline.session import Session
@@ -110,7 +109,7 @@ def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str |
     config = session.config
     if attempt > config.learning.replacements or batch.purpose != "train":
         return None
-    if not distilling.replaces_equal(config.learning, distilling.may_charge(session, batch.step)):
+    if not config.learning.replaces_equal_at(batch.step, len(session.steps)):
         return None
     held = batch.planned[slot] if attempt == 1 else batch.substitutes[attempt - 1, slot]
     if held not in batch.quarantined and advantages_of(batch, held, config)[0].any():

@@ -39,15 +39,14 @@ def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDA
     return learning.reward_weight * advantages_G, counts_G
 
 
-def build_examples(
-    batch: Batch, config: RunConfig, kl_weight: float | None = None
-) -> tuple[list[TrainExample], dict[str, float]]:
+def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[list[TrainExample], dict[str, float]]:
     """Training examples of a batch, and the scalar advantage of each rollout by key.
 
-    Rollouts whose every token advantage is 0 teach nothing and are left out, as are quarantined groups.
+    This alone decides which rollouts a step trains on. Those whose every token advantage is 0 teach nothing and are left out, as are
+    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (trainer.py).
 
     Args:
-        kl_weight: λ of this step; None takes the configured one.
+        kl_weight: λ of this step.
     """
     scalars: dict[str, float] = {}
     rows: list[tuple[StoredRollout, np.ndarray]] = []
@@ -91,15 +90,15 @@ def _answers(batch: Batch, config: RunConfig) -> Iterator[tuple[StoredRollout, f
 
 
 def _token_advantages(
-    stored: StoredRollout, advantage: float, config: RunConfig, kl_weight: float | None
+    stored: StoredRollout, advantage: float, config: RunConfig, kl_weight: float
 ) -> NDArray[np.float32]:
-    """Advantage of each token of an answer; λ as configured where none is given."""
+    """Advantage of each token of an answer."""
     learning = config.learning
     return token_advantages(
         advantage,
         np.array(stored.rollout.logprobs_T),
         None if stored.teacher is None else np.asarray(stored.teacher.logprobs_T),
-        kl_weight=learning.kl_weight if kl_weight is None else kl_weight,
+        kl_weight=kl_weight,
         kl_discount=learning.kl_discount,
         kl_clamp=learning.kl_clamp,
     )

@@ -116,11 +116,6 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
         "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL",
         [config.run.name],
     ).to_pylist()
-    teacher = (
-        f"on-policy distillation from {tinker_section.teacher} (λ = {learning.kl_weight:g})"
-        if learning.kl_weight > 0
-        else "no teacher"
-    )
     lines = [
         "---",
         f"base_model: {json.dumps(tinker_section.student)}",
@@ -131,7 +126,7 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
         f"# {config.run.name}: a LoRA adapter for {tinker_section.student}",
         "",
         f"Trained to write RTL by rtl-distill {record.versions.get('rtl-distill', '')}: {state.step + 1} optimizer steps"
-        f" on simulator verdicts (reward weights {_words(config.reward.weights)}; factor {learning.reward_weight:g}), {teacher}.",
+        f" on simulator verdicts (reward weights {_words(config.reward.weights)}; factor {learning.reward_weight:g}), {_teacher(config)}.",
         "",
         f"- LoRA rank {tinker_section.lora_rank}, {learning.loss}, learning rate {learning.learning_rate:g}, groups of"
         f" {config.sampling.group_size}, {config.curriculum.problems_per_step} problems a step, seed {config.run.seed}",
@@ -169,6 +164,22 @@ def results_table(history: History, run: str) -> list[str]:
             interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
             lines.append(f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} | {e.n_problems} × {e.samples} |")
     return lines
+
+
+def _teacher(config: RunConfig) -> str:
+    """What the student learnt from a teacher, in words."""
+    learning, teacher = config.learning, config.tinker.teacher
+    parts = []
+    if learning.uses_kl:
+        weight = f"λ = {learning.kl_weight:g}"
+        if learning.kl_schedule == "target":
+            weight = f"λ from {learning.kl_weight:g} on, held to a KL of {learning.kl_target:g} nats per token"
+        elif learning.kl_follows_schedule:
+            weight = f"λ from {learning.kl_weight:g} to {learning.final_kl_weight:g}, {learning.kl_schedule}"
+        parts.append(f"on-policy distillation from {teacher} ({weight})")
+    if learning.imitates_teacher:
+        parts.append(f"a warm start of {learning.warm_start_steps} steps on answers of {teacher}")
+    return ", ".join(parts) or "no teacher"
 
 
 def _words(weights: dict[str, float]) -> str:

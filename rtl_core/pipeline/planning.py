@@ -8,7 +8,6 @@ from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepPlan, StepState
 from rtl_core.learning.curriculum import order_problems, plan_epoch
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.distilling import may_charge
 from rtl_core.pipeline.drawing import draw_step, measured_rates
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.warm_start import is_warm_start, samples_answers
@@ -126,7 +125,7 @@ def needs_answers(session: Session, batch: Batch) -> bool:
 
 def needs_scores(session: Session, batch: Batch) -> bool:
     """Whether the teacher scores a step's answers."""
-    return batch.purpose == "train" and may_charge(session, batch.step)
+    return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.steps))
 
 
 def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batch:

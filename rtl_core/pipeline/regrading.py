@@ -28,7 +28,7 @@ from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.store import History
 from rtl_core.pipeline.session import Cluster, graders_of, limits_of
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
 
 Which = Literal["all", "train", "evaluation"]
@@ -95,10 +95,7 @@ class Regrading:
                 by_text[row["text"]].append(row["rollout"])
         loop = asyncio.get_running_loop()
         graded = await asyncio.gather(
-            *(
-                loop.run_in_executor(self.pool, self.grader.grade, problem, extract_answer(text, problem.targets))
-                for text in by_text
-            )
+            *(loop.run_in_executor(self.pool, self.grader.grade, problem, answer_to(problem, text)) for text in by_text)
         )
         rows: list[tuple[str, Verdict]] = []
         for keys, verdict in zip(by_text.values(), graded, strict=True):
@@ -168,7 +165,7 @@ def open_regrading(
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
-        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed)
+        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds)
         stack.callback(grader.close)
         label = label or label_of(executor, config.grading.seed)
         chosen = history.query(

@@ -156,7 +156,9 @@ async def open_session(
         at_once: list[Callable[[], None]] = [ending.set, executor.close]
         stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
         cache = MemoryCache(history.cached_verdicts())
-        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, cache=cache)
+        grader = Grader(
+            executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds, cache=cache
+        )
         stack.callback(grader.close)
         session = Session(
             config=config,

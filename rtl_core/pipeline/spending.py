@@ -1,45 +1,62 @@
-"""What a run has used so far, from what the history holds; and what one batch used."""
+"""What a run has used so far, from what the history holds; and what one batch used.
+
+Both put the same groups together by the same rules (cost.py). What was trained on is decided by no rule here: it is the number that
+the train step recorded of what it sent (`Trained` in trainer.py, `steps.train_tokens` in the history).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
 from rtl_core.history.store import History
 from rtl_core.pipeline.batch import Batch
-from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, together, total_dollars, trained
+from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, together, total_dollars
 
-# Groups as they were paid: one row per problem of a step or evaluation. Whose an evaluation is stands in its key, which is
-# there before its figures are.
+# One row per prompt of a step or evaluation. Whose an evaluation is stands in its key, which is there before its figures are.
 _GROUPS = """
-SELECT r.purpose, contains(coalesce(r.evaluation, ''), '/teacher/') AS by_teacher, any_value(r.n_prompt) AS prompt, list(r.n_tokens) AS completions,
-       list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL) AS scored,
-       list(r.n_tokens) FILTER (WHERE (r.purpose IN ('train', 'warm_start') OR r.evaluation LIKE 'step %/turn-%')
-                                AND s.status = 'trained') AS trained
+SELECT contains(coalesce(r.evaluation, ''), '/teacher/') AS by_teacher, any_value(r.n_prompt) AS prompt,
+       list(r.n_tokens) AS completions, coalesce(list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
-LEFT JOIN steps s ON s.run = r.run AND s.step = r.step
 WHERE r.run = ?
-GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, r.prompt, s.status
+GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, r.prompt
 """
+_TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = ? AND status = 'trained'"
+
+
+@dataclass
+class PaidGroup:
+    """Answers to one prompt that were asked for together: tokens of the prompt, of each answer, and of those the teacher scored."""
+
+    by_teacher: bool
+    prompt: int
+    completions: list[int] = field(default_factory=list)
+    scored: list[int] = field(default_factory=list)
+
+
+def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
+    """Tokens by model of sampling and scoring some groups, and of training on `train_tokens`."""
+    student, teacher = config.tinker.student, config.tinker.teacher
+    usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
+    for group in groups:
+        sampler = teacher if group.by_teacher and teacher else student
+        usages.append({sampler: sampled(group.prompt, group.completions)})
+        if teacher and group.scored:
+            usages.append({teacher: scored(group.prompt, group.scored)})
+    return together(usages)
 
 
 def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
     """Tokens of a run by model, evaluations included.
 
-    Not in it: samples that a crash took before they were recorded, train steps that were repeated, and a warm start on known-good
-    answers, which nobody samples.
+    Not in it: samples that a crash took before they were recorded, train steps that were repeated, and the training of a warm start
+    on known-good answers by version 0.1.0, which did not record it.
     """
-    student, teacher = config.tinker.student, config.tinker.teacher
-    usages: list[Usage] = []
-    for row in history.query(_GROUPS, [run]).to_pylist():
-        sampler = teacher if row["by_teacher"] and teacher else student
-        usages.append({sampler: sampled(row["prompt"], row["completions"])})
-        if row["trained"]:
-            usages.append({student: trained(row["prompt"], row["trained"])})
-        if row["scored"] and teacher:
-            usages.append({teacher: scored(row["prompt"], row["scored"])})
-    return together(usages)
+    groups = [PaidGroup(**row) for row in history.query(_GROUPS, [run]).to_pylist()]
+    (trained,) = history.query(_TRAINED, [run]).to_pylist()
+    return usage_of(groups, int(trained["tokens"]), config)
 
 
 def step_costs(history: History, run: str) -> list[float]:
@@ -50,27 +67,18 @@ def step_costs(history: History, run: str) -> list[float]:
     return [row["value"] for row in rows]
 
 
-def batch_usage(batch: Batch, config: RunConfig) -> dict[str, Tokens]:
-    """Tokens of one training batch: sampled, scored where scores are there, trained."""
-    student, teacher = config.tinker.student, config.tinker.teacher
-    usages: list[Usage] = []
-    for problem_id in batch.problem_ids:
-        group = batch.group(problem_id)
-        if not group:
-            continue
-        prompt = len(group[0].rollout.prompt_P)
-        lengths = [len(stored.rollout.tokens_T) for stored in group]
-        sampler = teacher if batch.sampler == "teacher" and teacher else student
-        usages += [{sampler: sampled(prompt, lengths)}, {student: trained(prompt, lengths)}]
-        if teacher and (done := [len(s.rollout.tokens_T) for s in group if s.teacher is not None]):
-            usages.append({teacher: scored(prompt, done)})
-    for later in batch.later.values():
-        for stored in later.rollouts.values():  # each with a prompt of its own
-            prompt, length = len(stored.rollout.prompt_P), len(stored.rollout.tokens_T)
-            usages.append({student: sampled(prompt, [length]) + trained(prompt, [length])})
-            if teacher and stored.teacher is not None:
-                usages.append({teacher: scored(prompt, [length])})
-    return together(usages)
+def batch_usage(batch: Batch, train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
+    """Tokens of one training batch: sampled and scored in all its turns, and the `train_tokens` that were trained on."""
+    groups: dict[tuple[str, str, tuple[int, ...]], PaidGroup] = {}
+    for turn in (batch, *batch.later.values()):
+        for stored in turn.rollouts.values():
+            rollout = stored.rollout
+            place = turn.key, rollout.problem_id, rollout.prompt_P
+            group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P)))
+            group.completions.append(len(rollout.tokens_T))
+            if stored.teacher is not None:
+                group.scored.append(len(rollout.tokens_T))
+    return usage_of(groups.values(), train_tokens, config)
 
 
 def cost_metrics(usage: Mapping[str, Tokens], config: RunConfig, prices: Prices) -> dict[str, float]:

@@ -19,7 +19,7 @@ from rtl_core.pipeline.session import Session, open_trainer
 from rtl_core.pipeline.spending import batch_usage, cost_metrics
 from rtl_core.pipeline.warm_start import pairs_to_imitate
 from rtl_core.policy.faults import lost_client
-from rtl_core.policy.trainer import Checkpoint, save_checkpoint, supervised_step, train_step
+from rtl_core.policy.trainer import Checkpoint, Trained, save_checkpoint, supervised_step, train_step
 
 
 @contextmanager
@@ -51,7 +51,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
             await open_trainer(session)
         trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
         update = imitate if batch.purpose == "warm_start" else reinforce
-        metrics = await update(session, batch, trainer)
+        metrics, trained = await update(session, batch, trainer)
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
         if drift > config.learning.max_sampler_trainer_kl:
             raise RunHealthError(
@@ -74,11 +74,13 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
         step=batch.step,
         state_path=checkpoint.state_path,
         sampler_path=checkpoint.sampler_path,
+        examples=trained.examples,
+        train_tokens=trained.tokens,
         times=times,
         metrics={
             **metrics,
             **pool_metrics(session, batch),
-            **cost_metrics(batch_usage(batch, config), config, session.prices),
+            **cost_metrics(batch_usage(batch, trained.tokens, config), config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
             "cpu/store": store.cpu_s,
         },
@@ -91,8 +93,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     return checkpoint
 
 
-async def reinforce(session: Session, batch: Batch, trainer: Any) -> dict[str, float]:
-    """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics."""
+async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[str, float], Trained]:
+    """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
     examples, scalars = build_examples(batch, config, kl_weight)
@@ -102,23 +104,24 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> dict[str, f
     # Everything that the step is made of is on disk before its weights are saved.
     async with session.recorder.settling():
         with client_may_be_lost():
-            metrics = await train_step(trainer, examples, config, rate) if examples else {}
-    return {
+            metrics, trained = await train_step(trainer, examples, config, rate)
+    metrics = {
         **batch_metrics(batch, config),
         **turn_metrics(batch),
         **metrics,
         "learning/kl_weight": kl_weight,
         "learning/kl_share": signal_share(batch, config, kl_weight),
-        "train/examples": float(len(examples)),
+        "train/examples": float(trained.examples),
     }
+    return metrics, trained
 
 
-async def imitate(session: Session, batch: Batch, trainer: Any) -> dict[str, float]:
-    """The supervised update of a warm start. Returns the step's metrics."""
+async def imitate(session: Session, batch: Batch, trainer: Any) -> tuple[dict[str, float], Trained]:
+    """The supervised update of a warm start. Returns the step's metrics and what was trained on."""
     config = session.config
     pairs = pairs_to_imitate(session, batch)
     rate = config.learning.warm_start_learning_rate or config.learning.learning_rate
     async with session.recorder.settling():
         with client_may_be_lost():
-            metrics = await supervised_step(trainer, pairs, config, rate) if pairs else {}
-    return {**warm_start_metrics(batch, len(pairs)), **metrics}
+            metrics, trained = await supervised_step(trainer, pairs, config, rate)
+    return {**warm_start_metrics(batch, trained.examples), **metrics}, trained

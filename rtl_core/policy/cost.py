@@ -5,7 +5,8 @@ What is counted, per model:
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request
   must ask for although nobody reads it;
-- a train step: P + T − 1 train tokens for each rollout that is trained on (see trainer.py).
+- a train step: P + T − 1 train tokens for each datum that was sent. Of a run that is what its steps recorded (`steps.train_tokens`, see
+  trainer.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on.
 
 Not counted: prompts that the service has forgotten between two requests of a group (prefill instead of cached), work that a
 crash threw away and that was done again, storage of checkpoints, and your own machine.
@@ -105,7 +106,7 @@ def scored(prompt: float, completions: Sequence[float]) -> Tokens:
 
 
 def trained(prompt: float, completions: Sequence[float]) -> Tokens:
-    """Tokens of training on rollouts of one prompt."""
+    """Tokens of training on rollouts of one prompt, for an estimate; what a run trained on is recorded."""
     return Tokens(train=sum(prompt + length - 1 for length in completions))
 
 

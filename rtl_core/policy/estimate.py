@@ -1,9 +1,15 @@
-"""What a run will use: tokens by kind, dollars and hours, from its configuration and stated assumptions."""
+"""What a run will use: tokens by kind, dollars and hours, from its configuration and stated assumptions.
+
+Two figures by the same rules. `at_most` is the bill that no run of the configuration exceeds: every answer as long as it may be, every
+rollout trained on, every group replaced as often as it may be, every answer followed up in every further turn, and no prompt found in
+the service's cache. `likely` takes the workload's means and shares in place of these.
+
+In neither: what a crash takes before it is recorded, train steps that are repeated after it, storage of checkpoints.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rtl_core.config import RunConfig
 from rtl_core.policy.cost import Tokens, Usage, sampled, scored, together, trained
@@ -18,6 +24,16 @@ class Workload:
     train_prompt: float
     heldout_prompt: float
     completion: float
+    most_train_prompt: float | None = None
+    """A mean that the training prompts cannot exceed, since they were counted; None: `prompting.max_prompt_tokens`."""
+    most_heldout_prompt: float | None = None
+    """The same of the held-out prompts."""
+    longest_train_prompt: float | None = None
+    """Tokens of the longest training prompt, likewise."""
+    trained_share: float = 1.0
+    """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
+    failed_share: float = 1.0
+    """Share of answers that fail, and so are followed up where there are further turns."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class Estimate:
     teacher_evaluations: int
     rollouts: int
     training: Usage
+    """Of the train steps, and of measuring the problems before them."""
     evaluating: Usage
     step_s: float
     evaluation_s: float
@@ -60,52 +77,156 @@ class Estimate:
         return (self.steps * self.step_s + (self.evaluations + self.teacher_evaluations) * self.evaluation_s) / 3600
 
 
-def estimate_run(config: RunConfig, work: Workload, pace: Pace, step_s: float | None = None) -> Estimate:
-    """The whole run as configured. `step_s` is a measured time of a step and takes the place of the computed one.
+@dataclass(frozen=True)
+class _Asked:
+    """Groups that are asked for alike: their number, the answers in all their turns, and what they use."""
 
-    Every rollout counts as trained on, and every answer as `work.completion` tokens long. Not counted: groups that replace others,
-    what is measured for the curriculum, and the time that overlapping steps save.
+    answers: float
+    sampling: Tokens
+    scoring: Tokens
+    training: Tokens
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What `likely` and `at_most` see differently."""
+
+    work: Workload
+    further_prompt: float
+    """Tokens of the prompt of a further turn."""
+    other_prompt: float
+    """Tokens of the prompt of a problem that replaces another."""
+    cached: bool
+    """Whether a group reads its prompt once and from the cache after that."""
+    replacements: int
+    """How often each place of a step is given to another problem, where that may be."""
+
+    def ask(self, groups: float, prompt: float, samples: int, turns: int) -> _Asked:
+        """`groups` groups of `samples` answers to prompts of `prompt` tokens, each answer that fails followed up in `turns` turns."""
+        first = [self.work.completion] * samples
+        asked = _Asked(samples, sampled(prompt, first), scored(prompt, first), trained(prompt, first))
+        share = 1.0
+        for _ in range(1, turns):
+            share *= self.work.failed_share
+            again = [self.work.completion]  # each with a prompt of its own
+            asked = _Asked(
+                asked.answers + samples * share,
+                asked.sampling + sampled(self.further_prompt, again) * (samples * share),
+                asked.scoring + scored(self.further_prompt, again) * (samples * share),
+                asked.training + trained(self.further_prompt, again) * (samples * share),
+            )
+        return _Asked(
+            asked.answers * groups,
+            self._read(asked.sampling) * groups,
+            self._read(asked.scoring) * groups,
+            asked.training * groups,
+        )
+
+    def _read(self, tokens: Tokens) -> Tokens:
+        """As they are paid: without a cache every prompt is read at the full price."""
+        return tokens if self.cached else replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
+
+
+def likely(config: RunConfig, work: Workload, pace: Pace, step_s: float | None = None) -> Estimate:
+    """What the run as configured will use if the workload's means and shares hold and no group is replaced.
+
+    Args:
+        step_s: a measured time of a step; takes the place of the computed one.
     """
-    group, completion = config.sampling.group_size, work.completion
+    # A further turn's prompt holds the answer before it and what was said of it.
+    further = min(work.train_prompt + work.completion, config.prompting.max_prompt_tokens)
+    rules = _Rules(work, further_prompt=further, other_prompt=work.train_prompt, cached=True, replacements=0)
+    return _estimate(config, rules, pace, step_s)
+
+
+def at_most(config: RunConfig, work: Workload, pace: Pace) -> Estimate:
+    """The most that the run as configured can use (see the module's first lines). Of `work` count the problems and what bounds their prompts."""
+    limit = float(config.prompting.max_prompt_tokens)
+    longest = limit if work.longest_train_prompt is None else work.longest_train_prompt
+    planned = limit if work.most_train_prompt is None else work.most_train_prompt
+    most = Workload(
+        train_problems=work.train_problems,
+        heldout_problems=work.heldout_problems,
+        # Pools may draw the longest again and again.
+        train_prompt=longest if config.curriculum.order == "pools" else planned,
+        heldout_prompt=limit if work.most_heldout_prompt is None else work.most_heldout_prompt,
+        completion=float(config.sampling.max_tokens),
+    )
+    rules = _Rules(
+        most, further_prompt=limit, other_prompt=longest, cached=False, replacements=config.learning.replacements
+    )
+    return _estimate(config, rules, pace, None)
+
+
+def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None) -> Estimate:
     student, teacher = config.tinker.student, config.tinker.teacher
-    steps_an_epoch = math.ceil(work.train_problems / config.curriculum.problems_per_step)
-    steps = steps_an_epoch * config.run.epochs
-    groups = work.train_problems * config.run.epochs
-    per_group: list[Usage] = [
-        {student: sampled(work.train_prompt, [completion] * group) + trained(work.train_prompt, [completion] * group)}
-    ]
-    learning = config.learning
-    rises = learning.kl_schedule in ("linear", "cosine") and learning.final_kl_weight > 0
-    scoring = teacher is not None and (learning.kl_weight > 0 or rises)
-    if scoring and teacher is not None:
-        per_group.append({teacher: scored(work.train_prompt, [completion] * group)})
-    training = {model: tokens * groups for model, tokens in together(per_group).items()}
+    learning, turns, work = config.learning, config.refinement.turns, rules.work
+    groups_of_steps = planned_groups(config, work.train_problems)
+    steps = len(groups_of_steps)
+    answers = trained_tokens = scored_tokens = 0.0
+    usages: list[Usage] = []
+    for step, groups in enumerate(groups_of_steps):
+        if step < learning.warm_start_steps:
+            samples = config.sampling.group_size if learning.imitates_teacher else 1
+            asked = rules.ask(groups, work.train_prompt, samples, turns=1)
+            usages.append({student: asked.training})
+            if learning.imitates_teacher and teacher:
+                usages.append({teacher: asked.sampling})
+                answers += asked.answers
+            trained_tokens += asked.training.train
+            continue
+        charged = learning.uses_kl_at(step, steps)
+        share = 1.0 if charged else work.trained_share
+        asks = [rules.ask(groups, work.train_prompt, config.sampling.group_size, turns)]
+        if learning.replaces_equal_at(step, steps) and rules.replacements:
+            others = min(groups * rules.replacements, max(work.train_problems - groups, 0))
+            asks.append(rules.ask(others, rules.other_prompt, config.sampling.group_size, turns))
+        for asked in asks:
+            usages.append({student: asked.sampling + asked.training * share})
+            answers += asked.answers
+            trained_tokens += asked.training.train * share
+            if charged and teacher:
+                usages.append({teacher: asked.scoring})
+                scored_tokens += asked.training.train
+    sampled_before = 0.0
+    if config.curriculum.measure_samples:
+        measured = rules.ask(work.train_problems, work.train_prompt, config.curriculum.measure_samples, turns=1)
+        for model in (student, teacher):
+            if model:
+                usages.append({model: measured.sampling})
+                sampled_before += measured.answers
 
     every = config.evaluation.every
     evaluations = 2 + ((steps - 1) // every if every else 0)
     teacher_evaluations = int(config.evaluation.teacher and teacher is not None)
-    one = sampled(work.heldout_prompt, [completion] * config.evaluation.samples) * work.heldout_problems
-    evaluating: list[Usage] = [{student: one * evaluations}]
-    if teacher_evaluations and teacher is not None:
-        evaluating.append({teacher: one * teacher_evaluations})
+    one = rules.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)
+    evaluating: list[Usage] = [{student: one.sampling * evaluations}]
+    if teacher_evaluations and teacher:
+        evaluating.append({teacher: one.sampling * teacher_evaluations})
 
-    def sample_and_grade(answers: float) -> float:
-        waves = max(1.0, answers / pace.streams)
-        return waves * completion / pace.stream_tokens_per_s + answers * pace.grade_s / pace.graders
+    def sample_and_grade(count: float) -> float:
+        waves = max(1.0, count / pace.streams)
+        return waves * work.completion / pace.stream_tokens_per_s + count * pace.grade_s / pace.graders
 
-    answers = group * work.train_problems / max(steps_an_epoch, 1)
-    tokens = answers * (work.train_prompt + completion)
-    computed = sample_and_grade(answers) + tokens / pace.train_tokens_per_s + pace.fixed_s
-    if scoring:
-        computed += tokens / pace.score_tokens_per_s
+    number = max(steps, 1)
+    computed = sample_and_grade(answers / number) + pace.fixed_s
+    computed += trained_tokens / number / pace.train_tokens_per_s + scored_tokens / number / pace.score_tokens_per_s
     return Estimate(
         steps=steps,
         evaluations=evaluations,
         teacher_evaluations=teacher_evaluations,
-        rollouts=group * groups
-        + config.evaluation.samples * work.heldout_problems * (evaluations + teacher_evaluations),
-        training=training,
+        rollouts=round(sampled_before + answers + one.answers * (evaluations + teacher_evaluations)),
+        training=together(usages),
         evaluating=together(evaluating),
         step_s=computed if step_s is None else step_s,
-        evaluation_s=sample_and_grade(config.evaluation.samples * work.heldout_problems),
+        evaluation_s=sample_and_grade(one.answers),
     )
+
+
+def planned_groups(config: RunConfig, problems: int) -> list[int]:
+    """Groups of each step of a run on so many training problems, in order, as it is planned (`learning.curriculum.plan_epoch`)."""
+    size = config.curriculum.problems_per_step
+    epoch = [min(size, problems - start) for start in range(0, problems, size)]
+    if config.curriculum.order == "pools":  # every step draws afresh
+        epoch = [min(size, problems)] * len(epoch)
+    return epoch * config.run.epochs

@@ -39,6 +39,23 @@ class Checkpoint:
     sampler_path: str
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What a train step sent to the service to train on: how many datums, and their tokens, P + T − 1 each, which is what a service
+    charges for. A datum that is sent in two passes counts twice."""
+
+    examples: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def on(cls, datums: Sequence[types.Datum]) -> Trained:
+        """Of one pass over `datums`."""
+        return cls(len(datums), sum(datum.model_input.length for datum in datums))
+
+    def __add__(self, other: Trained) -> Trained:
+        return Trained(self.examples + other.examples, self.tokens + other.tokens)
+
+
 def to_datum(example: TrainExample) -> types.Datum:
     """One rollout as the SDK takes it; all arrays have length P + T − 1."""
     sequence = [*example.prompt_P, *example.tokens_T]
@@ -85,18 +102,19 @@ async def open_training_client(service: Any, config: RunConfig, state_path: str 
 
 async def train_step(
     client: Any, examples: Sequence[TrainExample], config: RunConfig, learning_rate: float
-) -> dict[str, float]:
-    """One forward-backward pass over all examples and one optimizer step at `learning_rate`.
+) -> tuple[dict[str, float], Trained]:
+    """One forward-backward pass over all examples and one optimizer step at `learning_rate`; neither without examples.
 
     Returns:
-        Metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
+        What was sent, and metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
         `optim/kl_sample_train_v2` (half the mean of its square), `optim/entropy` (mean of − sampler log-probability), `optim/lr`
         and what the service reports, under `service/`.
     """
+    if not examples:
+        return {}, Trained()
+    datums = [to_datum(example) for example in examples]
     # Both are submitted before either is awaited: the service then runs them in one cycle.
-    backward = client.forward_backward(
-        [to_datum(example) for example in examples], config.learning.loss, loss_config(config)
-    )
+    backward = client.forward_backward(datums, config.learning.loss, loss_config(config))
     optim = client.optim_step(_adam(config, learning_rate))
     output, optim_output = await backward, await optim
     sampler = np.concatenate([example.logprobs_T for example in examples]).astype(np.float64)
@@ -106,35 +124,40 @@ async def train_step(
             for record, example in zip(output.loss_fn_outputs, examples, strict=True)
         ]
     )
-    return {
+    metrics = {
         "optim/kl_sample_train_v1": float(np.mean(sampler - trainer)),
         "optim/kl_sample_train_v2": float(np.mean((sampler - trainer) ** 2) / 2),
         "optim/entropy": float(np.mean(-sampler)),
         "optim/lr": learning_rate,
         **_service_metrics(output, optim_output),
     }
+    return metrics, Trained.on(datums)
 
 
 async def supervised_step(
     client: Any, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], config: RunConfig, learning_rate: float
-) -> dict[str, float]:
-    """One cross-entropy pass over (prompt, answer) pairs and one optimizer step.
+) -> tuple[dict[str, float], Trained]:
+    """One cross-entropy pass over (prompt, answer) pairs and one optimizer step; neither without pairs.
 
     Returns:
-        Metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step, nats), `optim/lr` and the service's.
+        What was sent, and metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step, nats), `optim/lr` and the service's.
     """
-    backward = client.forward_backward([to_supervised_datum(*pair) for pair in pairs], "cross_entropy")
+    if not pairs:
+        return {}, Trained()
+    datums = [to_supervised_datum(*pair) for pair in pairs]
+    backward = client.forward_backward(datums, "cross_entropy")
     optim = client.optim_step(_adam(config, learning_rate))
     output, optim_output = await backward, await optim
     logprobs = [
         np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(tokens_T) :]
         for record, (_, tokens_T) in zip(output.loss_fn_outputs, pairs, strict=True)
     ]
-    return {
+    metrics = {
         "warm_start/nll": float(-np.concatenate(logprobs).mean()),
         "optim/lr": learning_rate,
         **_service_metrics(output, optim_output),
     }
+    return metrics, Trained.on(datums)
 
 
 def _adam(config: RunConfig, learning_rate: float) -> types.AdamParams:

@@ -35,16 +35,18 @@ def parse_interface(
     sources: Mapping[str, str],
     top: str,
     source: InterfaceSource,
+    parameters: Mapping[str, int] | None = None,
     keep: Callable[[str, bool], bool] = lambda name, in_header: True,
 ) -> Interface | None:
     """The interface of module `top` in `sources` (path -> text), or None when no module of that name is there.
+    `parameters` sets some of the top's parameters.
 
     Widths are in bits, an unpacked array counts with all its elements; a width is None when it cannot be evaluated.
     `keep` says which parameters belong to it, by name and by whether they stand in the module's header. Never raises
     for what the text holds and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
-    options.compilationOptions = _compilation_options(top)
+    options.compilationOptions = _compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
     for instance in compilation.getRoot().topInstances:
@@ -159,7 +161,7 @@ def _from_golden(
 ) -> Interface | None:
     if not golden or not any(top in module_names(text) for text in golden.values()):
         return None
-    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, keep)
+    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, keep=keep)
 
 
 def _words(texts: Iterable[str]) -> set[str]:
@@ -228,8 +230,9 @@ def _all_included_are_given(hdl: Mapping[str, str]) -> bool:
     return all(name in given for text in hdl.values() for name in _INCLUDE.findall(text))
 
 
-def _compilation_options(top: str) -> slang_ast.CompilationOptions:
+def _compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
     options = slang_ast.CompilationOptions()
+    options.paramOverrides = [f"{name}={value}" for name, value in parameters.items()]
     options.topModules = {top}
     options.maxInstanceDepth = 16
     options.maxGenerateSteps = 10_000

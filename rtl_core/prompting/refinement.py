@@ -22,6 +22,7 @@ _HEAD = {
     Outcome.TIMEOUT: "It ran too long:",
     Outcome.NO_ANSWER: "No answer was found:",
     Outcome.REJECTED: "It was refused:",
+    Outcome.NOT_TESTED: "Its tests were not run:",
 }
 ASK = "Correct it. Give the whole answer again."
 

@@ -23,6 +23,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
+from rtl_core.reporting.audit import audit_summary
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import RunResult, run_result
@@ -131,15 +132,20 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
         "SELECT (SELECT count(*) FROM rollouts WHERE run = $run) AS rollouts,"
         " (SELECT count(*) FROM steps WHERE run = $run AND status = 'trained') AS trained,"
         " (SELECT count(*) FROM steps WHERE run = $run) AS planned,"
+        " (SELECT sum(examples) FROM steps WHERE run = $run) AS examples,"
         " (SELECT sum(seconds) FROM step_times WHERE run = $run AND stage = 'total') AS seconds",
         place,
     ).to_pylist()[0]
     found = [("steps", f"{counts['trained']} of {counts['planned']}"), ("rollouts", f"{counts['rollouts']:,}")]
+    if counts["examples"] is not None:
+        found.append(("trained on", f"{int(counts['examples']):,}"))
     for curve in curves_of(history, run.name):
         if curve.label != "pass rate":  # the headline has the one that counts
             found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))
+    if audited := audit_summary(history, run.name):
+        found.append(("audited", audited.in_words()))
     return found
 
 

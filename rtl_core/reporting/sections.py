@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Section, Source
-from rtl_core.reporting.figures import compare, distillation, health, learning, mistakes, progress, result
+from rtl_core.reporting.figures import audit, compare, distillation, health, learning, mistakes, progress, result
 
 _ONE_RUN = (
     ("learned", "Did it learn?", "Problems that training never saw, before and after, and the teacher for comparison.", result.blocks),
-    ("training", "What training saw", "The rollouts that the student was trained on.", learning.blocks),
+    ("audited", "Were the passes deserved?", "Passed answers beside the golden ones.", audit.blocks),
+    ("training", "What training saw", "The rollouts of the train steps; those that taught nothing were not trained on.", learning.blocks),
     ("teacher", "How near is the teacher?", "What distillation pulls at.", distillation.blocks),
     ("control", "Is it healthy?", "What a run should keep an eye on, and what its controllers did.", health.blocks),
     ("wrong", "What goes wrong", "Where answers miss what was asked, and problems that deserve a look themselves.", mistakes.blocks),

@@ -61,6 +61,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
     "no_answer": ("@silent", "no answer"),
     "timeout": ("@slow", "timeout"),
     "rejected": ("@ink", "rejected"),
+    "not_tested": ("@line0", "not tested"),
     "infrastructure_error": ("@muted", "infrastructure error"),
 }
 """Outcome -> (colour role, words), in the order in which they are stacked and listed."""

@@ -16,7 +16,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
 from rtl_core.problems.problem import InterfaceSource, Problem
 from rtl_core.prompting.answer import Answer
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.validation.differential import compare
 
 MIN_AGREEING = 2
@@ -66,7 +66,7 @@ def find_golden(
     """
     counts: dict[tuple[tuple[str, str], ...], int] = {}
     for text in samples:
-        answer = extract_answer(text, problem.targets)
+        answer = answer_to(problem, text)
         if answer.files:
             key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
             counts[key] = counts.get(key, 0) + 1

@@ -12,7 +12,7 @@ from rtl_core.grading.cache import GRADER_VERSION
 from rtl_core.problems.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 1
+VALIDATOR_VERSION = 2
 """Raised whenever validation may come to another result than before."""
 
 LevelName = Literal["quick", "full"]
@@ -30,9 +30,18 @@ class Level:
     stubs: tuple[Stub, ...] = STUBS
     starter_stubs: tuple[Stub, ...] = STUBS
     """Stubs for problems of the starter set."""
+    starter_mutants: int = 16
+    """Mutants of a golden answer of the starter set at most: its small designs have few that tell something new."""
+
+    def mutants_for(self, problem: Problem) -> int:
+        return min(self.mutants, self.starter_mutants) if _is_starter(problem) else self.mutants
 
     def stubs_for(self, problem: Problem) -> tuple[Stub, ...]:
-        return self.starter_stubs if problem.source == "starter" else self.stubs
+        return self.starter_stubs if _is_starter(problem) else self.stubs
+
+
+def _is_starter(problem: Problem) -> bool:
+    return problem.source.startswith("starter")
 
 
 def quick_level(mutants: int, seed: int) -> Level:
@@ -41,8 +50,12 @@ def quick_level(mutants: int, seed: int) -> Level:
 
 
 def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:
-    """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice."""
-    return Level("full", mutants, (*range(seed, seed + seeds), seed))
+    """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice.
+
+    In the starter set outputs that are all 1 or copies of inputs are left to the mutants, which say more there.
+    """
+    starter = tuple(stub for stub in STUBS if stub not in ("ones", "inputs"))
+    return Level("full", mutants, (*range(seed, seed + seeds), seed), starter_stubs=starter)
 
 
 def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:

@@ -1,8 +1,10 @@
 """Mutants of a golden answer: small, wrong edits that a harness worth its name must notice.
 
-Made on the syntax tree, so that no comment, string or macro is touched, and never in a module's header, where a change
-would be found by the interface check before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
-dropped branch, swapped operands and ports (see `mutations.py`).
+Made on the syntax tree, so that no comment, string or macro is touched, and never so that the interface changes, which the
+interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
+dropped branch, swapped operands and ports (`mutations.py`); truncated registers, inputs and parameters without effect, late
+resets (`module_mutations.py`); saturation in place of wrapping and the reverse (`saturation.py`); swapped priority
+(`priorities.py`).
 
 Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for
 an input that tells.
@@ -16,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rtl_core.problems.tree import SourceTree
-from rtl_core.validation.mutations import KINDS, Kind, Mutation, mutations_of
+from rtl_core.validation.mutation import KINDS, Kind, Mutation
+from rtl_core.validation.mutations import mutations_of
 
 HDL = (".v", ".sv")
 MAX_FILE_CHARS = 200_000

@@ -2,7 +2,8 @@
 
 Left out on purpose: headers of modules and functions, parameters, delays, attributes, assertions, printing tasks (none of
 them is behaviour that a harness could notice, or else the interface check notices first), and conditions and steps of
-loops, whose mutants run for ever; a counting `for` loop is turned round instead.
+loops, whose mutants run for ever; a counting `for` loop is turned round instead. Rules that look at a whole module
+(registers, inputs, parameters, resets) stand in `module_mutations.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
 from rtl_core.validation.literals import other_values
-
-Kind = Literal["operator", "constant", "bit order", "polarity", "off by one", "dropped branch", "swap"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+from rtl_core.validation.module_mutations import module_mutations
+from rtl_core.validation.mutation import SHOWN, Mutation, prints, replaced, said, short, swapped
+from rtl_core.validation.priorities import priority
+from rtl_core.validation.saturation import saturation
 
 _SKIPPED = frozenset(
     [
@@ -51,16 +51,11 @@ _SKIPPED = frozenset(
         "InstanceName",
     ]
 )
-_PRINTING = re.compile(
-    r"\$(f?(display|write|monitor|strobe)[bho]?|error|fatal|info|warning|dump\w*|finish|stop|sformat\w*)$"
-)
 _OPERATORS = {
     "+": "- ^", "-": "+ ^", "*": "+", "/": "*", "%": "/", "&": "| ^", "|": "& ^", "^": "& |", "~^": "^", "^~": "^", "&&": "||",
     "||": "&&", "==": "!= >=", "!=": "== >", "===": "!==", "!==": "===", "<": "> !=", ">": "< !=", "<=": ">= ==",
     ">=": "<= ==", "<<": ">>", ">>": "<<", "<<<": ">>", ">>>": "<<", "+=": "-=", "-=": "+=", "&=": "|=", "|=": "&=", "^=": "&=",
 }  # fmt: skip
-_SHOWN = 60
-"""Longest piece of source text in a description, in characters."""
 _REDUCTIONS = {"&": "|", "|": "&", "^": "|", "~&": "~|", "~|": "~&", "~^": "^", "^~": "^"}
 _OFF_BY_ONE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _ORDERED = {"-", "/", "%", "<<", ">>", "<<<", ">>>"}
@@ -75,22 +70,13 @@ _INDEXED = {
 }
 
 
-@dataclass(frozen=True)
-class Mutation:
-    """One thing to do to a file: all `edits` together. The description says it without file and line."""
-
-    kind: Kind
-    description: str
-    edits: tuple[Edit, ...]
-
-
 def mutations_of(tree: SourceTree) -> list[Mutation]:
     """Every mutation that the rules find in a file, in the order of its text."""
     found: list[Mutation] = []
     for node in _behaviour(tree.root):
         for rule in _RULES:
             found += rule(tree, node)
-    return found + list(_reversed_declarations(tree))
+    return found + list(_reversed_declarations(tree)) + list(module_mutations(tree))
 
 
 def _behaviour(root: Node) -> Iterator[Node]:
@@ -98,7 +84,7 @@ def _behaviour(root: Node) -> Iterator[Node]:
     stack = [root]
     while stack:
         node = stack.pop()
-        if is_token(node) or name_of(node) in _SKIPPED or _prints(node):
+        if is_token(node) or name_of(node) in _SKIPPED or prints(node):
             continue
         yield node
         kind = name_of(node)
@@ -116,44 +102,6 @@ def _behaviour(root: Node) -> Iterator[Node]:
             stack.extend(reversed(children(node)))
 
 
-def _prints(node: Node) -> bool:
-    if name_of(node) != "InvocationExpression":
-        return False
-    return bool(_PRINTING.match(node.getFirstToken().rawText))
-
-
-def _replace(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
-    """The mutation that puts `text` in the place of a node or token."""
-    span = tree.span(node)
-    if span:
-        yield Mutation(kind, f"`{_short(tree.text(node))}` becomes `{_short(text)}`", (Edit(*span, text),))
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN else flat[: _SHOWN - 3] + "..."
-
-
-def _said(tree: SourceTree, kind: Kind, whole: Node, edits: tuple[Edit, ...]) -> Iterator[Mutation]:
-    """A mutation described by the expression around it, before and after."""
-    span = tree.span(whole)
-    if not span:
-        return
-    before = tree.text(whole)
-    parts, at = [], span[0]
-    for edit in sorted(edits, key=lambda e: e.start):
-        parts += [tree.data[at : edit.start], edit.text.encode()]
-        at = edit.end
-    after = b"".join([*parts, tree.data[at : span[1]]]).decode()
-    yield Mutation(kind, f"`{_short(before)}` becomes `{_short(after)}`", edits)
-
-
-def _swap(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
-    first, second = tree.span(left), tree.span(right)
-    if first and second and tree.text(left) != tree.text(right):
-        yield from _said(tree, kind, whole, (Edit(*first, tree.text(right)), Edit(*second, tree.text(left))))
-
-
 def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if type(node).__name__ != "BinaryExpressionSyntax" or name_of(node) in _ASSIGNMENTS:
         return
@@ -161,11 +109,11 @@ def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if not span:
         return
     for other in _OPERATORS.get(sign, "").split():
-        yield from _said(tree, "operator", node, (Edit(*span, other),))
+        yield from said(tree, "operator", node, (Edit(*span, other),))
     if sign in _OFF_BY_ONE:
-        yield from _said(tree, "off by one", node, (Edit(*span, _OFF_BY_ONE[sign]),))
+        yield from said(tree, "off by one", node, (Edit(*span, _OFF_BY_ONE[sign]),))
     if sign in _ORDERED:
-        yield from _swap(tree, "swap", node, node.left, node.right)
+        yield from swapped(tree, "swap", node, node.left, node.right)
 
 
 def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -176,9 +124,9 @@ def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         return
     if sign in ("!", "~"):
         # The space keeps `&~a` from becoming another operator.
-        yield from _said(tree, "polarity", node, (Edit(*span, " "),))
+        yield from said(tree, "polarity", node, (Edit(*span, " "),))
     elif sign in _REDUCTIONS:
-        yield from _said(tree, "operator", node, (Edit(*span, _REDUCTIONS[sign]),))
+        yield from said(tree, "operator", node, (Edit(*span, _REDUCTIONS[sign]),))
 
 
 def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -186,35 +134,35 @@ def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         other = {"posedge": "negedge", "negedge": "posedge"}.get(node.edge.rawText)
         span = tree.span(node.edge)
         if other and span:
-            yield from _said(tree, "polarity", node, (Edit(*span, other),))
+            yield from said(tree, "polarity", node, (Edit(*span, other),))
 
 
 def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """`if` and `?:`: negated, turned round, one branch gone."""
     if name_of(node) == "ConditionalExpression":
-        yield from _swap(tree, "swap", node, node.left, node.right)
+        yield from swapped(tree, "swap", node, node.left, node.right)
         for branch in (node.left, node.right):
             text = tree.text(branch)
             if text:
-                yield from _replace(tree, "dropped branch", node, f"({text})")
+                yield from replaced(tree, "dropped branch", node, f"({text})")
     if name_of(node) != "ConditionalStatement":
         return
     predicate, span = tree.text(node.predicate), tree.span(node.predicate)
     if span and not predicate.lstrip("( ").startswith(("!", "~")):
         edit = (Edit(*span, f"!({predicate})"),)
-        yield Mutation("polarity", f"`if ({_short(predicate)})` becomes `if (!({_short(predicate)}))`", edit)
+        yield Mutation("polarity", f"`if ({short(predicate)})` becomes `if (!({short(predicate)}))`", edit)
     whole, then = tree.span(node), tree.span(node.statement)
     if not whole or not then:
         return
     if node.elseClause is None:
-        yield Mutation("dropped branch", f"`if ({_short(predicate)})` does nothing", (Edit(*then, ";"),))
+        yield Mutation("dropped branch", f"`if ({short(predicate)})` does nothing", (Edit(*then, ";"),))
         return
     other = tree.span(node.elseClause)
     if other:
-        yield Mutation("dropped branch", f"`if ({_short(predicate)})` loses its else", (Edit(*other, ""),))
+        yield Mutation("dropped branch", f"`if ({short(predicate)})` loses its else", (Edit(*other, ""),))
         instead = tree.text(node.elseClause.clause)
         yield Mutation(
-            "dropped branch", f"`if ({_short(predicate)})` is gone, only its else stays", (Edit(*whole, instead),)
+            "dropped branch", f"`if ({short(predicate)})` is gone, only its else stays", (Edit(*whole, instead),)
         )
 
 
@@ -226,7 +174,7 @@ def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         span = tree.span(item)
         if span:
             label = tree.text(item).split(":", 1)[0]
-            yield Mutation("dropped branch", f"case item `{_short(label)}` is gone", (Edit(*span, ""),))
+            yield Mutation("dropped branch", f"case item `{short(label)}` is gone", (Edit(*span, ""),))
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -236,7 +184,7 @@ def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     for assignment in (a for a in node.assignments if not is_token(a)):
         span = tree.span(assignment.right) if name_of(assignment) == "AssignmentExpression" else None
         if span:
-            yield from _said(tree, "polarity", assignment, (Edit(*span, f"~({tree.text(assignment.right)})"),))
+            yield from said(tree, "polarity", assignment, (Edit(*span, f"~({tree.text(assignment.right)})"),))
 
 
 def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -248,7 +196,7 @@ def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         texts = [tree.text(part) for part in parts]
         if texts != texts[::-1]:
             edits = tuple(Edit(*span, text) for span, text in zip(spans, texts[::-1], strict=True) if span)
-            yield from _said(tree, "bit order", node, edits)
+            yield from said(tree, "bit order", node, edits)
 
 
 def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -262,7 +210,7 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         if first and second and a != b:
             yield Mutation(
                 "swap",
-                f"connections `{_short(a)}` and `{_short(b)}` change places",
+                f"connections `{short(a)}` and `{short(b)}` change places",
                 (Edit(*first, b), Edit(*second, a)),
             )
 
@@ -281,10 +229,10 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     # A declared vector with one bit more is seldom noticed by anybody.
     declared = parent.parent is not None and name_of(parent.parent) == "RangeDimensionSpecifier"
     shown = node
-    while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= _SHOWN:
+    while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= SHOWN:
         shown = shown.parent
     for text in other_values(tree.text(node), near=near, smaller_only=declared):
-        yield from _said(tree, "off by one" if near else "constant", shown, (Edit(*span, text),))
+        yield from said(tree, "off by one" if near else "constant", shown, (Edit(*span, text),))
 
 
 def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -310,7 +258,7 @@ def _loop(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     sign, turned = (">=", "-") if step == "+" else ("<=", "+")
     text = f"{match['type'] or ''}{v} = {last}; {v} {sign} {match['a']}; {v} = {v} {turned} 1"
     edit = Edit(start[1], stop[0], text)
-    yield Mutation("bit order", f"`for ({_short(header)})` becomes `for ({_short(text)})`", (edit,))
+    yield Mutation("bit order", f"`for ({short(header)})` becomes `for ({short(text)})`", (edit,))
 
 
 def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
@@ -334,7 +282,7 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
         if name_of(node) == "ImplicitAnsiPort" and _shared_header(node):
             continue
         msb, lsb = ranges[0].left, ranges[0].right
-        for mutation in _swap(tree, "bit order", ranges[0], msb, lsb):
+        for mutation in swapped(tree, "bit order", ranges[0], msb, lsb):
             yield Mutation("bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits)
 
 
@@ -350,4 +298,5 @@ def _shared_header(port: Node) -> bool:
 
 _RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (
     _binary, _unary, _edge, _condition, _case, _assigned, _concatenation, _instance, _number, _loop,
+    saturation, priority,
 )  # fmt: skip

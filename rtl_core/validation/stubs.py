@@ -1,30 +1,42 @@
 """Stubs: modules with the right interface and no design behind it. A harness that pays one pays for nothing.
 
-Three of them: every output 0, every output 1, every output an input passed through. A stub is made from the source text of
-the golden answer (or of the context's version) with the module's body taken out, so that parameters keep their meaning;
-without either it is written from the problem's interface.
+Without a golden answer: every output 0, every output 1, every output an input passed through, an echo of the clock, and 0 with
+one short pulse. With one, the golden answer stands inside the stub under another name: its outputs as they are after one right
+step, from then on constant; each output alone stuck at 0 and at 1, the others right.
+
+A stub is made from the source text of the golden answer (or of the context's version) with the module's body taken out, so that
+parameters keep their meaning; without either it is written from the problem's interface.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rtl_core.problems.problem import Interface, Port, Problem
+from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
+from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
+from rtl_core.validation.module_text import ModuleText
 
-Stub = Literal["zeros", "ones", "inputs"]
+Stub = Literal["zeros", "ones", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
-STUB_WORDS: dict[Stub, str] = {
+WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "inputs", "clock", "blip")
+"""Stubs that hold nothing of the golden answer."""
+MOST_STUCK = 8
+"""At most so many outputs are stuck in turn."""
+_WORDS: dict[str, str] = {
     "zeros": "all outputs 0",
     "ones": "all outputs 1",
     "inputs": "inputs passed through to the outputs",
+    "clock": "an echo of the clock on all outputs",
+    "blip": "all outputs 0 with one short pulse",
+    "one step": "all outputs constant after one right step",
 }
+INNER = "__right"
+"""What the golden answer's module ends in where it stands inside a stub."""
 
-CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
-RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
 _KEPT = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
 
 
@@ -32,9 +44,23 @@ _KEPT = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration
 class Stubs:
     """The stubs of a problem by name, or why there are none."""
 
-    files: dict[Stub, dict[str, str]]
-    """Stub -> answer (path -> text)."""
+    files: dict[str, dict[str, str]]
+    """Name -> answer (path -> text). A name is its kind, with output and value behind it where an output is stuck."""
     reason: str = ""
+
+    def of(self, kinds: Iterable[Stub]) -> dict[str, dict[str, str]]:
+        """Those of some kinds, in the order of the kinds."""
+        return {name: files for kind in kinds for name, files in self.files.items() if kind_of(name) == kind}
+
+
+def kind_of(name: str) -> Stub:
+    """The kind of a stub, from its name."""
+    return next(kind for kind in STUBS if name == kind or name.startswith(f"{kind} "))
+
+
+def in_words(name: str) -> str:
+    """What a stub does, from its name."""
+    return _WORDS.get(name) or f"output {name.removeprefix('stuck ')} for ever, the others right"
 
 
 def stubs(problem: Problem) -> Stubs:
@@ -48,13 +74,16 @@ def stubs(problem: Problem) -> Stubs:
     inputs = [port for port in interface.ports if port.direction == "input"]
     targets = [path for path in problem.targets if path.endswith((".v", ".sv"))]
     rest = {path: text for path, text in {**problem.context, **(problem.golden or {})}.items() if path in targets}
-    found: dict[Stub, dict[str, str]] = {}
-    for stub in STUBS:
-        drives = {port.name: _value(stub, port, inputs) for port in outputs}
+    clock = _clock(problem, inputs)
+    found: dict[str, dict[str, str]] = {}
+    for stub in WITHOUT_DESIGN:
+        if stub == "clock" and clock is None:
+            continue
+        body = _body(stub, outputs, inputs, clock)
         for path in targets:
-            text = _emptied(rest[path], interface.module, drives) if path in rest else None
-            if text is not None:
-                found[stub] = {**rest, path: text}
+            emptied = _emptied(rest[path], interface.module, body) if path in rest else None
+            if emptied is not None:
+                found[stub] = {**rest, path: _timed(emptied) if stub == "blip" else emptied}
                 break
         else:
             if interface.source == "golden" or not targets:
@@ -62,8 +91,93 @@ def stubs(problem: Problem) -> Stubs:
             if any(port.direction is None for port in interface.ports):
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
-            found[stub] = {**rest, path: _written(interface, drives)}
+            written = _written(interface, body)
+            found[stub] = {**rest, path: _timed(written) if stub == "blip" else written}
+    if problem.golden is not None:
+        found |= _around_golden(interface, problem.golden, rest, [p for p in targets if p in problem.golden])
     return Stubs(found)
+
+
+def _around_golden(
+    interface: Interface, golden: Mapping[str, str], rest: Mapping[str, str], targets: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """The stubs that hold the golden answer's module; none where its text cannot be taken apart."""
+    inputs = [port.name for port in interface.ports if port.direction == "input"]
+    outputs = [port.name for port in interface.ports if port.direction == "output"]
+    for path in targets:
+        tree = SourceTree(golden[path])
+        module = _module(tree, interface.module)
+        if module is None or len(inputs) + len(outputs) != len(interface.ports):
+            continue
+        inner = renamed(tree.text(module), {interface.module: f"{interface.module}{INNER}"})
+        declared = ModuleText(tree, module).ports
+        if not declared.keys() >= set(outputs):
+            continue
+        ranges = {name: tree.text(bounds) if (bounds := declared[name].bounds) else "" for name in outputs}
+        wires = "".join(f"  wire {ranges[name]} {name}{INNER};\n" for name in outputs)
+        given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
+        ports = [*(f".{name}({name})" for name in inputs), *(f".{name}({name}{INNER})" for name in outputs)]
+        instance = f"  {interface.module}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
+        bits = [port.name for port in interface.ports if port.direction == "input" and port.width == 1]
+        bodies = {"one step": _one_step(module, bits, ranges)}
+        for name in outputs[:MOST_STUCK] if len(outputs) > 1 else ():
+            others = "".join(f"  assign {other} = {other}{INNER};\n" for other in outputs if other != name)
+            for value, stuck in ((0, "0"), (1, "~0")):
+                bodies[f"stuck {name} at {value}"] = f"  assign {name} = {stuck};\n{others}"
+        found = {}
+        for name, body in bodies.items():
+            around = _emptied(golden[path], interface.module, wires + instance + body)
+            if around is None:
+                break
+            found[name] = {**rest, path: f"{_timed(around)}\n{inner}\n"}
+        return found
+    return {}
+
+
+def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
+    """Outputs that follow the golden answer in reset and until they are known, change once more, and stay."""
+    edges, used = edges_and_uses(module)
+    _, resets = split_clocks(bits, edges, used)
+    active = [f"!{name}" if is_active_low(module, name, edges) else name for name in resets if name in used]
+    now, kept = ([f"{name}{mark}" for name in ranges] for mark in (INNER, "__kept"))
+    take = " ".join(f"{k} = {n};" for k, n in zip(kept, now, strict=True))
+    # All bits of one change come together: outputs are looked at a moment after.
+    return (
+        "".join(f"  reg {text} {name}__kept;\n  assign {name} = {name}__kept;\n" for name, text in ranges.items())
+        + f"  reg done__ = 0;\n  wire free__ = {' | '.join(active) or 0};\n"
+        f"  always @({' or '.join([*now, 'free__'])}) begin\n    #0.1;\n"
+        f"    if (free__ === 1'b1 || (^{{{', '.join(kept)}}}) === 1'bx) begin {take} done__ = 0; end\n"
+        f"    else if (!done__ && {{{', '.join(now)}}} !== {{{', '.join(kept)}}}) begin {take} done__ = 1; end\n  end\n"
+    )
+
+
+def _clock(problem: Problem, inputs: list[Port]) -> str | None:
+    """The input that the golden answer or the given files wait for an edge of, or that is named like a clock."""
+    bits = [port.name for port in inputs if port.width in (1, None)]
+    edges: set[str] = set()
+    used: set[str] = set()
+    for path, text in {**problem.context, **(problem.golden or {})}.items():
+        if path.endswith((".v", ".sv")):
+            found, read = edges_and_uses(SourceTree(text).root)
+            edges.update(found)
+            used.update(read)
+    clocks, _ = split_clocks(bits, edges, used)
+    return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
+
+
+def _body(stub: Stub, outputs: list[Port], inputs: list[Port], clock: str | None) -> str:
+    """The body of a stub that holds no design."""
+    if stub == "blip":
+        pulse = "  reg blip = 0;\n  initial begin #1 blip = 1; #1 blip = 0; end\n"
+        return pulse + "".join(f"  assign {port.name} = blip ? ~0 : 0;\n" for port in outputs)
+    if stub == "clock":
+        return "".join(f"  assign {port.name} = {clock} ? ~0 : 0;\n" for port in outputs)
+    return "".join(f"  assign {port.name} = {_value(stub, port, inputs)};\n" for port in outputs)
+
+
+def _timed(text: str) -> str:
+    """The text with a time unit of 1 ns, unless it has one."""
+    return text if "`timescale" in text or "timeunit" in text else f"`timescale 1ns/1ps\n{text}"
 
 
 def _value(stub: Stub, port: Port, inputs: list[Port]) -> str:
@@ -75,13 +189,18 @@ def _value(stub: Stub, port: Port, inputs: list[Port]) -> str:
     return next((p.name for p in data if p.width == port.width), data[0].name)
 
 
-def _emptied(text: str, module: str, drives: Mapping[str, str]) -> str | None:
-    """`text` with the body of `module` replaced by assignments; None when the module is not there or hides in macros."""
+def _module(tree: SourceTree, name: str) -> Node | None:
+    """The declaration of a module, if it stands in this text."""
+    return next(
+        (n for n in walk(tree.root) if name_of(n) == "ModuleDeclaration" and n.header.name.rawText == name), None
+    )
+
+
+def _emptied(text: str, module: str, body: str) -> str | None:
+    """`text` with another body for `module`; None when the module is not there or hides in macros."""
     tree = SourceTree(text)
-    for node in walk(tree.root):
-        if name_of(node) == "ModuleDeclaration" and node.header.name.rawText == module:
-            break
-    else:
+    node = _module(tree, module)
+    if node is None:
         return None
     edits: list[Edit] = []
     for port in walk(node.header):
@@ -98,8 +217,7 @@ def _emptied(text: str, module: str, drives: Mapping[str, str]) -> str | None:
     end = tree.span(node.endmodule)
     if end is None:
         return None
-    assigns = "".join(f"  assign {name} = {value};\n" for name, value in drives.items())
-    edits.append(Edit(end[0], end[0], "\n" + assigns))
+    edits.append(Edit(end[0], end[0], "\n" + body))
     return tree.edited(tuple(edits))
 
 
@@ -122,9 +240,8 @@ def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
     return edits
 
 
-def _written(interface: Interface, drives: Mapping[str, str]) -> str:
+def _written(interface: Interface, body: str) -> str:
     """The stub as a new file, from the interface alone; widths are those of the default parameters."""
     parameters = ", ".join(f"parameter {p.name} = {p.default or 0}" for p in interface.parameters)
     ports = ",\n".join(f"  {p.direction} {p.packed}{p.name}" for p in interface.ports)
-    assigns = "".join(f"  assign {name} = {value};\n" for name, value in drives.items())
-    return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{assigns}endmodule\n"
+    return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{body}endmodule\n"

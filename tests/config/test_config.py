@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import load_config, shipped_configs, to_toml
+from rtl_core.config import RunConfig, load_config, shipped_configs, to_toml
 from rtl_core.errors import ConfigError
 
 
@@ -72,6 +72,51 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
 def test_impossible_combinations_name_the_key(overrides: list[str], key: str) -> None:
     with pytest.raises(ConfigError, match=f"`{key}`"):
         load_config("demo", overrides, environment={})
+
+
+RISES = ("learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "uses"),
+    [
+        (["learning.kl_weight=0.5", "learning.kl_schedule=constant"], True),
+        (["learning.kl_weight=0", "learning.kl_schedule=constant"], False),
+        # Not on a schedule, so that the weight at its end says nothing.
+        (["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.final_kl_weight=0.5"], False),
+        (["learning.kl_weight=0", "learning.kl_schedule=cosine"], False),
+        (["learning.kl_weight=0.5", "learning.kl_schedule=cosine"], True),
+        (RISES, True),
+        (["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"], True),
+    ],
+)
+def test_a_run_uses_the_kl_where_its_weight_is_above_0_in_some_step(overrides: list[str], uses: bool) -> None:
+    """Everything that depends on it agrees: teacher, temperature, group size, and the steps."""
+    learning = load_config("demo", overrides, environment={}).learning
+    assert learning.uses_kl == uses == any(learning.uses_kl_at(step, 10) for step in range(10))
+
+    def is_refused(*more: str) -> bool:
+        try:
+            load_config("demo", [*overrides, *more], environment={})
+        except ConfigError:
+            return True
+        return False
+
+    assert is_refused("sampling.temperature=0.7") == uses
+    assert is_refused("sampling.group_size=1") != uses
+    assert is_refused("learning.reward_weight=0") != uses
+    config = load_config("demo", overrides, environment={}).model_dump()
+    config["tinker"]["teacher"], config["evaluation"]["teacher"] = None, False
+    if uses:
+        with pytest.raises(ValueError, match=r"tinker\.teacher"):
+            RunConfig.model_validate(config)
+    else:
+        RunConfig.model_validate(config)
+
+
+def test_a_weight_that_rises_from_0_is_a_legal_distillation_alone() -> None:
+    config = load_config("demo", [*RISES, "learning.reward_weight=0"], environment={})
+    assert [config.learning.uses_kl_at(step, 4) for step in range(4)] == [False, True, True, True]
 
 
 def test_a_missing_file_is_named_with_its_line() -> None:

@@ -7,6 +7,7 @@ of it may pass, nothing outside its workspace may change, and the next grade mus
 import hashlib
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,19 +50,9 @@ REJECTED = {
     "memory written to a file": wrong(f'reg [7:0] m [0:1]; initial $writememh("{RESULTS}", m);\n'),
     "waves written over the results": wrong(f'initial begin $dumpfile("{RESULTS}"); $dumpvars; end\n'),
     "waves written as a module of the tests": wrong('initial begin $dumpfile("test_lfsr.py"); $dumpvars; end\n'),
-    "simulation ended early": wrong("initial begin #100 $finish; end\n"),
-    "simulation ended at once": wrong("initial $finish(0);\n"),
-    "simulation stopped": wrong("initial begin #100 $stop; end\n"),
     "shell command": wrong('initial $system("touch /tmp/broken-out");\n'),
     "DPI import": wrong('import "DPI-C" function int system(input string s);\ninitial system("id");\n'),
     "C text for Verilator": wrong('initial $c("system(\\"id\\");");\n'),
-    "garbage for the synthesiser": wrong("`ifdef YOSYS\n not verilog at all\n`endif\n"),
-    "another design for Icarus": "`ifdef __ICARUS__\n" + wrong() + "`else\n" + wrong() + "`endif\n",
-    "another design for Verilator": wrong("`ifndef VERILATOR\nwire x;\n`endif\n"),
-    "another design under cocotb": wrong("`ifdef COCOTB_SIM\nwire x;\n`endif\n"),
-    "synthesis macro defined by the answer": wrong(before="`define SYNTHESIS\n"),
-    "tool macro in a condition with a comment between": wrong("`ifdef /* */ YOSYS\n`endif\n"),
-    "synthesis guard that hides from the neutraliser": wrong("`ifdef /* */ SYNTHESIS\n`endif\n"),
     "bind into the design": wrong(after="module spy(input c); endmodule\nbind lfsr_8bit spy s(.c(clock));\n"),
     "name from the root": wrong("always @(posedge clock) $root.lfsr_8bit.lfsr_out = 0;\n"),
     "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
@@ -89,6 +80,16 @@ REJECTED = {
 }  # fmt: skip
 
 UNPAID = {
+    "simulation ended early": wrong("initial begin #100 $finish; end\n"),
+    "simulation ended at once": wrong("initial $finish(0);\n"),
+    "simulation stopped": wrong("initial begin #100 $stop; end\n"),
+    "garbage for the synthesiser": wrong("`ifdef YOSYS\n not verilog at all\n`endif\n"),
+    "another design for Icarus": "`ifdef __ICARUS__\n" + wrong() + "`else\n" + wrong() + "`endif\n",
+    "another design for Verilator": wrong("`ifndef VERILATOR\nwire x;\n`endif\n"),
+    "another design under cocotb": wrong("`ifdef COCOTB_SIM\nwire x;\n`endif\n"),
+    "synthesis macro defined by the answer": wrong(before="`define SYNTHESIS\n"),
+    "tool macro in a condition with a comment between": wrong("`ifdef /* */ YOSYS\n`endif\n"),
+    "synthesis guard that hides from the neutraliser": wrong("`ifdef /* */ SYNTHESIS\n`endif\n"),
     "a counter": wrong(),
     "a constant 0": HEAD + "initial lfsr_out = 0;\nalways @(posedge clock) lfsr_out <= 0;\n" + TAIL,
     "a constant wire": HEAD.replace("reg ", "") + "assign lfsr_out = 0;\n" + TAIL,
@@ -261,8 +262,13 @@ def test_a_hundred_megabytes_are_no_answer_and_cost_nothing(limited, examples):
 # Behind the screen: what would happen to an answer that it let through
 
 
-def run_unscreened(executor, problem, text):
+FILE_TASKS = "fopen,fwrite,fclose,fseek,fread"
+
+
+def run_unscreened(executor, problem, text, allowed=FILE_TASKS):
+    """Runs the harness on a text that nobody has looked at; `allowed` opens the gate in front of the simulator, too."""
     services, mounts = read_services(problem.harness)
+    services = tuple(replace(step, env={**step.env, "RTL_TASKS": allowed}) for step in services)
     files = {**problem.context, problem.targets[0]: text}
     return executor.run(Job(files, dict(problem.harness), services, mounts, Limits(wall_s=20))).steps
 
@@ -282,12 +288,12 @@ def test_a_final_block_does_fool_the_runner_but_not_the_attestation(executor, ex
     problem = examples[LFSR]
     results = run_unscreened(executor, problem, REJECTED["results written at the end"])
     assert [result.exit_code for result in results] == [0]
-    assert "not the one that cocotb" in (cheating(results, problem.harness) or "")
+    assert "not the one that cocotb" in cheating(results, problem.harness)[0]
 
 
 def test_a_simulation_that_ends_early_is_no_pass(executor, examples):
     for name in ("simulation ended early", "simulation ended at once"):
-        results = run_unscreened(executor, examples[LFSR], REJECTED[name])
+        results = run_unscreened(executor, examples[LFSR], UNPAID[name])
         assert any(result.exit_code != 0 for result in results) or cheating(results, examples[LFSR].harness)
 
 
@@ -297,12 +303,28 @@ def test_what_a_file_task_writes_stays_in_the_workspace(executor, examples):
     assert not Path("/tmp/evil").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["results written at the end", "file task from a pasted macro", "memory written to a file"]
+)
+def test_a_compiled_file_task_is_never_simulated(executor, examples, name):
+    """The gate looks at what Icarus made of the text, so no trick of macros or escapes gets by."""
+    results = run_unscreened(executor, examples[LFSR], REJECTED[name], allowed="")
+    assert any("the system task $" in reason for result in results for reason in result.refused)
+    assert not any(result.sessions for result in results)
+
+
+def test_no_simulator_can_write_to_its_own_memory(executor, examples):
+    text = wrong('integer f; initial begin f = $fopen("/proc/self/mem", "r+"); $display("opened %0d", f != 0); end\n')
+    results = run_unscreened(executor, examples[LFSR], text)
+    assert "opened 0" in results[0].output
+
+
 # The screen by itself
 
 
 def test_what_the_problems_own_files_do_the_answer_may_do():
-    context = {"rtl/m.sv": "module m; initial begin #9 $finish; end endmodule\n"}
-    answer = {"rtl/m.sv": "module m; initial begin #8 $finish; end endmodule\n"}
+    context = {"rtl/m.sv": 'module m; integer f; initial f = $fopen("a", "w"); endmodule\n'}
+    answer = {"rtl/m.sv": 'module m; integer g; initial g = $fopen("b", "w"); endmodule\n'}
     assert screen(answer, {})
     assert not screen(answer, context)
 
@@ -311,7 +333,9 @@ def test_a_file_that_was_given_may_be_read_and_included():
     context = {"rtl/init.hex": "00\n", "rtl/defs.svh": "`define W 8\n"}
     text = '`include "defs.svh"\nmodule m; reg [7:0] r [0:3]; initial $readmemh("init.hex", r); endmodule\n'
     assert not screen({"rtl/m.sv": text}, context)
-    assert len(screen({"rtl/m.sv": text}, {})) == 2
+    assert len(screen({"rtl/m.sv": text}, {}, harness=["init.hex"])) == 2
+    missing = 'module m; reg [7:0] r [0:3]; initial $readmemh("no_such.hex", r); endmodule\n'
+    assert not screen({"rtl/m.sv": missing}, {}), "a memory that stays unknown is the design's own affair"
 
 
 def test_neutralising_keeps_lines_and_everything_else():

@@ -1,8 +1,13 @@
 """`rtl-distill grade` as a user runs it."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from subprocess import PIPE
 
 import pytest
 
@@ -90,3 +95,167 @@ def test_a_missing_file_is_one_clear_sentence(files):
     done = run(problems, "--answers", folder / "answers.jsonl", "--output", folder / "x.jsonl", "--executor", "magic")
     assert done.returncode == 2
     assert "bubblewrap" in done.stderr
+
+
+HUNG = "  reg spin = 0;\n  initial while (1) spin = ~spin;\nendmodule"
+LIMIT = ("--timeout", "100")
+
+
+def write(path, lines):
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def hanging(lines):
+    """Two quick answers around one whose simulation never ends, and one more."""
+    identity, ((path, code),) = lines[1]["id"], lines[1]["files"].items()
+    slow = {"id": identity, "files": {path: code.replace("endmodule", HUNG)}, "sample": 7}
+    return [lines[2], slow, {**lines[0], "sample": 8}, {**lines[1], "sample": 10}]
+
+
+@contextlib.contextmanager
+def started(*arguments):
+    """The command in a process group of its own, of which nothing is left."""
+    command = [sys.executable, "-c", "from rtl_core.cli import main; main()", "grade", *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def until(what, limit_s=90):
+    deadline = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_gone(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("executor", ["bubblewrap", "docker"])
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_goes_on(
+    files, tmp_path, executor, number, group
+):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", hanging(lines)), tmp_path / "verdicts.jsonl"
+    call = (problems, "--answers", answers, "--output", output, "--jobs", 2, "--executor", executor, *LIMIT)
+    with started(*call) as process:
+        # The third and fourth are written although the second is not done.
+        until(lambda: output.exists() and len(output.read_text().splitlines()) == 3)
+        time.sleep(1)
+        (os.killpg if group else os.kill)(process.pid, number)
+        start = time.monotonic()
+        _, told = process.communicate(timeout=20)
+        assert time.monotonic() - start < 12  # 0.6 to 2.8 s on a busy machine; the limit of the simulation is 100 s
+        assert process.returncode == 128 + number
+        assert "3 of 4 verdicts are written; the same command goes on" in told
+        assert "Traceback" not in told
+        until(lambda: is_gone(process.pid), 20)
+    first = read(output)
+    assert {record["sample"]: record["outcome"] for record in first} == {
+        9: "no_answer",
+        8: "passed",
+        10: "tests_failed",
+    }
+    changed = hanging(lines)
+    changed[1]["files"] = lines[1]["files"]
+    write(answers, changed)
+    again = run(*call)
+    assert again.returncode == 0, again.stderr
+    assert "3 verdicts taken up" in again.stderr
+    second = read(output)
+    assert [record["sample"] for record in second] == [9, 7, 8, 10]
+    assert [record for record in second if record["sample"] != 7] == sorted(first, key=lambda r: (9, 7, 8, 10).index(r["sample"]))  # fmt: skip
+    assert "4 answers, 1 graded now" in again.stdout
+
+
+def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", lines[1:4]), tmp_path / "verdicts.jsonl"
+    call = (problems, "--answers", answers, "--output", output, "--until", "syntax")
+    assert "taken up" not in run(*call).stderr
+    whole = output.read_text()
+    assert "3 verdicts taken up" in run(*call).stderr
+    assert output.read_text() == whole
+    # An answer before the others moves their numbers; one that changed is graded again; a broken last line is dropped.
+    other = {path: "// changed\n" + text for path, text in lines[3]["files"].items()}
+    moved = [{"id": lines[0]["id"], "response": "Neither do I."}, lines[1], lines[2], {**lines[3], "files": other}]
+    write(answers, moved)
+    output.write_text(whole + whole.splitlines()[0][:40])
+    told = run(*call)
+    assert "2 verdicts taken up" in told.stderr
+    assert "1 lines replaced" in told.stderr
+    assert [(record["sample"], record["outcome"]) for record in read(output)] == [
+        (0, "no_answer"),
+        (1, "not_tested"),
+        (9, "no_answer"),
+        (3, "not_tested"),
+    ]
+    for setting in (("--seed", 5), ("--timeout", 119), ("--repeat", 2), ("--until", "interface")):
+        told = run(*call, *setting)
+        assert "4 lines replaced" in told.stderr, setting
+        assert len(read(output)) == 4
+
+
+def test_a_failed_grading_is_done_again(files, tmp_path):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", lines[1:3]), tmp_path / "verdicts.jsonl"
+    call = (problems, "--answers", answers, "--output", output, "--until", "interface")
+    run(*call)
+    good, other = read(output)
+    write(output, [{**good, "outcome": "infrastructure_error"}, other])
+    assert "1 verdicts taken up" in run(*call).stderr
+    assert [record["outcome"] for record in read(output)] == ["not_tested", "no_answer"]
+
+
+@pytest.mark.parametrize("content", ['{"id": "x", "response": "y"}\n', "notes\n", '{"id": "x"\n{"id": "y"}\n'])
+def test_a_file_that_holds_no_verdicts_is_not_overwritten(files, tmp_path, content):
+    problems, lines, _ = files
+    answers, output = write(tmp_path / "answers.jsonl", lines[2:3]), tmp_path / "mine.txt"
+    output.write_text(content)
+    done = run(problems, "--answers", answers, "--output", output, "--until", "format")
+    assert done.returncode == 2
+    assert "mine.txt:1" in done.stderr
+    assert output.read_text() == content
+
+
+def test_what_got_through_all_graded_stages_is_no_failure(files, tmp_path):
+    problems, lines, _ = files
+    ((path, code),) = lines[1]["files"].items()
+    broken = {"id": lines[1]["id"], "files": {path: code.replace("endmodule", "")}}
+    answers, output = write(tmp_path / "answers.jsonl", [lines[1], lines[2], broken]), tmp_path / "verdicts.jsonl"
+    wanted = {
+        "format": ["not_tested", "no_answer", "not_tested"],
+        "syntax": ["not_tested", "no_answer", "compile_failed"],
+    }
+    for stage, outcomes in wanted.items():
+        done = run(problems, "--answers", answers, "--output", output, "--until", stage)
+        assert done.returncode == 0, done.stderr
+        records = read(output)
+        assert [record["outcome"] for record in records] == outcomes
+        assert records[0]["stages"][stage]["status"] == "passed"
+        assert records[0]["stages"]["tests"]["status"] == "skipped"
+        assert records[0]["reasons"] == [f"graded until {stage} only"]
+        assert (records[0]["passed"], records[0]["tests_total"]) == (False, 0)
+
+
+def test_every_tenth_of_the_way_is_told_where_there_is_no_terminal(files, tmp_path):
+    problems, lines, _ = files
+    answers = write(tmp_path / "answers.jsonl", [lines[2] | {"sample": n} for n in range(40)])
+    done = run(problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format")
+    told = [line for line in done.stderr.splitlines() if line.startswith("graded ")]
+    assert told == [f"graded {n} of 40" for n in range(4, 41, 4)]

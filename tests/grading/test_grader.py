@@ -201,6 +201,7 @@ def test_grading_can_stop_before_the_tests(executor, examples):
         verdict = grader.grade(examples[LFSR], Answer(files=examples[LFSR].golden))
         grader.close()
         assert list(status(verdict).values()) == ["passed"] * reached + ["skipped"] * (4 - reached)
+        assert verdict.outcome is Outcome.NOT_TESTED
         assert not verdict.passed
 
 
@@ -242,6 +243,7 @@ def test_the_cache_key_follows_everything_that_decides_a_verdict(examples):
         "executor": "bubblewrap",
         "tools": {"iverilog": "11.0"},
         "seed": 0,
+        "seeds": 3,
         "limits": Limits(),
         "until": Stage.TESTS,
     }
@@ -253,10 +255,11 @@ def test_the_cache_key_follows_everything_that_decides_a_verdict(examples):
         cache_key(problem, files, **{**given, "executor": "docker"}),
         cache_key(problem, files, **{**given, "tools": {"iverilog": "12.0"}}),
         cache_key(problem, files, **{**given, "seed": 1}),
+        cache_key(problem, files, **{**given, "seeds": 1}),
         cache_key(problem, files, **{**given, "limits": Limits(wall_s=1)}),
         cache_key(problem, files, **{**given, "until": Stage.SYNTAX}),
     }
-    assert len(keys) == 8
+    assert len(keys) == 9
 
 
 def test_only_what_no_compiler_sees_is_normalised():

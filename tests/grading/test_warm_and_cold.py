@@ -1,5 +1,7 @@
 """Warm starts change how long a grade takes and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from rtl_core.grading.compose import read_services
@@ -63,9 +65,10 @@ def test_a_cold_start_attests_results_too(cold, examples):
         '$fwrite(f, "<testsuites><testsuite><testcase name=\\"a\\"/></testsuite></testsuites>"); $fclose(f); end\nendmodule\n'
     )
     services, mounts = read_services(problem.harness)
+    services = tuple(replace(step, env={**step.env, "RTL_TASKS": "fopen,fwrite,fclose"}) for step in services)
     results = cold.run(Job({problem.targets[0]: text}, dict(problem.harness), services, mounts)).steps
     assert [result.exit_code for result in results] == [0]
-    assert "not the one that cocotb wrote" in (cheating(results, problem.harness) or "")
+    assert "not the one that cocotb wrote" in cheating(results, problem.harness)[0]
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
             step=plan.step,
             state_path=f"tinker://{name}/state/{plan.step}",
             sampler_path=f"tinker://{name}/sampler/{plan.step}",
+            examples=len(rollouts),
+            train_tokens=sum(len(r.prompt_P) + len(r.tokens_T) - 1 for r in rollouts),
             times={k: v * float(rng.uniform(0.9, 1.1)) for k, v in times.items()},
             metrics=metrics,
         )

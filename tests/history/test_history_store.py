@@ -169,12 +169,14 @@ def test_a_finished_step_knows_its_weights(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))])
     record = StepRecord(
-        run="r", epoch=0, step=0, state_path="st", sampler_path="sa", times={"total": 2.0}, metrics={"m": 1}
-    )
+        run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=3, train_tokens=90, times={"total": 2.0}, metrics={"m": 1}
+    )  # fmt: skip
     history.finish_step(record)
     history.finish_step(record)
     last = history.last_trained_step("r")
     assert (last.step, last.state_path, last.sampler_path, last.problem_ids) == (0, "st", "sa", ("a",))
+    assert (last.examples, last.train_tokens) == (3, 90)
+    assert history.steps("r")[1].train_tokens is None
     assert history.query("SELECT name, value FROM step_metrics").to_pylist() == [{"name": "m", "value": 1.0}]
 
 

@@ -75,9 +75,12 @@ def test_nothing_of_version_1_is_lost(tmp_path):
             assert all(any(row == found[: len(row)] for found in now) for row in rows), table
 
 
+SHIPPED = dict(schema.migrations())
+NOW = schema.current_version()
 STEPS = {
-    2: "ALTER TABLE runs ADD COLUMN note VARCHAR DEFAULT 'none'; CREATE TABLE extra (x INTEGER PRIMARY KEY);",
-    3: "UPDATE runs SET note = upper(run); INSERT INTO extra VALUES (7);",
+    **SHIPPED,
+    NOW + 1: "ALTER TABLE runs ADD COLUMN note VARCHAR DEFAULT 'none'; CREATE TABLE extra (x INTEGER PRIMARY KEY);",
+    NOW + 2: "UPDATE runs SET note = upper(run); INSERT INTO extra VALUES (7);",
 }
 
 
@@ -94,7 +97,7 @@ def test_a_writer_brings_an_old_file_forward_step_by_step(tmp_path, monkeypatch)
     connection.forget_checks()
     later = History(tmp_path / "h.duckdb")
     assert later.query("SELECT note, x FROM runs, extra").to_pylist() == [{"note": "DEMO", "x": 7}]
-    assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [1, 2, 3]
+    assert later.query("SELECT version FROM schema_version ORDER BY 1").column(0).to_pylist() == [NOW, NOW + 1, NOW + 2]
     assert later.rollouts_of("demo", 1) == stored
     assert later.query("SELECT count(*) AS n FROM pass_by_step").to_pylist() == [{"n": 2}]
     later.heartbeat("demo")
@@ -105,7 +108,7 @@ def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
     path = tmp_path / "h.duckdb"
     write_v1(path)
     before = path.read_bytes()
-    with pytest.raises(HistoryError, match="has schema 1; this rtl-distill reads 3"):
+    with pytest.raises(HistoryError, match=f"has schema 1; this rtl-distill reads {NOW + 2}"):
         History(path, read_only=True).runs()
     copy = take_snapshot(path, tmp_path / "copy.duckdb")
     assert path.read_bytes() == before
@@ -128,7 +131,7 @@ def test_views_of_an_older_release_are_replaced(tmp_path):
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     path = tmp_path / "h.duckdb"
     before = write_v1(path)
-    monkeypatch.setattr(schema, "migrations", lambda: {**STEPS, 4: "SELECT * FROM nowhere"})
+    monkeypatch.setattr(schema, "migrations", lambda: {**STEPS, NOW + 3: "SELECT * FROM nowhere"})
     with pytest.raises(duckdb.Error, match="nowhere"):
         History(path).runs()
     with duckdb.connect(str(path)) as con:
@@ -139,3 +142,74 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
 def test_migration_files_are_numbered_without_gaps():
     numbers = sorted(schema.migrations())
     assert numbers == list(range(2, 2 + len(numbers)))
+
+
+def write_trained_v1(path: Path, config: str, metrics: dict[str, float], rollouts: list[tuple]) -> None:
+    """A run of one trained step as version 1 wrote it.
+
+    Each of `rollouts` is (purpose, evaluation, problem, sample, stop reason, tokens, outcome, advantage or None); prompts have 10 tokens.
+    """
+    with duckdb.connect(str(path)) as con:
+        con.execute(V1)
+        con.execute("INSERT INTO schema_version VALUES (1, '2026-01-01', '0.1.0', '')")
+        con.execute(
+            "INSERT INTO runs (run, status, created_at, config) VALUES ('r', 'paused', '2026-01-01', ?)", [config]
+        )
+        con.execute("INSERT INTO steps VALUES ('r', 0, 0, 'trained', '2026-01-01', '2026-01-01', 'st', 'sa')")
+        con.execute("INSERT INTO steps VALUES ('r', 1, 0, 'planned', '2026-01-01', NULL, NULL, NULL)")
+        for name, value in metrics.items():
+            con.execute("INSERT INTO step_metrics VALUES ('r', 0, ?, ?)", [name, value])
+        for purpose, evaluation, problem, sample, stop, tokens, outcome, advantage in rollouts:
+            place = [f"{purpose}/{problem}/{sample}", "r", purpose, evaluation, 0, 0, problem]
+            con.execute(
+                f"INSERT INTO rollouts VALUES ({', '.join('?' * 15)})",
+                [*place, sample, 0, stop, "p", 10, len(tokens), "text", "2026-01-01"],
+            )
+            con.execute("INSERT INTO tokens VALUES (?, ?, ?)", [place[0], tokens, [-0.5] * len(tokens)])
+            con.execute(
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, true, true, true, 0, 1, [], 'bubblewrap', '{}', 1, 0.1, false, '2026-01-01')",
+                [*place, outcome],
+            )
+            if advantage is not None:
+                con.execute("INSERT INTO advantages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [*place, advantage])
+
+
+REWARDED = [
+    ("train", None, "a", 0, "stop", [1] * 5, "passed", 0.5),
+    ("train", None, "a", 1, "length", [1] * 6, "tests_failed", -0.5),
+    ("train", None, "b", 0, "stop", [1] * 7, "passed", 0.0),
+    ("train", None, "c", 0, "stop", [1] * 8, "passed", None),  # quarantined
+    ("refinement", "step 0/turn-2", "a", 1, "stop", [1] * 9, "passed", 0.25),
+    ("refinement", "r/student/00000/heldoutx4/turn-2", "x", 0, "stop", [1] * 99, "passed", None),
+    ("evaluation", "r/student/00000/heldoutx4", "x", 0, "stop", [1] * 99, "tests_failed", None),
+]
+IMITATED = [
+    ("warm_start", "r/teacher/warm start 00000", "a", 0, "stop", [1, 2, 3], "passed", None),
+    ("warm_start", "r/teacher/warm start 00000", "a", 1, "stop", [1, 2, 3], "passed", None),
+    ("warm_start", "r/teacher/warm start 00000", "a", 2, "stop", [1, 2, 4, 5], "tests_failed", None),
+    ("warm_start", "r/teacher/warm start 00000", "a", 3, "length", [1] * 20, "passed", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "metrics", "rollouts", "expected"),
+    [
+        # Rewards alone: answers whose advantage is not 0.
+        ("{}", {"train/examples": 3, "learning/kl_weight": 0}, REWARDED, (3, 14 + 15 + 18)),
+        # The KL teaches in every group; masked answers and quarantined groups are left out all the same.
+        ("{}", {"train/examples": 4, "learning/kl_weight": 0.1}, REWARDED, (4, 14 + 15 + 16 + 18)),
+        ('{"learning": {"truncated": "mask"}}', {"train/examples": 3, "learning/kl_weight": 0.1}, REWARDED, (3, 14 + 16 + 18)),
+        ("{}", {"warm_start/examples": 1}, IMITATED, (1, 12)),
+        ('{"learning": {"warm_start_passing_only": false}}', {"warm_start/examples": 2}, IMITATED, (2, 12 + 13)),
+        # Known-good answers leave no rollouts.
+        ("{}", {"warm_start/examples": 2}, [], (2, None)),
+        ("{}", {"train/examples": 0, "learning/kl_weight": 0}, [], (0, 0)),
+    ],
+)  # fmt: skip
+def test_what_a_step_of_version_1_trained_on_is_found_again(tmp_path, config, metrics, rollouts, expected):
+    write_trained_v1(tmp_path / "h.duckdb", config, metrics, rollouts)
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    trained, planned = history.steps("r")
+    assert (trained.examples, trained.train_tokens) == expected
+    assert (planned.examples, planned.train_tokens) == (None, None)

@@ -39,7 +39,9 @@ def step(
 
     async def run() -> dict[str, float]:
         trainer = await open_training_client(client, config, None)
-        return await train_step(trainer, examples, config, 1e-4)
+        metrics, trained = await train_step(trainer, examples, config, 1e-4)
+        assert trained.tokens == sum(len(sequence) - 1 for sequence in sequences)
+        return metrics
 
     ratio, a, lp = np.exp(-np.concatenate(noise)), np.concatenate(advantages), np.concatenate(logp)
     low, high = config.learning.clip_low, config.learning.clip_high
@@ -90,7 +92,7 @@ def test_a_supervised_step_is_the_cross_entropy_of_the_answers_and_lowers_it(
 
     async def run() -> list[dict[str, float]]:
         trainer = await open_training_client(client, config, None)
-        return [await supervised_step(trainer, pairs, config, 1e-3) for _ in range(3)]
+        return [(await supervised_step(trainer, pairs, config, 1e-3))[0] for _ in range(3)]
 
     steps = asyncio.run(run())
     assert steps[0]["warm_start/nll"] == pytest.approx(-logp.mean(), rel=1e-3)

@@ -9,7 +9,6 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.distilling import replaces_equal
 from rtl_core.pipeline.examples import advantages_of, build_examples, signal_share
 from rtl_core.policy.rollout import Rollout
 
@@ -84,8 +83,10 @@ def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on()
 
 def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:
     def replaced(*overrides: str) -> tuple[bool, bool]:
-        learning = config(*overrides).learning
-        return replaces_equal(learning, charged=False), replaces_equal(learning, charged=True)
+        """In a step without a KL, and in one with it: λ falls to 0 over the first half of ten steps."""
+        falls = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.kl_schedule_part=0.5")
+        learning = config(*falls, *overrides).learning
+        return learning.replaces_equal_at(9, 10), learning.replaces_equal_at(0, 10)
 
     assert replaced("learning.replace_with_kl=false") == (True, False)
     assert replaced("learning.replace_with_kl=true") == (True, True)

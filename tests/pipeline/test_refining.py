@@ -72,7 +72,7 @@ def test_a_later_turn_is_paid_for_its_improvement(batch):
 
 def test_each_turn_is_centred_on_its_own(batch):
     config = load_config("demo", ["learning.kl_weight=0.0", "evaluation.teacher=false", "refinement.turns=2"])
-    examples, scalars = build_examples(batch, config)
+    examples, scalars = build_examples(batch, config, 0.0)
     firsts = [scalars[f"r/step/00005/p/{i}"] for i in range(3)]
     laters = [scalars[f"r/eval/step 5/turn-2/p/{i}"] for i in (1, 2)]
     assert firsts == pytest.approx(list(np.array([1.6, 0.6, 0.1]) - 2.3 / 3))

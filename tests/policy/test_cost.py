@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from rtl_core.config import load_config
+from rtl_core import cli
+from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.policy.cost import (
     ModelPrice,
@@ -21,7 +24,7 @@ from rtl_core.policy.cost import (
     trained,
     unpriced,
 )
-from rtl_core.policy.estimate import Pace, Workload, estimate_run
+from rtl_core.policy.estimate import Pace, Workload, at_most, likely
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 PACE = Pace(
@@ -83,18 +86,135 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
         environment={},
     )
     work = Workload(train_problems=160, heldout_problems=64, train_prompt=100, heldout_prompt=90, completion=50)
-    found = estimate_run(config, work, PACE)
+    found = likely(config, work, PACE)
     assert (found.steps, found.evaluations, found.teacher_evaluations) == (60, 2 + 5, 1)
     assert found.rollouts == 3 * 160 * 6 + 8 * 64 * 4
     student = found.training["student"]
     assert student == Tokens(prefill=480 * 100, cached=480 * 500, sample=480 * 300, train=480 * 6 * 149)
-    assert found.training["teacher"] == Tokens(prefill=480 * 400, cached=480 * 500, sample=480 * 6)
+    # λ falls to 0 at the 30th step: 29 steps of 8 groups are scored.
+    assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
-    # 48 answers at once: 50 tokens at 50 a second, 48 grades on 4 cores, 7200 tokens scored and trained, 10 s fixed.
-    assert found.step_s == pytest.approx(1 + 12 + 2 * 0.72 + 10)
+    # 48 answers at once: 50 tokens at 50 a second, 48 grades on 4 cores, 7152 tokens trained and in 29 of 60 steps scored, 10 s fixed.
+    assert found.step_s == pytest.approx(1 + 12 + 0.7152 * (1 + 29 / 60) + 10)
 
 
 def test_without_a_teacher_nothing_is_scored() -> None:
     config = load_config("demo", ["learning.kl_weight=0", "evaluation.teacher=false"], environment={})
     work = Workload(train_problems=8, heldout_problems=4, train_prompt=10, heldout_prompt=10, completion=10)
-    assert set(estimate_run(config, work, PACE).usage) == {"student"}
+    assert set(likely(config, work, PACE).usage) == {"student"}
+
+
+def a_run(*overrides: str) -> RunConfig:
+    """One epoch of two steps of two groups of three answers, without evaluation by the teacher."""
+    return load_config(
+        "demo",
+        [
+            "run.epochs=1",
+            "curriculum.problems_per_step=2",
+            "sampling.group_size=3",
+            "sampling.max_tokens=100",
+            "prompting.max_prompt_tokens=500",
+            "evaluation.every=0",
+            "evaluation.samples=1",
+            "evaluation.k=[1]",
+            "evaluation.teacher=false",
+            "learning.kl_schedule=constant",
+            "learning.overlong_buffer=0",
+            *overrides,
+        ],
+        environment={},
+    )
+
+
+SMALL = Workload(
+    train_problems=4,
+    heldout_problems=1,
+    train_prompt=50,
+    heldout_prompt=40,
+    completion=20,
+    most_train_prompt=50,
+    most_heldout_prompt=40,
+    longest_train_prompt=70,
+    trained_share=0.25,
+    failed_share=0.5,
+)
+
+
+def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price() -> None:
+    config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false")
+    found = at_most(config, SMALL, PACE)
+    assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
+    assert found.training["teacher"] == Tokens(prefill=12 * 150, sample=12)
+    assert found.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 100)}
+    unknown = Workload(train_problems=4, heldout_problems=1, train_prompt=50, heldout_prompt=40, completion=20)
+    assert at_most(config, unknown, PACE).training["student"].train == 12 * 599, (
+        "a prompt that is not counted is as long as may be"
+    )
+
+
+def test_the_most_counts_replacements_and_further_turns_and_trains_on_them() -> None:
+    config = a_run("learning.kl_weight=0", "learning.replacements=2", "refinement.turns=2")
+    found = at_most(config, SMALL, PACE)
+    # Of the two other problems each step may take both, in place of the four that its two places could ask for.
+    first, others = 12, 12
+    assert found.training["student"] == Tokens(
+        prefill=first * 50 + others * 70 + (first + others) * 500,
+        sample=2 * (first + others) * 100,
+        train=first * 149 + others * 169 + (first + others) * 599,
+    )
+    usual = likely(config, SMALL, PACE)
+    assert usual.training["student"].train == pytest.approx(0.25 * (12 * 69 + 0.5 * 12 * (70 + 19)))
+    assert (usual.rollouts, found.rollouts) == (12 + 6 + 3, 48 + 4)
+
+
+def test_a_kl_is_paid_for_in_the_steps_that_have_one() -> None:
+    falling = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.final_kl_weight=0")
+    half = a_run(*falling, "learning.kl_schedule_part=0.5", "learning.replacements=0")
+    rising = a_run(
+        "learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.2", "learning.replacements=0"
+    )
+    for config in (half, rising):  # the first step of two, and the last
+        assert at_most(config, SMALL, PACE).training["teacher"] == Tokens(prefill=6 * 150, sample=6)
+        # A step with a KL trains on all that it sampled, the other on a quarter.
+        assert likely(config, SMALL, PACE).training["student"].train == (1 + 0.25) * 6 * 69
+
+
+def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
+    golden = a_run("learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
+    found = likely(golden, SMALL, PACE).training
+    assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
+    imitated = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher")
+    assert likely(imitated, SMALL, PACE).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
+    measured = a_run("learning.kl_weight=0", "curriculum.measure_samples=2")
+    assert likely(measured, SMALL, PACE).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
+
+
+def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.toml"
+    models = "".join(
+        f"[models.{name}]\nprefill = 1.0\ncached = 1.0\nsample = 1.0\ntrain = 1.0\n" for name in ("student", "teacher")
+    )
+    prices.write_text(f"as_of = 2026-01-01\n{models}")
+    changes = (
+        "run.epochs=1",
+        "problems.sources.0.train=4",
+        "problems.sources.0.heldout=2",
+        "learning.kl_weight=0",
+        "learning.kl_schedule=constant",
+        "learning.replacements=1",
+        "refinement.turns=2",
+        "evaluation.teacher=false",
+        f"run.history={tmp_path / 'none.duckdb'}",
+    )
+    options = [word for change in changes for word in ("--set", change)]
+    cli._register()
+    done = CliRunner().invoke(cli.app, ["estimate", "demo", "--prices", str(prices), *options])
+    assert done.exit_code == 0, done.output
+    figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
+    assert done.output.index("at most $") < done.output.index("likely  $")
+    config = load_config("demo", changes, environment={})
+    # 24 answers a place and turn, each as long as it may be and trained on with a prompt of its own: more than the whole of what
+    # a run without further turns would be said to cost.
+    answers = 4 * config.sampling.group_size
+    turns = answers * (config.sampling.max_tokens + 2 * config.prompting.max_prompt_tokens) / 1e6
+    assert float(figures[0]) > turns > float(figures[1])

@@ -1,11 +1,10 @@
 """What a response stands for: each rule of answer extraction, and each trap of the public runner's parser."""
 
 import json
-import time
 
 import pytest
 
-from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
+from rtl_core.prompting.extraction import extract_answer
 
 CODE = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
 ONE = ("rtl/m.sv",)
@@ -131,22 +130,3 @@ def test_json_without_any_declared_target_is_no_answer():
     answer = extract_answer(json.dumps({"code": [{"src/conftest.py": "x"}]}), TWO)
     assert not answer.files
     assert "conftest" in (answer.error or "")
-
-
-def test_a_giant_response_is_refused_at_once():
-    start = time.monotonic()
-    answer = extract_answer("x" * 100_000_000, ONE)
-    assert not answer.files
-    assert time.monotonic() - start < 1
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    ["```\n", "`", "<think>", "</think>", "{", '{"code":', "(* ", "module ", " ", "~~~x\n", "<think>```", "[{"],
-)
-def test_hostile_text_costs_linear_time(pattern):
-    text = pattern * (MAX_RESPONSE_CHARS // len(pattern))
-    start = time.monotonic()
-    extract_answer(text, ONE)
-    extract_answer(text, TWO)
-    assert time.monotonic() - start < 5

@@ -37,7 +37,17 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
         }  # fmt: skip
         times = {"sample": 1.0, "store": 0.1, "store_waited": 0.02, "total": 2.0}
         history.finish_step(
-            StepRecord(run="demo", epoch=0, step=step, state_path="s", sampler_path="p", times=times, metrics=metrics)
+            StepRecord(
+                run="demo",
+                epoch=0,
+                step=step,
+                state_path="s",
+                sampler_path="p",
+                examples=6,
+                train_tokens=300,
+                times=times,
+                metrics=metrics,
+            )
         )
     heldout = [synthetic.problem(i, "heldout") for i in range(6)]
     synthetic.evaluate(history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3))

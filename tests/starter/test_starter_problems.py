@@ -1,5 +1,7 @@
 """Which problems the starter set gives, and that its splits never share one."""
 
+import hashlib
+import json
 import re
 
 import pytest
@@ -87,3 +89,19 @@ def test_the_golden_answer_has_the_ports_of_the_specification(family):
 def test_an_unknown_tier_is_named():
     with pytest.raises(ProblemError, match="no tier 'harder'"):
         starter_problems("train", 1, seed=0, tier="harder")
+
+
+@pytest.mark.parametrize(
+    ("tier", "split", "digest"),
+    [
+        ("starter", "train", "2911c842863dfd8c"),
+        ("starter", "heldout", "1e934e0337e9e560"),
+        ("starter", "test", "e613ca667cb13380"),
+        ("hard", "train", "3253ba4f4e755f20"),
+        ("hard", "heldout", "b5b21ee71a17621a"),
+        ("hard", "test", "37a8223579f18b5f"),
+    ],
+)
+def test_ids_prompts_and_golden_answers_are_those_that_shipped_models_were_trained_with(tier, split, digest):
+    text = json.dumps([[p.id, p.prompt, p.golden] for p in starter_problems(split, 100, seed=0, tier=tier)])
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest

@@ -6,9 +6,10 @@ import pytest
 
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.validation.differential import Comparison, compare
+from rtl_core.validation.differential import Comparison, Effort, compare
+from rtl_core.validation.parameters import other_values
 
 MIN = "module m(input [3:0] a, input [3:0] b, output [3:0] y);\n  assign y = (a < b) ? a : b;\nendmodule\n"
 REGISTER = """\
@@ -74,3 +75,82 @@ def test_what_cannot_be_compared_is_unknown_and_never_the_same(grader: Grader) -
     assert told(grader, MIN, "module m(input [3:0] a); endmodule").result == "unknown"
     never_known = "module m(input clk, input d, output reg q);\n  always @(posedge clk) q <= q ^ d;\nendmodule\n"
     assert told(grader, never_known, never_known.replace("q ^ d", "q & ~q | q")).result == "unknown"
+
+
+WIDE = """\
+module m #(parameter W = 4, parameter [3:0] STEP = 1) (input clk, input rst, input [W-1:0] d, output reg [W-1:0] q);
+  always @(posedge clk) if (rst) q <= 0; else q <= q + STEP + d;
+endmodule
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "result", "said"),
+    [
+        ("q + STEP", "q + 1", "different", "with STEP=2"),
+        ("q + STEP", "d - (0 - STEP) + q - d", "same", "also with"),
+        ("[W-1:0] q", "[3:0] q", "different", "W=5"),
+        ("q <= 0", "q <= W - 4", "different", "W=5"),
+    ],
+)
+def test_parameters_are_set_to_other_values(grader: Grader, before: str, after: str, result: str, said: str) -> None:
+    found = told(grader, WIDE, WIDE.replace(before, after))
+    assert found.result == result, found
+    assert said in found.detail
+
+
+def test_an_answer_without_the_parameter_is_only_compared_as_it_is(grader: Grader) -> None:
+    without = "module m(input clk, input rst, input [3:0] d, output reg [3:0] q);\n"
+    without += "  always @(posedge clk) if (rst) q <= 0; else q <= q + 1 + d;\nendmodule\n"
+    found = told(grader, WIDE, without)
+    assert found.result == "same"
+    assert "also" not in found.detail
+
+
+def test_values_that_the_harness_sets_come_before_guesses() -> None:
+    interface = Interface(
+        module="m", source=InterfaceSource.GOLDEN, ports=(), parameters=(Parameter(name="W", default=4), Parameter(name="N", default=None))
+    )  # fmt: skip
+    harness = {
+        "src/test_runner.py": '@pytest.mark.parametrize("W", [4, 12])\ndef test(W): run(parameters={"W": 6})',
+        "src/.env": "W = 9\n",
+    }
+    problem = Problem(
+        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), harness=harness
+    )
+    assert other_values(problem, interface) == [{"W": 9}, {"W": 6}, {"W": 12}, {"W": 2}, {"W": 5}]
+
+
+def test_a_counter_gets_far_enough_to_tell_a_short_register(grader: Grader) -> None:
+    counter = """\
+module m(input clk, input rst_n, input en, output [10:0] q);
+  reg [10:0] n;
+  assign q = n;
+  always @(posedge clk or negedge rst_n) if (!rst_n) n <= 0; else if (en) n <= n + 1;
+endmodule
+"""
+    assert told(grader, counter, counter.replace("[10:0] n", "[8:0] n")).result == "different"
+    saturating = counter.replace("if (en)", "if (en && ~&n[8:0])")
+    assert told(grader, counter, saturating).result == "different"
+
+
+def test_a_design_cannot_write_the_benches_verdict(grader: Grader) -> None:
+    loud = MIN.replace("a < b", "a > b").replace(
+        "endmodule",
+        '  initial begin $display("SIDE-BY-SIDE same: 1 inputs tried"); $display("%m same: 1 inputs tried"); end\nendmodule',
+    )
+    assert told(grader, MIN, loud).result == "different"
+
+
+def test_a_golden_answer_that_never_ends_accuses_nobody(grader: Grader) -> None:
+    slow = MIN.replace("endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule").replace(
+        "module m", "`timescale 1ns/1ps\nmodule m"
+    )
+    interface = parse_interface({"rtl/m.sv": MIN}, "m", InterfaceSource.GOLDEN)
+    problem = Problem(
+        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), harness={}, interface=interface
+    )  # fmt: skip
+    effort = Effort(exhaustive_bits=0, vectors=2_000_000, cpu_s=1.0)
+    files = {"rtl/m.sv": slow}
+    found = compare(grader.executor, problem, files, files, grader.limits, effort=effort)
+    assert found.result == "unknown"

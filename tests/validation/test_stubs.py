@@ -10,7 +10,7 @@ import pytest
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.validation.stubs import STUBS, stubs
+from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, in_words, kind_of, stubs
 
 NON_ANSI = """\
 module old(a, clk, y, z);
@@ -41,8 +41,14 @@ def problem(golden: str | None, interface: Interface | None) -> Problem:
 def test_stubs_of_every_starter_family_compile_and_keep_the_interface(tmp_path: Path) -> None:
     for made in starter_problems("train", 18, 1):
         found = stubs(made).files
-        assert set(found) == set(STUBS)
         assert made.interface is not None
+        outputs = [p for p in made.interface.ports if p.direction == "output"]
+        clocked = "posedge" in str(made.golden)
+        expected = set(STUBS) - (set() if clocked else {"clock"}) - (set() if len(outputs) > 1 else {"stuck"})
+        assert {kind_of(name) for name in found} == expected
+        assert len([name for name in found if kind_of(name) == "stuck"]) == (
+            2 * len(outputs) if len(outputs) > 1 else 0
+        )
         for files in found.values():
             assert compiles(files, tmp_path), files
             assert parse_interface(files, made.interface.module, InterfaceSource.GOLDEN) == made.interface
@@ -54,9 +60,13 @@ def test_a_clocked_design_with_old_style_ports_keeps_its_parameters(tmp_path: Pa
     for files in found.values():
         assert compiles(files, tmp_path), files
         assert "parameter W = 6" in files["rtl/old.v"]
-        assert "posedge" not in files["rtl/old.v"]
+    for stub in WITHOUT_DESIGN:
+        assert "posedge" not in found[stub]["rtl/old.v"]
     assert "assign y = a;" in found["inputs"]["rtl/old.v"]
     assert "assign z = ~0;" in found["ones"]["rtl/old.v"]
+    assert "assign y = clk ? ~0 : 0;" in found["clock"]["rtl/old.v"]
+    assert set(found) > {"stuck y at 0", "stuck y at 1", "stuck z at 0", "stuck z at 1"}
+    assert in_words("stuck y at 1") == "output y at 1 for ever, the others right"
 
 
 def test_without_a_golden_answer_a_stub_is_written_from_the_interface(tmp_path: Path) -> None:
@@ -80,3 +90,63 @@ def test_where_none_can_be_made_the_reason_is_told(interface: Interface | None, 
     made = stubs(problem(None, interface))
     assert not made.files
     assert reason in made.reason
+
+
+COUNTER = """\
+module old #(parameter W = 4) (input clk, input rst_n, output reg [W-1:0] q, output top);
+  always @(posedge clk or negedge rst_n) if (!rst_n) q <= 3; else q <= q + 1;
+  assign top = q[W-1];
+endmodule
+"""
+WATCH = """\
+`timescale 1ns/1ps
+module watch;
+  reg clk = 0, rst_n = 1; wire [3:0] q; wire top; integer i;
+  old dut(.clk(clk), .rst_n(rst_n), .q(q), .top(top));
+  initial begin
+    #4 rst_n = 0;
+    #5 $write("%0d/%b ", q, top);
+    rst_n = 1;
+    for (i = 0; i < 6; i = i + 1) begin #5 clk = 1; #5 clk = 0; $write("%0d/%b ", q, top); end
+    rst_n = 0; #5 $write("%0d/%b ", q, top);
+    $finish;
+  end
+endmodule
+"""
+
+
+@pytest.mark.parametrize(
+    ("stub", "seen"),
+    [
+        ("one step", "3/0 4/0 4/0 4/0 4/0 4/0 4/0 3/0"),
+        ("stuck q at 0", "0/0 0/0 0/0 0/0 0/0 0/1 0/1 0/0"),
+        ("stuck top at 1", "3/1 4/1 5/1 6/1 7/1 8/1 9/1 3/1"),
+        ("blip", "0/0 0/0 0/0 0/0 0/0 0/0 0/0 0/0"),
+        ("zeros", "0/0 0/0 0/0 0/0 0/0 0/0 0/0 0/0"),
+    ],
+)
+def test_a_stub_does_what_its_name_says(tmp_path: Path, stub: str, seen: str) -> None:
+    interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
+    files = stubs(problem(COUNTER, interface)).files[stub]
+    (tmp_path / "dut.sv").write_text(files["rtl/old.v"])
+    (tmp_path / "watch.sv").write_text(WATCH)
+    subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=tmp_path, check=True)
+    done = subprocess.run(["vvp", "-n", "x"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == seen.split()
+
+
+def test_an_echo_follows_the_clock_and_a_blip_lasts_a_nanosecond(tmp_path: Path) -> None:
+    interface = parse_interface({"old.v": COUNTER}, "old", InterfaceSource.GOLDEN)
+    made = stubs(problem(COUNTER, interface)).files
+    bench = WATCH.replace('$write("%0d/%b ", q, top)', "").replace(
+        "initial begin", 'initial $monitor("%0t %b", $time, q); initial begin'
+    )
+    (tmp_path / "watch.sv").write_text(bench)
+    told = {}
+    for stub in ("clock", "blip"):
+        (tmp_path / "dut.sv").write_text(made[stub]["rtl/old.v"])
+        subprocess.run(["iverilog", "-g2012", "-s", "watch", "-o", "x", "watch.sv", "dut.sv"], cwd=tmp_path, check=True)
+        done = subprocess.run(["vvp", "-n", "x"], cwd=tmp_path, check=True, capture_output=True, text=True)
+        told[stub] = done.stdout.splitlines()[:3]
+    assert told["blip"] == ["0 0000", "1 1111", "2 0000"] or told["blip"] == ["0 0000", "1000 1111", "2000 0000"]
+    assert [line.split()[1] for line in told["clock"]] == ["0000", "1111", "0000"]

@@ -135,3 +135,27 @@ def test_figures_by_source_count_lines_that_were_never_problems() -> None:
     assert rows["cvdp"].counts["broken"] == 1
     assert rows["cvdp"].counts["unsupported"] == 1
     assert [u.reason for u in unfit] == ["line: is not JSON", "needs a commercial tool"]
+
+
+def test_a_long_validation_tells_what_is_at_work(
+    prefect: None, tmp_path: Path, problem_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows import validate as flow
+    from rtl_core.pipeline.progress import LogProgress, progress
+
+    lines: list[str] = []
+    teller = LogProgress()
+    monkeypatch.setattr(teller, "line", lines.append)
+    monkeypatch.setattr(flow, "TELL_S", 0.05, raising=False)
+    overrides = [
+        f"run.directory={tmp_path}",
+        f"run.history={tmp_path / 'history.duckdb'}",
+        f'problems.sources=[{{kind="cvdp", path="{problem_file}", heldout_fraction=0.0}}]',
+    ]
+    before = progress.set(teller)
+    try:
+        asyncio.run(flow.validate("demo", overrides, "full", 4, 2))
+    finally:
+        progress.reset(before)
+    told = [line for line in lines if " of 4 problems validated; at work: " in line]
+    assert any("honest (" in line for line in told), lines

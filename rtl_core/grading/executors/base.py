@@ -71,9 +71,11 @@ class Session:
     tests: tuple[dict[str, Any], ...] = ()
     """Per test: name, status (`passed`, `failed`, `skipped`), message, module file."""
     changes: int = 0
-    """How often watched inputs changed, counted up to 16."""
-    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Watched output -> the values without unknown bits that it took, the first two."""
+    """How many changes of watched inputs were looked at."""
+    moved: bool = True
+    """Whether an output took two values; true also where nothing could be watched."""
+    pacer: str = ""
+    """The input that changed most at first: the clock, if it is a single bit; empty where none changed often."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,26 @@ class StepResult:
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
     builds: tuple[dict[str, Any], ...] = ()
-    """Compiles that the harness' runner made: argv, exit code, output."""
+    """Compiles that the harness' runner made: argv, exit code, output, and as `parameters` the values that were set and did
+    not arrive ([name, what was set, what is there]).
+    """
+    refused: tuple[str, ...] = ()
+    """Why compiled programs were not simulated, see `inside/lib/compiled.py`."""
+    started: int = 0
+    """How many compiled programs Icarus' simulator was started with."""
+
+    @property
+    def reach(self) -> int:
+        """How far the harness came: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
+        return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
 
     @property
     def stalled(self) -> bool:
-        """Whether the clock ran out on a command that could hardly compute: the machine was stopped or overloaded."""
-        return self.overrun == "wall" and self.cpu_s < 0.5 * self.wall_s
+        """Whether the clock ran out on a command that could hardly compute: the machine was stopped or overloaded.
+
+        A loop that never ends gets more than this of any machine that is merely busy.
+        """
+        return self.overrun == "wall" and self.cpu_s < 0.2 * self.wall_s
 
 
 @dataclass(frozen=True)

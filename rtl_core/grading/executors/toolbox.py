@@ -52,7 +52,8 @@ class Toolbox:
         """
         if shutil.which("iverilog") is None or shutil.which("vvp") is None:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
-        prefixes = dict.fromkeys((sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)))
+        own = (sys.prefix, sys.base_prefix)
+        prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
         directories: dict[str, None] = {}
         for tool in _SIMULATORS:
             found = shutil.which(tool)

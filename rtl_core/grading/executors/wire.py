@@ -125,11 +125,14 @@ def step_result(step: Mapping[str, Any]) -> StepResult:
                 s["forged"],
                 tuple(s["tests"]),
                 s["changes"],
-                {name: tuple(values) for name, values in s["seen"].items()},
+                s["moved"],
+                s["pacer"],
             )
             for s in step.get("sessions", ())
         ),
         builds=tuple(step.get("builds", ())),
+        refused=tuple(step.get("refused", ())),
+        started=step.get("started", 0),
     )
 
 
@@ -148,6 +151,8 @@ def _step(step: Step, job: Job, inside: Surroundings) -> dict[str, Any]:
 
 def _environment(step: Step, job: Job, inside: Surroundings) -> dict[str, str]:
     environment = {**inside.environment(), **step.env}
+    # A fresh `vvp` is found here first: it looks at the compiled program before it becomes the real one.
+    environment["PATH"] = f"{GUARD}/bin:{environment['PATH']}"
     older = inside.cocotb1 if job.cocotb == 1 else None
     environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
     if "RANDOM_SEED" not in environment:

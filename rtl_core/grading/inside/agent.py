@@ -135,6 +135,7 @@ def prepare(job):
         if os.path.normpath(inside) != os.path.normpath(volume["target"]):
             os.makedirs(volume["target"], exist_ok=True)
             namespaces.bind(inside, volume["target"], read_only)
+    namespaces.protect_processes()
 
 
 def write_files(files):

@@ -58,6 +58,8 @@ class Witness:
     def __init__(self):
         self.sessions = []
         self.builds = []
+        self.refused = []
+        self.started = 0
         self.buffers = {}
 
     def begin(self, connection):
@@ -91,9 +93,11 @@ class Witness:
 
     def take(self, state, message):
         if message["kind"] == "build":
-            self.builds.append(
-                {"argv": message["argv"], "exit_code": message["exit_code"], "output": message["output"]}
-            )
+            self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
+        elif message["kind"] == "started":
+            self.started += 1
+        elif message["kind"] == "refused":
+            self.refused += [str(reason) for reason in message["reasons"]]
         elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
             state["session"] = {
                 "results_file": message["file"],
@@ -101,11 +105,12 @@ class Witness:
                 "forged": False,
                 "tests": [],
                 "changes": 0,
-                "seen": {},
+                "moved": True,
+                "pacer": "",
             }
             self.sessions.append(state["session"])
         elif message["kind"] == "end" and state["session"] is not None:
-            facts = {key: message[key] for key in ("tests", "digest", "changes", "seen")}
+            facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
             state["session"].update(facts, complete=True)
 
     def end(self, connection):
@@ -148,7 +153,8 @@ def run_steps(job, report, launch=None):
     for step in job["steps"]:
         result = run_step(job, step, server, launch)
         report(result)
-        if job["stop_at_failure"] and result["exit_code"] != 0:
+        if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
+            # What ran out of a limit has failed as a whole: further services would only cost as much again.
             break
     server.close()
 
@@ -242,6 +248,8 @@ class Running:
             "overrun": self.overrun,
             "sessions": self.witness.sessions,
             "builds": self.witness.builds,
+            "refused": self.witness.refused,
+            "started": self.witness.started,
         }
 
     def close(self, source):
@@ -348,13 +356,10 @@ def kill_all():
 
 
 def reap_all():
-    """Takes the exit status of every child that has ended."""
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return
+    """Waits for every process that was killed; only then their CPU time is known."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def start(job, step, writing):
@@ -390,7 +395,6 @@ def confine(job, step, writing, keep=None):
         os.dup2(keep.detach(), first, inheritable=False)
         first += 1
     os.closerange(first, 1024)
-    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)
     namespaces.limit(job["limits"])
     namespaces.become(job["uid"])
     os.chdir(step["cwd"])

@@ -26,6 +26,7 @@ import socket
 import sys
 import traceback
 
+import gate
 import steps
 
 SLOT = 250
@@ -359,6 +360,7 @@ def _become_simulator(plan, base, place):
 
     _forget(names)
     witness.seed_again()
+    gate.stop_if_refused([plan["design"]], plan["env"])
     _write_arguments(place, plan["design"], plan["plus"])
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import random
 import textwrap
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -24,6 +26,7 @@ services:
 
 COMBINATIONAL_TESTS = ("corners", "vectors")
 CLOCKED_TESTS = ("reset_value", "reset_kind", "edges", "cycles")
+MIN_PARAMETER = 2
 
 
 def target_of(spec: Spec) -> str:
@@ -39,40 +42,72 @@ def record_of(family: Family, spec: Spec) -> dict[str, Any]:
         "categories": ["cid003", family.difficulty],
         "input": {"prompt": family.prompt(spec), "context": {}},
         "output": {"response": "", "context": {target_of(spec): family.code(spec)}},
-        "harness": {"files": _harness(family, spec)},
+        "harness": {"files": _harness(family, spec, digest)},
     }
 
 
-def _harness(family: Family, spec: Spec) -> dict[str, str]:
+def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
     bench = files("rtl_core.problems.starter") / "bench"
     tests = CLOCKED_TESTS if family.sequential else COMBINATIONAL_TESTS
+    widths = tested_widths(family, spec, digest)
     environment = {
         "SIM": "icarus",
         "TOPLEVEL_LANG": "verilog",
         "VERILOG_SOURCES": f"/code/{target_of(spec)}",
         "TOPLEVEL": spec.module,
         "MODULE": f"test_{spec.module}",
-        "TESTS": str(len(tests)),
+        "TESTS": str(len(tests) * len(widths)),
         "PYTHONPATH": "/src",
     }
+    if (parameter := family.parameter(spec)) is not None:
+        environment |= {"PARAMETER": parameter, "PARAMETER_VALUES": " ".join(map(str, widths[1:]))}
     return {
         "docker-compose.yml": COMPOSE,
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
         "src/test_runner.py": (bench / "test_runner.py").read_text(),
         "src/pytest.py": (bench / "no_pytest.py").read_text(),
         "src/starter_bench.py": (bench / "starter_bench.py").read_text(),
-        f"src/test_{spec.module}.py": _test_module(family, spec, tests),
+        "src/starter_stimuli.py": (bench / "starter_stimuli.py").read_text(),
+        f"src/test_{spec.module}.py": _test_module(family, spec, tests, widths, digest),
     }
 
 
-def _test_module(family: Family, spec: Spec, tests: tuple[str, ...]) -> str:
+def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
+    """The width asked for and, where a module parameter sets it, two others: a smaller one if there is one and larger."""
+    if family.parameter(spec) is None:
+        return [spec.width]
+    rng = random.Random(digest)
+    smaller, larger = range(MIN_PARAMETER, spec.width), range(spec.width + 1, spec.width + 5)
+    others = [rng.choice(smaller), rng.choice(larger)] if smaller else rng.sample(larger, 2)
+    return [spec.width, *others]
+
+
+def _test_module(family: Family, spec: Spec, tests: tuple[str, ...], widths: list[int], digest: str) -> str:
+    parts = [f'"""Checks {spec.module}."""\n\nimport os\n\nimport cocotb\nimport starter_bench\n\nSPECS = {{\n']
+    for width in widths:
+        facts = _facts(family, replace(spec, width=width), digest)
+        parts.append(f"    {width}: {{\n" + "".join(f"        {key!r}: {value!r},\n" for key, value in facts.items()))
+        parts.append("    },\n")
+    parts.append(f'}}\nSPEC = SPECS[int(os.environ.get("TESTED_WIDTH", "{spec.width}"))]\n\n\n')
+    parts.append(reference_source(family))
+    for test in tests:
+        call = f"await starter_bench.{test}(dut, SPEC, reference)"
+        parts.append(f"\n\n@cocotb.test()\nasync def {test}(dut):\n    {call}\n")
+    return "".join(parts)
+
+
+def _facts(family: Family, spec: Spec, digest: str) -> dict[str, Any]:
+    """What the bench must know of one width of a problem; see `bench/starter_bench.py`."""
     signals = family.signals(spec)
     facts: dict[str, Any] = {
+        "problem": digest,
         "width": spec.width,
         "option": spec.option,
         "inputs": [_sized(signal) for signal in signals if signal.is_input],
         "outputs": [_sized(signal) for signal in signals if not signal.is_input],
     }
+    if (parameter := family.parameter(spec)) is not None:
+        facts["parameter"] = parameter
     if family.sequential:
         facts |= {
             "clock": spec.clock,
@@ -80,14 +115,9 @@ def _test_module(family: Family, spec: Spec, tests: tuple[str, ...]) -> str:
             "active_low": spec.active_low,
             "asynchronous": spec.asynchronous,
             "reset_state": family.reset_state,
+            "bursts": family.bursts(spec),
         }
-    parts = [f'"""Checks {spec.module}."""\n\nimport cocotb\nimport starter_bench\n\n']
-    parts.append("SPEC = {\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in facts.items()) + "}\n\n\n")
-    parts.append(reference_source(family))
-    for test in tests:
-        call = f"await starter_bench.{test}(dut, SPEC, reference)"
-        parts.append(f"\n\n@cocotb.test()\nasync def {test}(dut):\n    {call}\n")
-    return "".join(parts)
+    return facts
 
 
 def _sized(signal: Signal) -> tuple[str, int]:

@@ -93,6 +93,17 @@ class Family(ABC):
     def reference(width: int, option: str, state: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
         """(state after the next rising edge, outputs now), from the state and the inputs now, both in header order."""
 
+    def bursts(self, spec: Spec) -> list[tuple[tuple[int, ...], int]]:
+        """(inputs, clock cycles) by which the design goes through all its states once while these inputs are held.
+
+        For states that a thousand cycles with random inputs do not reach.
+        """
+        return []
+
+    def parameter(self, spec: Spec) -> str | None:
+        """The module parameter that sets the width, where the specification asks for one."""
+        return None
+
     def prompt(self, spec: Spec) -> str:
         """The whole prompt: module, behaviour, ports with widths, clock and reset."""
         text = f"Module {spec.module}: {self.describe(spec)}"

@@ -191,7 +191,7 @@ def set_aside(source: Source) -> Table | None:
     return Table(
         "set-aside",
         "Groups set aside",
-        "Groups that were sampled and not trained on.",
+        "Groups that were sampled and then replaced or set aside.",
         [("why", "left"), ("groups", "right"), ("in steps", "right"), ("last step", "right")],
         [[plain(words[r["name"]]), f"{r['groups']:.0f}", str(r["steps"]), str(r["last"])] for r in rows],
         wide=False,

@@ -61,6 +61,15 @@ class _Finder:
 def install():
     """From here on watched modules are hooked as they are imported."""
     sys.meta_path.insert(0, _Finder)
+    if not os.path.basename(os.path.realpath("/proc/self/exe")).startswith("python"):
+        _close_memory()
+
+
+def _close_memory():
+    """In a simulator that was started afresh: /proc/self/mem belongs to root from here on, so the design cannot open it."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 def seed_again():
@@ -137,18 +146,25 @@ def _witness_results(module):
 
 
 class _Ports:
-    """What the top level's ports did: how often inputs changed (up to ENOUGH), which values each output took (up to 2).
+    """Whether the top level's outputs do anything while its inputs move.
 
-    `watch` is `input,...;output,...`. A port is left alone as soon as enough is known of it.
+    `watch` is `input,...;output,...`. Outputs are looked at when inputs change, at the end of the time step. The first input
+    that has changed `ENOUGH` times sets the pace. If it is a single bit it is taken for the clock, and only what outputs are
+    after its rising edges counts: an echo of the clock, or a pulse between edges, is no behaviour. An output has moved when it
+    took two values without unknown bits; then nothing is watched any more.
     """
 
-    ENOUGH = 16
-    kept: dict
+    ENOUGH = 32
 
     def __init__(self, watch):
         self.changes = 0
-        self.seen: dict[str, list[str]] = {}
-        self.kept = {}
+        self.moved = False
+        self.pacer = ""
+        self.counts: dict[str, int] = {}
+        self.seen: dict[str, dict[str, str]] = {}
+        self.inputs: dict = {}
+        self.outputs: dict = {}
+        self.waiting: dict = {}
         if ";" not in watch:
             return
         import cocotb
@@ -160,51 +176,77 @@ class _Ports:
         inputs, outputs = (part.split(",") for part in watch.split(";"))
         try:
             top = cocotb.top._handle
-            handles = {name: top.get_handle_by_name(name) for name in inputs + outputs if name}
+            self.inputs, self.outputs = (
+                {n: top.get_handle_by_name(n) for n in names if n} for names in (inputs, outputs)
+            )
         except Exception:
             return
-        for name, handle in handles.items():
-            if handle is None or not hasattr(handle, "get_signal_val_binstr"):
-                continue
-            self.seen.update({name: []} if name in outputs else {})
-            self.kept[name] = handle
-            self._next(name, self._output if name in outputs else self._input)
+        for handles in (self.inputs, self.outputs):
+            for name in [n for n, handle in handles.items() if not hasattr(handle, "get_signal_val_binstr")]:
+                del handles[name]
+        if self.outputs:
+            for name in self.inputs:
+                self._wait(name)
 
-    def _next(self, name, callback):
+    def _wait(self, name):
         try:
-            self.register(self.kept[name], callback, self.edge, name)
+            self.waiting[name] = self.register(self.inputs[name], self._changed, self.edge, name)
         except Exception:
-            self.seen.pop(name, None)
+            self.waiting.pop(name, None)
 
-    def _input(self, name):
+    def _changed(self, name):
+        self.waiting.pop(name, None)
+        if self.moved or self.pacer not in ("", name):
+            return
         self.changes += 1
-        if self.changes < self.ENOUGH:
-            self._next(name, self._input)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        value = self.inputs[name].get_signal_val_binstr()
+        if self.counts[name] == self.ENOUGH:
+            self._set_pace(name)
+        if len(value) > 1 or value == "1":
+            self.waiting[name] = self.settle(self._settled, name)
+        else:
+            self._wait(name)
 
-    def _output(self, name):
-        """A change may be a glitch of no duration; what counts is the value at the end of the time step."""
-        self.settle(self._settled, name)
+    def _set_pace(self, name):
+        self.pacer = name
+        for other in [other for other in self.waiting if other != name]:
+            self._take_back(other)
+        self.moved = any(value == "" for value in self.seen.get(name, {}).values())
 
     def _settled(self, name):
-        self._note(name)
-        if len(self.seen.get(name, "..")) < 2:
-            self._next(name, self._output)
+        self.waiting.pop(name, None)
+        self._look(name)
+        if not self.moved:
+            self._wait(name)
 
-    def _note(self, name):
-        values = self.seen.get(name)
-        if values is None or len(values) > 1:
-            return
-        try:
-            value = self.kept[name].get_signal_val_binstr()
-        except Exception:
-            return
-        if value not in values and not set(value) - {"0", "1"}:
-            values.append(value)
+    def _look(self, name):
+        """Notes the outputs beside those of earlier looks; "" stands for one that has had two values."""
+        seen = self.seen.setdefault(name, {})
+        for output, handle in self.outputs.items():
+            value = handle.get_signal_val_binstr()
+            if not set(value) - {"0", "1"} and seen.setdefault(output, value) != value:
+                seen[output] = ""
+        if self.pacer == name:
+            self.moved = "" in seen.values()
+
+    def _take_back(self, name):
+        callback = self.waiting.pop(name, None)
+        if hasattr(callback, "deregister"):
+            callback.deregister()
 
     def report(self):
-        for name in self.seen:
-            self._note(name)
-        return {"changes": self.changes, "seen": self.seen}
+        """What was seen. Callbacks that still wait are taken back: a simulator that ends with them may crash."""
+        for name in list(self.waiting):
+            self._take_back(name)
+        if not self.pacer:
+            # Few changes: whatever two looks found different has moved, whichever input they followed.
+            values: dict[str, set[str]] = {}
+            for seen in self.seen.values():
+                for output, value in seen.items():
+                    values.setdefault(output, set()).add(value)
+            self.moved = any("" in found or len(found) > 1 for found in values.values())
+        return {"changes": self.changes, "moved": self.moved or not self.outputs, "pacer": self.pacer}
 
 
 def _test(case):
@@ -241,6 +283,7 @@ def _witness_builds(module):
                     raise real.CalledProcessError(done, command)
                 return real.CompletedProcess(command, done)
             __tracebackhide__ = True
+            _look_into_verilator(real, command, named)
             log = named.get("stdout")
             quiet = named.get("stdout") is None and named.get("stderr") is None and not named.get("capture_output")
             checked = named.pop("check", False)
@@ -258,6 +301,7 @@ def _witness_builds(module):
             channel = _connect()
             if channel is not None:
                 message = {"kind": "build", "argv": [str(word)[:300] for word in command][:100]}
+                message["parameters"] = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
                 _tell(channel, {**message, "exit_code": done.returncode, "output": text[-20000:]})
                 os.close(channel)
             if checked and done.returncode:
@@ -267,9 +311,38 @@ def _witness_builds(module):
     module.subprocess = Watched()
 
 
+def _changed_parameters(command, cwd):
+    """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold."""
+    words = [str(word) for word in command]
+    settings: dict[str, dict[str, str]] = {}
+    for word in words:
+        if word.startswith("-P") and "." in word and "=" in word:
+            path, _, value = word[2:].partition("=")
+            top, _, name = path.partition(".")
+            settings.setdefault(top, {})[name] = value
+    if not settings or "-o" not in words[:-1]:
+        return []
+    import compiled
+
+    with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
+        program = file.read()
+    return [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
+
+
+def _look_into_verilator(subprocess, command, named):
+    """Verilator makes C++ of a design, so its text is looked at before it is compiled."""
+    words = [str(word) for word in command]
+    if "verilator" not in [word.split("/")[-1] for word in words[:2]] or "--lint-only" in words:
+        return
+    import gate
+
+    where = {key: named[key] for key in ("cwd", "env") if key in named}
+    done = subprocess.run([*words, "-E", "-P"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **where)
+    gate.stop_if_refused_text(done.stdout.decode("utf-8", "replace"), named.get("env") or os.environ)
+
+
 def _is_build(command):
-    return (
-        isinstance(command, (list, tuple))
-        and bool(command)
-        and str(command[0]).split("/")[-1] in ("iverilog", "verilator")
-    )
+    if not isinstance(command, (list, tuple)) or not command:
+        return False
+    names = [str(word).split("/")[-1] for word in command[:2]]
+    return names[0] in ("iverilog", "verilator") or names == ["perl", "verilator"]

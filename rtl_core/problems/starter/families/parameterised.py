@@ -50,6 +50,9 @@ class ScaledArithmetic(Family):
     def body(self, spec: Spec) -> str:
         return f"  assign {spec.ports[2]} = {self._value(spec)};\n"
 
+    def parameter(self, spec: Spec) -> str:
+        return spec.ports[3]
+
     def _value(self, spec: Spec) -> str:
         a, b, _, _ = spec.ports
         return {"sum": f"{a} + {b}", "product": f"{a} * {b}", "square sum": f"{a} * {a} + {b}"}[spec.option]

@@ -30,6 +30,9 @@ class Counter(Family):
         enable, q = spec.ports
         return clocked(spec, q, f"if ({enable}) {q} <= {q} {'-' if spec.option == 'down' else '+'} 1;")
 
+    def bursts(self, spec: Spec) -> list[tuple[tuple[int, ...], int]]:
+        return [((1,), 1 << spec.width)]
+
     @staticmethod
     def reference(width: int, option: str, state: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
         step = inputs[0] if option == "up" else -inputs[0]

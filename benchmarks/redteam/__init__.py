@@ -1,0 +1,8 @@
+"""A red team for the grader: attacks that must not be paid and honest answers that must pass, as data.
+
+    python -m benchmarks.redteam            grade all of them (minutes)
+    python -m benchmarks.redteam.fuzz       mutate and combine them for a given time
+
+`attack.py` holds the noun, `problems.py` and `bases.py` what is attacked, `catalogue.py` the list of groups. One file
+holds one group; a new attack is one entry in its group's file.
+"""

@@ -1,0 +1,110 @@
+"""Grade every attack and every honest twin; exit 1 if any verdict is not the right one.
+
+    python -m benchmarks.redteam [--executor bubblewrap|docker|both] [--only GROUP_OR_NAME ...] [--jobs 2]
+                                 [--quick] [--cold] [--json FILE]
+
+Wrong are: an attack that is paid, an infrastructure error, an honest answer that is refused, and a grade that takes more
+than one and a half times the wall limit of one service. Attacks on published problems are left out, with a count, where
+RTL_DISTILL_DATA does not hold them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from benchmarks.redteam.attack import Attack
+from benchmarks.redteam.bases import COUNTER, INC
+from benchmarks.redteam.catalogue import GROUPS, chosen
+from benchmarks.redteam.grading import LIMITS, Graded, grade_all, grader_for
+from benchmarks.redteam.problems import find
+from rtl_core.grading.limits import Limits
+
+FAULTS = ("paid", "infrastructure error", "over time", "honest refused")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.redteam", description=__doc__.splitlines()[0])
+    parser.add_argument("--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap")
+    parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="every tenth, none that takes seconds")
+    parser.add_argument("--cold", action="store_true", help="bubblewrap without prepared processes")
+    parser.add_argument("--wall", type=float, default=LIMITS.wall_s, help="wall limit of one service, in seconds")
+    parser.add_argument("--json", type=Path, help="write every verdict to this file")
+    arguments = parser.parse_args(argv)
+    try:
+        attacks = chosen(arguments.only, quick=arguments.quick)
+    except ValueError as error:
+        parser.error(str(error))
+    console = Console() if sys.stdout.isatty() else Console(width=110)
+    missing = sum(find(attack.problem) is None for _, attack in attacks)
+    if missing:
+        console.print(f"left out: {missing} on published problems that are not at hand (set RTL_DISTILL_DATA)")
+    limits = LIMITS.model_copy(update={"wall_s": arguments.wall, "cpu_s": arguments.wall})
+    names = ("bubblewrap", "docker") if arguments.executor == "both" else (arguments.executor,)
+    graded = {name: _run(console, name, attacks, arguments, limits) for name in names}
+    if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(
+            json.dumps({name: [_row(one) for one in all_] for name, all_ in graded.items()}, indent=1)
+        )
+    return 1 if any(one.faults for all_ in graded.values() for one in all_) else 0
+
+
+def _run(console: Console, name: str, attacks: list, arguments: argparse.Namespace, limits: Limits) -> list[Graded]:
+    started = time.monotonic()
+    graded: list[Graded] = []
+    with grader_for(name, warm=not arguments.cold, limits=limits) as grader:
+        warm_up = [
+            ("", Attack(base.problem, "", base.problem, text=base.design(core="good"))) for base in (COUNTER, INC)
+        ]
+        list(grade_all(grader, warm_up, arguments.jobs))  # what starts once is no answer's time
+        for one in grade_all(grader, attacks, arguments.jobs):
+            graded.append(one)
+            if console.is_terminal:
+                console.print(f"{len(graded)} of {len(attacks)} {one.group}", end="\r")
+    console.print(_table(f"{name}, {time.monotonic() - started:.0f} s", graded))
+    for one in graded:
+        if one.faults:
+            said = (
+                f"{', '.join(one.faults)}: {one.group}: {one.attack.name!a} ({one.outcome.value}, {one.wall_s:.1f} s) "
+            )
+            console.print(escape(said + "; ".join(one.reasons)[:200]), soft_wrap=True, highlight=False)
+    return graded
+
+
+def _table(title: str, graded: list[Graded]) -> Table:
+    table = Table("group", "answers", *FAULTS, "slowest s", title=title)
+    groups: dict[str, list[Graded]] = defaultdict(list)
+    for one in graded:
+        groups[one.group].append(one)
+    for group, ones in [*groups.items(), ("all", graded)]:
+        counts = [str(sum(fault in one.faults for one in ones)) for fault in FAULTS]
+        table.add_row(group, str(len(ones)), *counts, f"{max((one.wall_s for one in ones), default=0):.1f}")
+    return table
+
+
+def _row(one: Graded) -> dict[str, object]:
+    return {
+        "group": one.group,
+        "name": one.attack.name,
+        "idea": one.attack.idea,
+        "problem": one.attack.problem,
+        "outcome": one.outcome.value,
+        "reasons": list(one.reasons),
+        "wall_s": round(one.wall_s, 3),
+        "faults": one.faults,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""The problems that are attacked, by key.
+
+`starter/...` and `own/...` are always there. The others are read from the published sets (RTL_DISTILL_DATA); what is not
+there is left out, save CVDP's LFSR, which `own/lfsr` then replaces.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from rtl_core.problems.cvdp import problem_from_record, read_cvdp
+from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.rtllm import read_rtllm
+from rtl_core.problems.starter import Spec, problem_of
+from rtl_core.problems.testbench import Bench, bench_harness
+from rtl_core.problems.verilog_eval import read_verilog_eval
+
+DATA = Path(os.environ.get("RTL_DISTILL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+SPECS = {
+    "counter": Spec("counter", "cnt", ("en", "q"), 14, "up"),
+    "counter6": Spec("counter", "cnt", ("en", "q"), 6, "up"),
+    "down": Spec("counter", "cnt", ("en", "q"), 10, "down"),
+    "adder": Spec("adder", "add", ("a", "b", "y", "co"), 16, "plain"),
+    "saturating": Spec("saturating", "sat", ("a", "b", "y"), 12, "adder"),
+    "mux": Spec("mux", "sel", ("a", "b", "s", "y"), 16, "first"),
+    "comparator": Spec("comparator", "cmp", ("a", "b", "y"), 12, "<="),
+    "parity": Spec("parity", "par", ("d", "y"), 16, "odd"),
+    "toggle": Spec("toggle", "tog", ("t", "q"), 8, ""),
+    "register": Spec("register", "rgs", ("en", "d", "q"), 12, ""),
+    "shift": Spec("shift", "shf", ("din", "q"), 12, "left"),
+    "accumulator": Spec("accumulator", "acc", ("en", "d", "q"), 12, ""),
+    "decoder": Spec("decoder", "dec", ("s", "y"), 14, "high"),
+    "edge": Spec("edge", "edg", ("d", "y"), 12, "rising"),
+    "arbiter": Spec("arbiter", "arb", ("req", "gnt"), 12, "lowest"),
+    "priority": Spec("priority_encoder", "pri", ("d", "y"), 12, "highest"),
+    "scaled": Spec("scaled", "mul", ("a", "b", "y", "WIDTH"), 8, "product"),
+    "fifo": Spec("fifo", "buf0", ("push", "pop", "d", "q", "full", "empty"), 12, "8"),
+    "round_robin": Spec("round_robin", "rra", ("req", "gnt"), 8, "up"),
+    "pipeline": Spec("pipeline", "pip", ("a", "b", "c", "y"), 12, "xor then add"),
+}
+"""Explicit specifications, so that an attack's text and its problem stay together whatever the draws are."""
+
+CVDP = {
+    "cvdp/lfsr": "cvdp_copilot_lfsr_0001",
+    "cvdp/arbiter": "cvdp_agentic_fixed_arbiter_0001",
+    "single/gray": "cvdp_copilot_binary_to_gray_0013",
+    "single/sorter": "cvdp_copilot_sorter_0001",
+}
+
+_COMPOSE = """\
+services:
+  direct:
+    image: __OSS_SIM_IMAGE__
+    volumes:
+      - ./src/:/src/:ro
+    working_dir: /code/rundir
+    env_file: ./src/.env
+    command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
+"""
+_RUNNER = """\
+import os
+
+import pytest
+from cocotb_tools.runner import get_runner
+
+
+@pytest.mark.parametrize("parameters", {sets})
+def test_runner(parameters):
+    runner = get_runner(os.environ["SIM"])
+    top = os.environ["TOPLEVEL"]
+    runner.build(sources=os.environ["VERILOG_SOURCES"].split(), hdl_toplevel=top, always=True, clean=True,
+                 parameters=parameters, includes=["/code/rtl"], timescale=("1ns", "1ns"))
+    runner.test(hdl_toplevel=top, test_module=os.environ["MODULE"])
+"""
+_GRAY_TEST = """\
+import cocotb
+from cocotb.triggers import Timer
+
+
+@cocotb.test()
+async def gray(dut):
+    width = int(dut.WIDTH.value)
+    for value in range(2**width):
+        dut.binary_in.value = value
+        await Timer(10, unit="ns")
+        assert int(dut.gray_out.value) == value ^ (value >> 1)
+"""
+_LFSR_TEST = """\
+import random
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge, RisingEdge
+
+
+async def sequence(dut, seed):
+    cocotb.start_soon(Clock(dut.clock, 10, unit="ns").start())
+    dut.reset.value = 0
+    dut.lfsr_seed.value = seed
+    await FallingEdge(dut.clock)
+    await RisingEdge(dut.clock)
+    await RisingEdge(dut.clock)
+    dut.reset.value = 1
+    for i in range(64):
+        await RisingEdge(dut.clock)
+        now = int(dut.lfsr_out.value)
+        if i == 1:
+            assert now == wanted
+        low = now & 1
+        wanted = (now >> 1) | low << 7
+        for bit in (5, 4, 0):
+            wanted ^= low << bit
+
+
+@cocotb.test()
+async def first(dut):
+    await sequence(dut, random.randint(1, 255))
+
+
+@cocotb.test()
+async def second(dut):
+    await sequence(dut, random.randint(1, 255))
+"""
+_PAIR_TEST = """\
+import random
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge
+
+
+@cocotb.test()
+async def adds(dut):
+    cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
+    for _ in range(40):
+        dut.a.value, dut.b.value = (a := random.randint(0, 255)), (b := random.randint(0, 255))
+        await FallingEdge(dut.clk)
+        await FallingEdge(dut.clk)
+        assert int(dut.y.value) == (a + b) & 255
+"""
+_BENCH = """\
+`timescale 1ns/1ps
+module stimulus(input clk, output reg [7:0] d);
+  always @(negedge clk) d <= $urandom;
+  initial begin
+    d = 0;
+    repeat (200) @(posedge clk);
+    $finish;
+  end
+endmodule
+module tb;
+  reg clk = 0;
+  always #5 clk = ~clk;
+  wire [7:0] d, expected, got;
+  integer errors = 0, samples = 0;
+  stimulus source(.clk(clk), .d(d));
+  model reference(.clk(clk), .d(d), .q(expected));
+  inc8 dut(.clk(clk), .d(d), .q(got));
+  always @(posedge clk or negedge clk) begin
+    samples = samples + 1;
+    if (expected !== (expected ^ got ^ expected)) errors = errors + 1;
+  end
+  final $display("Mismatches: %0d in %0d samples", errors, samples);
+endmodule
+module model(input clk, input [7:0] d, output reg [7:0] q);
+  always @(posedge clk) q <= d + 1;
+endmodule
+"""
+_LOUD = """\
+`timescale 1ns/1ps
+module main;
+  reg clk = 0;
+  reg [7:0] d;
+  wire [7:0] q;
+  integer errors, i;
+  always #5 clk = ~clk;
+  inc8 uut(.clk(clk), .d(d), .q(q));
+  initial begin
+    errors = 0;
+    for (i = 0; i < 60; i = i + 1) begin
+      d = $random;
+      @(posedge clk) #1;
+      if (q !== d + 8'd1) errors = errors + 1;
+    end
+    if (errors == 0) $display("===========Your Design Passed===========");
+    else $display("===========%0d errors===========", errors);
+    $finish;
+  end
+endmodule
+"""
+
+
+def _cocotb(name: str, top: str, prompt: str, test: str, sources: tuple[str, ...], **rest: object) -> Problem:
+    context = rest.get("context", {})
+    sets = rest.get("sets", "[{}]")
+    environment = {
+        "SIM": "icarus",
+        "TOPLEVEL_LANG": "verilog",
+        "VERILOG_SOURCES": " ".join(f"/code/{path}" for path in sources),
+        "TOPLEVEL": top,
+        "MODULE": f"test_{top}",
+        "PYTHONPATH": "/src",
+    }
+    files = {
+        "docker-compose.yml": _COMPOSE,
+        "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
+        "src/test_runner.py": _RUNNER.replace("{sets}", str(sets)),
+        f"src/test_{top}.py": test,
+    }
+    record = {
+        "id": f"redteam_{name}",
+        "categories": ["cid003", "easy"],
+        "input": {"prompt": prompt, "context": context},
+        "output": {"response": "", "context": dict.fromkeys(rest.get("targets", sources), "")},  # type: ignore[call-overload]
+        "harness": {"files": files},
+    }
+    return problem_from_record(record, source="redteam")
+
+
+def _bench(name: str, top: str, text: str, marker: str, passed: str) -> Problem:
+    target = "rtl/inc8.sv"
+    bench = Bench(sources={"test.sv": text}, design=target, dut="inc8", top=top, marker=marker, passed=passed)
+    golden = {target: "module inc8(input clk, input [7:0] d, output reg [7:0] q);\nalways @(posedge clk) q <= d + 1;\nendmodule\n"}  # fmt: skip
+    prompt = "Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n"
+    harness = bench_harness(bench)
+    return Problem(
+        id=f"redteam_{name}", source="redteam", category="cid003", difficulty="easy", prompt=prompt, targets=(target,),
+        harness=harness, golden=golden,
+        interface=derive_interface(prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden),
+    )  # fmt: skip
+
+
+@cache
+def own() -> dict[str, Problem]:
+    """Problems of the red team's own, one for each kind of harness, so that something runs without any data."""
+    lfsr = "Module lfsr_8bit: an 8-bit Galois LFSR.\n\nInputs: clock, reset (active low), lfsr_seed[7:0]. Output: lfsr_out[7:0].\n"
+    gray = "Module binary_to_gray: binary to Gray code. Parameter WIDTH. Input binary_in[WIDTH-1:0]. Output gray_out[WIDTH-1:0].\n"
+    pair = "Module pair adds a and b in a register; module part does the addition. Inputs clk, a[7:0], b[7:0]. Output y[7:0].\n"
+    return {
+        "own/lfsr": _cocotb("lfsr", "lfsr_8bit", lfsr, _LFSR_TEST, ("rtl/lfsr_8bit.sv",)),
+        "own/gray": _cocotb(
+            "gray", "binary_to_gray", gray, _GRAY_TEST, ("rtl/binary_to_gray.sv",),
+            sets='[{"WIDTH": 4}, {"WIDTH": 6}, {"WIDTH": 8}]',
+        ),
+        "own/pair": _cocotb(
+            "pair", "pair", pair, _PAIR_TEST, ("rtl/pair.sv", "rtl/part.sv"),
+            targets=("rtl/pair.sv", "rtl/part.sv", "rtl/defs.inc", "rtl/defs.svh", "rtl/notes.txt"),
+            context={"rtl/given.svh": "`define GIVEN_W 8\n", "rtl/table.hex": "".join(f"{i:02x}\n" for i in range(256))},
+        ),
+        "own/bench": _bench("bench", "tb", _BENCH, "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
+        "own/loud": _bench("loud", "main", _LOUD, "Your Design Passed", ""),
+    }  # fmt: skip
+
+
+@cache
+def published() -> dict[str, Problem]:
+    """What of the published sets is at hand."""
+    found: dict[str, Problem] = {}
+    paths = [*sorted((DATA / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")), DATA / "cvdp-single/problems.jsonl"]
+    by_id = {problem.id: problem for path in paths if path.is_file() for problem in read_cvdp(path).problems}
+    found |= {key: by_id[name] for key, name in CVDP.items() if name in by_id}
+    if (DATA / "verilog-eval").is_dir():
+        for problem in read_verilog_eval(DATA / "verilog-eval").problems:
+            found["ve/" + problem.id.removeprefix("verilog_eval_")[:7]] = problem
+    if (DATA / "RTLLM").is_dir():
+        for problem in read_rtllm(DATA / "RTLLM").problems:
+            found["rtllm/" + problem.id.removeprefix("rtllm_")] = problem
+    return found
+
+
+@cache
+def find(key: str) -> Problem | None:
+    """The problem of a key, or None where its set is not at hand. Raises KeyError for a starter or own key that is none."""
+    kind, _, name = key.partition("/")
+    if kind == "starter":
+        return problem_of(SPECS[name])
+    if kind == "own":
+        return own()[key]
+    return published().get(key) or (own()["own/lfsr"] if key == "cvdp/lfsr" else None)

@@ -1,0 +1,76 @@
+"""`rtl-distill audit`: were a run's passes deserved?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from rtl_core.cli.database import DbOption, database_path, open_history, pick_run
+
+
+def audit(
+    run: Annotated[str | None, typer.Argument(help="The run (default: the newest).")] = None,
+    purpose: Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")] = "all",
+    cycles: Annotated[
+        int, typer.Option(min=100, help="Clock cycles, or random input patterns, of each simulation.")
+    ] = 24_000,
+    parameters: Annotated[int, typer.Option(min=0, help="How many other sets of parameter values are tried.")] = 6,
+    most: Annotated[int, typer.Option(min=1, help="How many passes at most.")] = 2**31 - 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Simulations at one time; 0 means one per core.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is wrong.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Simulate every passed answer of a run beside its problem's golden answer, and name those that were paid wrongly.
+
+    What is found is kept in the history, and reports show it; the same command goes on where it stopped. Exit code 0 when every
+    pass was looked at (1 with --strict and a wrong one), 130 when it was interrupted.
+
+    Examples:
+
+        rtl-distill audit demo
+
+        rtl-distill audit demo --cycles 200000 --purpose evaluation --json
+    """
+    import contextlib
+    import json
+
+    from rich.console import Console
+
+    from rtl_core.cli.console import ConsoleProgress
+    from rtl_core.errors import InfrastructureError
+    from rtl_core.history.store import History
+    from rtl_core.pipeline.auditing import AuditPlan, audit_run
+    from rtl_core.pipeline.stored import config_of
+    from rtl_core.reporting.audit import audit_summary, render, summary_of
+
+    path = database_path(db)
+    history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward
+    name = pick_run(history, run)
+    console = Console(stderr=True) if json_ else Console()
+    try:
+        with ConsoleProgress(console) as tell:
+            tell.stage(f"audit {name}")
+            plan = AuditPlan(purpose, most, cycles, parameters)
+            done = audit_run(path, config_of(history, name), plan, tell, jobs=jobs)
+            left = f", {done.without_golden} without a golden answer" if done.without_golden else ""
+            tell.line(
+                f"{done.passes} passes, {done.known} known from before{left}; {done.simulated} distinct answers simulated"
+            )
+    except KeyboardInterrupt:
+        with contextlib.suppress(Exception):
+            console.print("cancelled; the same command goes on from here")
+        raise typer.Exit(130) from None
+    summary = audit_summary(history, name) or summary_of([])
+    if json_:
+        print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))
+    else:
+        console.print(render(summary))
+    if done.failed:
+        ((reason, _),) = done.failed.most_common(1)
+        raise InfrastructureError(
+            f"the executor failed for {done.failed.total()} passes: {reason}", "the same command tries them again"
+        )
+    if strict and summary.whole.different:
+        raise typer.Exit(1)

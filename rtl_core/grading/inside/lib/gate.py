@@ -1,0 +1,60 @@
+"""No compiled program is simulated that `compiled.refusals` refuses. Standard library only.
+
+The agent asks before it forks a warm simulator; the `vvp` in `bin/` asks before it starts a fresh one.
+"""
+
+import json
+import os
+import socket
+import sys
+
+import compiled
+
+ADDRESS = "\0rtl-attest"
+MAX_PROGRAM = 64 << 20
+HARNESS = "/code/src"
+
+
+def stop_if_refused(paths, environment):
+    """Ends this process with `compiled.REFUSED`, the agent told, if one of the compiled programs must not be run."""
+    try:
+        harness = frozenset(os.listdir(HARNESS))
+    except OSError:
+        harness = frozenset()
+    reasons = []
+    for path in filter(os.path.isfile, paths):
+        with open(path, errors="surrogateescape") as file:
+            program = file.read(MAX_PROGRAM + 1)
+        if len(program) > MAX_PROGRAM:
+            reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
+        else:
+            reasons += compiled.refusals(program, _more(environment), harness)
+    _stop(reasons)
+    tell({"kind": "started"})
+
+
+def stop_if_refused_text(text, environment):
+    """The same for a text that Verilator is going to compile."""
+    _stop(compiled.refusals_of_text(text, _more(environment)))
+
+
+def _more(environment):
+    return frozenset(filter(None, environment.get("RTL_TASKS", "").split(",")))
+
+
+def _stop(reasons):
+    if reasons:
+        tell({"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]})
+        sys.stderr.write("refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n")
+        sys.stderr.flush()
+        os._exit(compiled.REFUSED)
+
+
+def tell(message):
+    """One message to the agent; nobody listens outside of a grade."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        try:
+            channel.connect(ADDRESS)
+            channel.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            return

@@ -1,0 +1,129 @@
+"""Two checks of a grade that need an answer or a test bench of our own: does the harness run at all, does the design do anything.
+
+`stand_in` makes an answer that no model wrote. `activity_check` drives a design's inputs at random and looks whether any
+output moves: a harness so weak that nothing moves under it cannot tell a design from a constant, but this can.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from rtl_core.grading.executors.base import Step
+from rtl_core.problems.interface import module_names, top_levels
+from rtl_core.problems.problem import Port, Problem
+
+_HDL = (".v", ".sv")
+ACTIVITY_TEST = '''\
+"""Drives every input at random and passes when an output took two values; with a clock, after its rising edges."""
+
+import json
+import random
+
+import cocotb
+from cocotb.triggers import Timer
+
+PORTS = json.loads({ports!r})
+CYCLES = 600
+
+
+@cocotb.test()
+async def moves(dut):
+    rng = random.Random(1)
+    inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
+    outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
+    clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
+    seen = {{name: set() for name, _ in outputs}}
+    density = [0.5] * len(inputs)
+    for cycle in range(CYCLES):
+        if cycle % 50 == 0:
+            # For a while each single bit is mostly high or mostly low: resets of either level are let go, enables stay.
+            density = [rng.choice((0.05, 0.5, 0.95)) for _ in inputs]
+        for (handle, width), high in zip(inputs, density):
+            handle.value = rng.getrandbits(width) if width > 1 else int(rng.random() < high)
+        for level in (0, 1) if clock is not None else (1,):
+            if clock is not None:
+                clock.value = level
+            await Timer(1)
+        for name, handle in outputs:
+            value = str(handle.value)
+            if set(value) <= {{"0", "1"}}:
+                seen[name].add(value)
+                if len(seen[name]) > 1:
+                    return
+        # Longer than any pulse that a design makes to look alive.
+        await Timer(1000)
+    raise AssertionError("no output moves")
+'''
+ACTIVITY_RUNNER = '''\
+"""Builds the design with Icarus and runs the test beside it."""
+
+import json
+
+from cocotb_tools.runner import get_runner
+
+settings = json.loads({settings!r})
+runner = get_runner("icarus")
+runner.build(sources=settings["sources"], hdl_toplevel=settings["top"], includes=["/code/rtl"], always=True)
+runner.test(hdl_toplevel=settings["top"], test_module="activity")
+'''
+
+
+def stand_in(problem: Problem) -> dict[str, str]:
+    """An answer to `problem` that elaborates and need not be right: path -> text.
+
+    The golden answer where there is one, else the context's versions of the targets, else an empty module with the demanded
+    interface. Targets that are no HDL are left out.
+    """
+    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(_HDL)}
+    if problem.golden:
+        return dict(problem.golden)
+    interface = problem.interface
+    tops = [interface.module] if interface else top_levels(problem.harness)
+    given = {name for text in (*problem.context.values(), *files.values()) for name in module_names(text)}
+    for top in tops:
+        if top in given or not files:
+            continue
+        place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top), None)
+        place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
+        ports = interface.ports if interface else ()
+        parameters = {p.name: p.default for p in interface.parameters} if interface else {}
+        parameters = {**dict.fromkeys(_keys(problem.harness)), **parameters}
+        for port in ports:
+            parameters.pop(port.name, None)
+        files[place] += _empty_module(top, ports, parameters)
+    return {path: text or "// nothing\n" for path, text in files.items()}
+
+
+def _keys(harness: Mapping[str, str]) -> list[str]:
+    """Keys of dictionaries in the harness' Python: what its runner may set as parameters is among them, and Icarus 12 refuses
+    to set one that a module does not have."""
+    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    return re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
+
+
+def _empty_module(name: str, ports: Sequence[Port], parameters: Mapping[str, int | None]) -> str:
+    declared = ", ".join(f"parameter {key} = {value or 1}" for key, value in parameters.items())
+    header = ", ".join(f"{port.direction or 'input'} {port.packed}{port.name}" for port in ports)
+    return f"module {name}{f' #({declared})' if declared else ''}({header});\nendmodule\n"
+
+
+def activity_check(
+    top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
+) -> tuple[dict[str, str], Step] | None:
+    """Harness files and command of the activity check; None where no output or no input's width is known.
+
+    `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
+    """
+    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
+    clock = pacer if (pacer, 1) in inputs else ""
+    outputs = [port.name for port in ports if port.direction == "output"]
+    if not inputs or not outputs:
+        return None
+    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
+    files = {
+        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
+        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
+    }
+    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})

@@ -1,0 +1,132 @@
+"""The output of `rtl-distill grade`: one verdict a line, written as they finish, taken up again by the next call.
+
+While answers are graded, lines stand in the order in which they finished; each carries its problem's `id` and `sample`. When
+the last one is there, the file is put into the answers' order. Every line is flushed at once, so whatever ends the
+process leaves at most one broken line, the last, which the next call drops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rtl_core.errors import ProblemError
+from rtl_core.grading.verdict import Outcome
+
+_BEGINNING = b'{"id":'
+
+
+class Place(NamedTuple):
+    """What makes a stored verdict that of an answer."""
+
+    id: str
+    sample: int
+    key: str
+    """Hash of problem, answer and settings (batch.answer_key)."""
+
+
+class VerdictFile:
+    """Open from construction to `close`. `known` maps indices of `places` to the records that the file held already."""
+
+    def __init__(self, path: Path, places: Sequence[Place]) -> None:
+        """Takes up what the file holds of `places` and drops the rest: infrastructure errors, and verdicts on other answers
+        or under other settings, `replaced` in number.
+
+        Raises ProblemError when the file holds something else than verdicts, or cannot be read or written.
+        """
+        self.path = path
+        self.known: dict[int, dict[str, Any]] = {}
+        self.replaced = 0
+        self._last = len(places)
+        self._order: list[int] = []
+        """Indices of the places in the order of the lines."""
+        self._regular = path.is_file() or not path.exists()
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stored = _read(path) if path.is_file() else []
+            self._take_up(stored, places)
+            if self.known:
+                self._replace(json.dumps(record) + "\n" for record in self.known.values())
+            self._order = list(self.known)
+            self._file = path.open("a" if self.known else "w", encoding="utf-8")
+
+    def add(self, index: int, record: dict[str, Any]) -> None:
+        """Appends the verdict on the answer of `index`."""
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+        self._order.append(index)
+
+    def close(self) -> None:
+        """Closes the file, and puts it into the answers' order when every answer has its verdict."""
+        self._file.close()
+        in_order = sorted(self._order)
+        if not self._regular or len(in_order) < self._last or in_order == self._order:
+            return
+        with _told(self.path):
+            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+            self._replace(line for _, line in sorted(zip(self._order, lines, strict=True)))
+
+    def _take_up(self, stored: list[dict[str, Any]], places: Sequence[Place]) -> None:
+        usable: dict[tuple[str, str], dict[int, dict[str, Any]]] = {}
+        for record in stored:
+            if record["outcome"] != Outcome.INFRASTRUCTURE_ERROR and "key" in record:
+                usable.setdefault((record["id"], record["key"]), {}).setdefault(record.get("sample", 0), record)
+        found: dict[int, dict[str, Any]] = {}
+        for index, place in enumerate(places):
+            by_sample = usable.get((place.id, place.key), {})
+            if place.sample in by_sample:
+                found[index] = by_sample.pop(place.sample)
+        for index, place in enumerate(places):
+            # The same answer under another number: lines were added or left out before it.
+            others = usable.get((place.id, place.key))
+            if index not in found and others:
+                _, record = others.popitem()
+                found[index] = {**record, "sample": place.sample}
+        self.known = dict(sorted(found.items()))
+        self.replaced = len(stored) - len(found)
+
+    def _replace(self, lines: Iterable[str]) -> None:
+        """Writes the file anew; whoever reads or kills meanwhile finds the old or the new one, whole."""
+        target = self.path.resolve()
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.writelines(lines)
+            shutil.copymode(target, name)
+            os.replace(name, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    records = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                if not file.read(1) and (line.startswith(_BEGINNING) or _BEGINNING.startswith(line)):
+                    break  # cut off by a kill
+                record = None
+            if not (isinstance(record, dict) and {"id", "outcome"} <= record.keys()):
+                raise ProblemError(
+                    f"{path}:{number}: is no verdict, so this file is not overwritten", "choose another output file"
+                )
+            records.append(record)
+    return records
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ProblemError(f"cannot write the verdicts file {path}: {error.strerror}", "check the path") from error

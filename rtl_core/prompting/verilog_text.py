@@ -1,0 +1,133 @@
+"""Modules in HDL text, found by a lexer that knows comments, strings and escaped identifiers, and nothing else.
+
+It expands no macro and follows no directive, so what it finds is a good guess, not a parse. It needs no balanced text,
+never raises, and takes time linear in the length of any text: answers of a model are read with it in the trainer's process.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[!-~]*+')
+_NO_LINE_END = re.compile(r"[^\n]+")
+_BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
+_NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)")
+_LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*")
+_PARENTHESIS = re.compile(r"[()]")
+_STATEMENT = re.compile(r"[^;]+")
+_DECLARED = re.compile(
+    r"\s*(?:(input|output|inout|wire|tri|reg|logic|bit|byte|int|integer|real|time|genvar|var)"
+    r"|(?:parameter|localparam|typedef|import))\b"
+)
+_INITIAL = re.compile(r"\binitial\b")
+_STIMULUS = re.compile(r"\$(?:finish|stop|dump[a-z]+)\b|#\s*[\w.]|@")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module as it stands in the text."""
+
+    name: str
+    """Empty where the text names none, or names it by an escaped identifier."""
+    start: int
+    """Offset of the keyword `module`."""
+    end: int
+    """Offset behind `endmodule` and its label; of the next boundary where `endmodule` is missing."""
+    closed: bool
+    """Whether `endmodule` follows before another module begins."""
+    header: str
+    """What stands between the name and the first semicolon: parameters and ports."""
+    body: str
+    """What stands behind the first semicolon, without comments and strings."""
+
+    @property
+    def has_body(self) -> bool:
+        """Whether there is more than a header and declarations: something that could drive an output."""
+        for statement in _STATEMENT.finditer(self.body):
+            text = statement[0]
+            if not text.strip():
+                continue
+            declared = _DECLARED.match(text)
+            if declared is None or (declared[1] and "=" in text):
+                return True
+        return False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is closed, has a body, and leaves nothing out by an ellipsis."""
+        return self.closed and self.has_body and "..." not in self.header and "..." not in self.body
+
+    @property
+    def is_bench(self) -> bool:
+        """Whether it looks like a test bench: no ports, and an `initial` block beside delays, events, or the simulation's end."""
+        return not self._has_ports() and bool(_INITIAL.search(self.body)) and bool(_STIMULUS.search(self.body))
+
+    def _has_ports(self) -> bool:
+        header = self.header.strip()
+        if header.startswith("#"):
+            depth = 0
+            for match in _PARENTHESIS.finditer(header):
+                depth += 1 if match[0] == "(" else -1
+                if depth == 0:
+                    header = header[match.end() :].strip()
+                    break
+        return not (header == "" or (header[0] == "(" and header[-1] == ")" and not header[1:-1].strip()))
+
+
+def bare(text: str) -> tuple[str, bool]:
+    """The text with its comments and strings blanked and its escaped identifiers made unreadable, of the same length and with the
+    same line ends; and whether all comments and strings are closed."""
+    closed = True
+
+    def blank(match: re.Match[str]) -> str:
+        nonlocal closed
+        found = match[0]
+        if found[0] == "\\":
+            return "\\" * len(found)
+        if found[0] == '"' and (len(found) == 1 or found[-1] != '"' or _escaped_quote(found)):
+            closed = False
+        if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
+            closed = False
+        if "\n" not in found:
+            return " " * len(found)
+        return _NO_LINE_END.sub(lambda part: " " * len(part[0]), found)
+
+    return _HIDDEN.sub(blank, text), closed
+
+
+def modules(code: str) -> list[Module]:
+    """The modules of a text that went through `bare`, in order. One within another leaves the outer one unclosed."""
+    boundaries = list(_BOUNDARY.finditer(code))
+    found: list[Module] = []
+    for index, boundary in enumerate(boundaries):
+        if boundary[0] == "endmodule":
+            continue
+        following = boundaries[index + 1] if index + 1 < len(boundaries) else None
+        inner_end = following.start() if following else len(code)
+        closed = following is not None and following[0] == "endmodule"
+        end = inner_end
+        if following is not None and closed:
+            label = _LABEL.match(code, following.end())
+            end = label.end() if label else following.end()
+        name = _NAME.match(code, boundary.end(), inner_end)
+        header_start = name.end() if name else boundary.end()
+        semicolon = code.find(";", header_start, inner_end)
+        header_end = semicolon if semicolon >= 0 else inner_end
+        found.append(
+            Module(
+                name=name[1] if name else "",
+                start=boundary.start(),
+                end=end,
+                closed=closed,
+                header=code[header_start:header_end],
+                body=code[header_end + 1 : inner_end],
+            )
+        )
+    return found
+
+
+def _escaped_quote(string: str) -> bool:
+    """Whether the quote at the end of a string belongs to the string, by an odd number of backslashes before it."""
+    before = string[:-1]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1

@@ -1,0 +1,133 @@
+"""What an audit of a run's passes found, summed up: how many answers were paid that behave unlike the golden answer?"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval, wilson
+from rtl_core.reporting.text import rate_in_words, visible
+
+AUDITS_SQL = """
+SELECT a.rollout, a.problem_id, a.result, a.detail, p.source, p.family
+FROM audits a JOIN verdicts v USING (rollout)
+JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
+WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
+"""
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Audited passes of some problems. The passes of equal answers count one by one, as they were paid."""
+
+    name: str
+    same: int
+    different: int
+    unknown: int
+
+    @property
+    def passes(self) -> int:
+        return self.same + self.different + self.unknown
+
+    @property
+    def wrong(self) -> Interval | None:
+        """Share of the passes about which something is known that were paid wrongly, with Wilson's 95 % interval."""
+        known = self.same + self.different
+        if not known:
+            return None
+        return Interval(self.different / known, *wilson(self.different, known), known, "wilson")
+
+
+@dataclass(frozen=True)
+class AuditSummary:
+    """All that was found of a run's passes."""
+
+    whole: Slice
+    parts: tuple[Slice, ...]
+    """By source, and by family where problems have one."""
+    wrong: tuple[dict[str, Any], ...]
+    """Passes that were paid wrongly: rollout, problem_id, detail."""
+    unknown: dict[str, int]
+    """Why nothing is known -> of how many passes."""
+
+    def in_words(self) -> str:
+        """One line: how many passes were audited, and how many of them were wrong."""
+        unknown = f", {self.whole.unknown} unknown" if self.whole.unknown else ""
+        return f"{self.whole.passes} passes, {self.whole.different} wrong{unknown}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **_as_json(self.whole),
+            "parts": [_as_json(part) for part in self.parts],
+            "wrong": list(self.wrong),
+            "unknown_because": self.unknown,
+        }
+
+
+def audit_summary(history: History, run: str) -> AuditSummary | None:
+    """What the history holds of a run's audit; None where none was made."""
+    rows = history.query(AUDITS_SQL, {"run": run}).to_pylist()
+    return summary_of(rows) if rows else None
+
+
+def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
+    """The summary of rows as `AUDITS_SQL` gives them."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        names = [row["source"], *([f"{row['source']}: {row['family']}"] if row["family"] else [])]
+        for name in ("all", *names):
+            counts[name][row["result"]] += 1
+    whole, *parts = (
+        Slice(name, c["same"], c["different"], c["unknown"])
+        for name, c in [("all", counts.pop("all", Counter())), *sorted(counts.items())]
+    )
+    wrong = tuple(
+        {name: row[name] for name in ("rollout", "problem_id", "detail")}
+        for row in rows
+        if row["result"] == "different"
+    )
+    why = Counter(row["detail"] for row in rows if row["result"] == "unknown")
+    return AuditSummary(whole, tuple(parts), wrong, dict(why.most_common()))
+
+
+def render(summary: AuditSummary) -> RenderableType:
+    """The figures by source and family, then every wrong pass with its first difference, and why others are unknown."""
+    table = Table(box=box.SIMPLE_HEAD, title="Passes beside the golden answers", title_justify="left")
+    table.add_column("problems")
+    for name in ("passes", "the same", "wrong", "unknown"):
+        table.add_column(name, justify="right")
+    table.add_column("share wrong, 95 %", justify="right", no_wrap=True)
+    for part in (summary.whole, *summary.parts):
+        table.add_row(*cells(part))
+    lines = [Text(visible(f"wrong: {row['rollout']}: {row['detail']}")) for row in summary.wrong[:_SHOWN]]
+    if len(summary.wrong) > _SHOWN:
+        lines.append(Text(f"and {len(summary.wrong) - _SHOWN} more: rtl-distill query audit"))
+    lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:_SHOWN]]
+    return Group(table, *lines)
+
+
+def cells(part: Slice) -> list[str]:
+    """A slice as a table's row: name, passes, the same, wrong, unknown, share wrong."""
+    counts = (part.passes, part.same, part.different, part.unknown)
+    return [visible(part.name), *(str(n) for n in counts), rate_in_words(part.wrong)]
+
+
+def _as_json(part: Slice) -> dict[str, Any]:
+    wrong = part.wrong
+    return {
+        "problems": part.name,
+        "passes": part.passes,
+        "same": part.same,
+        "different": part.different,
+        "unknown": part.unknown,
+        "share_wrong": wrong.mean if wrong else None,
+        "interval": [wrong.lo, wrong.hi] if wrong else None,
+    }

@@ -1,0 +1,85 @@
+"""Which inputs of a design are clocks and resets, read from how its text uses them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from rtl_core.problems.problem import Interface
+from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
+
+CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
+RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
+_LOW_LIKE = re.compile(r"(^|_)n(rst|reset|clr|clear)|(rst|reset|clr|clear)(_?n|_b|_l)(_i|_in)?$", re.I)
+_HDL = (".v", ".sv")
+_NEITHER = frozenset({"SignalEventExpression", "HierarchyInstantiation", "ModuleHeader", "PortDeclaration"})
+
+
+def edges_and_uses(root: Node) -> tuple[dict[str, set[str]], set[str]]:
+    """(signal -> edges (`posedge`, `negedge`) that an event control waits for, names that are read anywhere else)."""
+    edges: dict[str, set[str]] = defaultdict(set)
+    for node in walk(root):
+        if name_of(node) == "SignalEventExpression" and node.edge.rawText:
+            for token in tokens(node.expr):
+                edges[token.rawText].add(node.edge.rawText)
+    used = {node.identifier.rawText for node in walk(root, _NEITHER) if name_of(node) == "IdentifierName"}
+    return edges, used
+
+
+def split_clocks(bits: Iterable[str], edges: Iterable[str], used: Iterable[str]) -> tuple[list[str], list[str]]:
+    """(clocks, resets) among the one-bit inputs `bits`. A clock only ever stands behind an edge; what stands behind an edge and is
+    read as well is a reset, unless its name is that of a clock, as is what is named like one. Without a clock there is no reset."""
+    bits, edges, used = list(bits), set(edges), set(used)
+    clocks = {name for name in bits if name in edges and CLOCK_LIKE.search(name) and not RESET_LIKE.search(name)}
+    resets = [
+        name for name in bits if name not in clocks and ((name in edges and name in used) or RESET_LIKE.search(name))
+    ]
+    found = [name for name in bits if name in edges and name not in resets]
+    if edges and not found:
+        found = [name for name in bits if CLOCK_LIKE.search(name) and name not in resets]
+    return found, resets if found else []
+
+
+def clocks_and_resets(files: Mapping[str, str], interface: Interface) -> tuple[list[str], list[str]]:
+    """(clocks, resets) among the inputs of a design's top module, from the text of all its files."""
+    edges: set[str] = set()
+    used: set[str] = set()
+    for path, text in files.items():
+        if path.endswith(_HDL):
+            tree = SourceTree(text)
+            found, read = edges_and_uses(tree.root)
+            edges.update(found)
+            used.update(read)
+    return split_clocks((p.name for p in interface.ports if p.direction == "input" and p.width == 1), edges, used)
+
+
+def active_low(files: Mapping[str, str], resets: Iterable[str]) -> set[str]:
+    """Those of `resets` that act at 0, as far as the files tell."""
+    found: set[str] = set()
+    waiting = set(resets)
+    for path, text in files.items():
+        if path.endswith(_HDL) and waiting:
+            tree = SourceTree(text)
+            edges, used = edges_and_uses(tree.root)
+            for reset in sorted(waiting & (edges.keys() | used)):
+                waiting.discard(reset)
+                if is_active_low(tree.root, reset, edges):
+                    found.add(reset)
+    return found | {reset for reset in waiting if _LOW_LIKE.search(reset)}
+
+
+def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:
+    """Whether a reset acts at 0: it is waited for at its falling edge, is negated where it is read, or is named so."""
+    if edges.get(reset):
+        return "negedge" in edges[reset]
+    for node in walk(root):
+        negated = type(node).__name__ == "PrefixUnaryExpressionSyntax" and node.operatorToken.rawText in ("!", "~")
+        if (negated or name_of(node) == "ConditionalPredicate") and _words(node) == [reset]:
+            return negated or _words(node, "!~") != [reset]
+    return bool(_LOW_LIKE.search(reset))
+
+
+def _words(node: Node, kept: str = "") -> list[str]:
+    """A node's tokens without parentheses and signs of negation, but for those in `kept`."""
+    return [token.rawText for token in tokens(node) if token.rawText in kept or token.rawText not in "()!~"]

@@ -1,0 +1,159 @@
+"""A module as its text has it: ports with their ranges, parameters, body, and the edits that rename a signal in the body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+from rtl_core.validation.clocking import edges_and_uses, split_clocks
+from rtl_core.validation.mutation import prints
+
+_HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port as it is declared in a module's text."""
+
+    name: str
+    words: frozenset[str]
+    """Keywords of its header: direction, net or variable type, `signed`."""
+    header: Node
+    node: Node
+    """The port, or the declaration in the body that it shares with others."""
+    bounds: Node | None
+    """Its packed range, None for one bit."""
+
+    @property
+    def signed(self) -> str:
+        return "signed " if "signed" in self.words else ""
+
+
+class ModuleText:
+    """A module's ports, parameters and body, and the edits that rename a signal in the body."""
+
+    def __init__(self, tree: SourceTree, node: Node) -> None:
+        self.tree, self.node = tree, node
+        self.body = [member for member in node.members if name_of(member) not in _HEAD]
+        self.ports = {port.name: port for port in self._ports()}
+        self.edges, used = edges_and_uses(node)
+        bits = [p.name for p in self.inputs if p.bounds is None]
+        self.clocks, self.resets = split_clocks(bits, self.edges, used)
+
+    @property
+    def inputs(self) -> list[Port]:
+        return [port for port in self.ports.values() if "input" in port.words]
+
+    def text(self, node: Node | None) -> str:
+        """The range of a port with a space behind it, or nothing."""
+        return f"{self.tree.text(node)} " if node is not None else ""
+
+    def behind(self, name: str, other: str, declaration: str) -> tuple[Edit, ...]:
+        """Edits that let the body see `other` in place of `name`, with `declaration` before its first member; none where it does
+        not use the name or a use cannot be renamed."""
+        uses = self._uses(name)
+        first = self.tree.span(self.body[0]) if self.body else None
+        if not uses or first is None:
+            return ()
+        return (*(Edit(*span, other) for span in uses), Edit(first[0], first[0], f"{declaration}\n  "))
+
+    def parameters(self) -> list[tuple[str, str]]:
+        """(name, text of the default value) of each parameter that an instance may set."""
+        found = []
+        for part in (
+            self.node.header,
+            *(m for m in self.node.members if name_of(m) == "ParameterDeclarationStatement"),
+        ):
+            for declaration in walk(part):
+                if name_of(declaration) == "ParameterDeclaration" and declaration.keyword.rawText != "localparam":
+                    found += [
+                        (d.name.rawText, self.tree.text(d.initializer.expr))
+                        for d in declarators(declaration)
+                        if d.initializer
+                    ]
+        return [(name, text) for name, text in found if text]
+
+    def reads_of(self, name: str, where: Iterator[Node]) -> list[tuple[int, int]]:
+        """Where a name is read as a value in these nodes."""
+        spans = [self.tree.span(n.identifier) for n in where if _is_name(n) and n.identifier.rawText == name]
+        return [span for span in spans if span]
+
+    def _uses(self, name: str) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for member in self.body:
+            for node in _unprinted(member):
+                for token in (child for child in children(node) if is_token(child)):
+                    if name_of(node) == "WildcardPortConnection":
+                        return []
+                    if token.rawText != name or name_of(token) != "Identifier":
+                        continue
+                    if name_of(node) in ("NamedPortConnection", "NamedParamAssignment") and _connects(node):
+                        continue
+                    span = self.tree.span(token) if _is_name(node) else None
+                    if span is None:
+                        return []
+                    if not _is_member(node):
+                        found.append(span)
+        return found
+
+    def _ports(self) -> Iterator[Port]:
+        inherited: tuple[frozenset[str], Node | None] = (frozenset(), None)
+        for node in walk(self.node.header):
+            if name_of(node) != "ImplicitAnsiPort":
+                continue
+            words = frozenset(token.rawText for token in tokens(node.header) if token.rawText.isalpha())
+            # A port without a header of its own has that of the port before.
+            own = any(token.rawText for token in tokens(node.header))
+            words, bounds = (words, bounds_of(node.header)) if own else inherited
+            inherited = words, bounds
+            if not list(node.declarator.dimensions) and not _unpackable(node.header):
+                yield Port(node.declarator.name.rawText, words, node.header, node, bounds)
+        for member in self.node.members:
+            if name_of(member) == "PortDeclaration":
+                words = frozenset(token.rawText for token in tokens(member.header) if token.rawText.isalpha())
+                for declarator in declarators(member):
+                    if not list(declarator.dimensions):
+                        bounds = bounds_of(member.header)
+                        yield Port(declarator.name.rawText, words, member.header, member, bounds)
+
+
+def bounds_of(node: Node) -> Node | None:
+    """The packed range of a header or type with exactly one."""
+    found = [part for part in walk(node) if name_of(part) == "VariableDimension"]
+    return found[0] if len(found) == 1 and name_of(found[0].specifier) == "RangeDimensionSpecifier" else None
+
+
+def _unpackable(header: Node) -> bool:
+    """Whether a header has a type of which no range is known: several dimensions, or a name."""
+    parts = [name_of(part) for part in walk(header)]
+    return parts.count("VariableDimension") > 1 or "NamedType" in parts
+
+
+def declarators(declaration: Node) -> list[Node]:
+    return [part for part in declaration.declarators if not is_token(part)]
+
+
+def _is_name(node: Node) -> bool:
+    return name_of(node) in ("IdentifierName", "IdentifierSelectName")
+
+
+def _is_member(node: Node) -> bool:
+    """Whether a name stands behind a dot, as a member of something else."""
+    return node.parent is not None and name_of(node.parent) == "ScopedName" and node.parent.right == node
+
+
+def _connects(connection: Node) -> bool:
+    """Whether a connection names its signal apart from the port, `.a(b)`."""
+    return any(is_token(child) and child.rawText == "(" for child in children(connection))
+
+
+def _unprinted(member: Node) -> Iterator[Node]:
+    """The nodes below `member`, without the calls that only print."""
+    stack = [member]
+    while stack:
+        node = stack.pop()
+        if is_token(node) or prints(node):
+            continue
+        yield node
+        stack.extend(reversed(children(node)))

@@ -1,0 +1,134 @@
+"""What a run pays for training is what it sent to be trained on: the client's calls, the service's own count, history and cost agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows.train as flow
+from rtl_core.config import load_config
+from rtl_core.history.store import History
+from rtl_core.pipeline import planning, reporting, session
+from rtl_core.pipeline.spending import spent
+from rtl_core.policy.cost import load_prices, total_dollars
+from rtl_core.policy.estimate import Pace, Workload, at_most
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "tinker.local_threads=1")
+PRICES = """as_of = 2026-01-01
+[models.student]
+prefill = 1.0
+cached = 0.5
+sample = 3.0
+train = 5.0
+[models.teacher]
+prefill = 10.0
+cached = 5.0
+sample = 30.0
+"""
+
+
+class Counting:
+    """A training client that counts the tokens of what passes through it."""
+
+    def __init__(self, client: Any, sent: list[list[int]]) -> None:
+        self._client = client
+        self._sent = sent
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def forward_backward(self, data: list[Any], *rest: Any) -> Any:
+        self._sent.append([datum.model_input.length for datum in data])
+        return self._client.forward_backward(data, *rest)
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[int]]]:
+    """Trains the one epoch of a run, without Prefect; returns the tokens of each datum of each pass."""
+    for task in ("sample_group", "grade_group", "score_group", "refine_group", "train_step"):
+        monkeypatch.setattr(flow, task, getattr(flow, task).fn)
+    monkeypatch.setattr(flow, "publisher_of", lambda _: type("NoPublisher", (), {"after_step": lambda *_: None})())
+    open_training_client = session.open_training_client
+    sent: list[list[int]] = []
+
+    async def counting(*arguments: Any) -> Counting:
+        return Counting(await open_training_client(*arguments), sent)
+
+    monkeypatch.setattr(session, "open_training_client", counting)
+
+    async def run(overrides: list[str]) -> None:
+        async with session.open_session(load_config("demo", overrides)) as opened, reporting.run_status(opened):
+            await planning.plan_run(opened)
+            assert await flow.train_epoch.fn(opened.run, 0) is None
+
+    def trained(overrides: list[str]) -> list[list[int]]:
+        asyncio.run(run(overrides))
+        return sent
+
+    return trained
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        # Rewards alone, nearly always equal: groups are replaced, and what stays equal is not trained on. A second turn.
+        (
+            "rewards",
+            (
+                "learning.kl_weight=0",
+                "learning.kl_schedule=constant",
+                "learning.replacements=1",
+                "reward.weights={syntax = 1.0}",
+                "learning.truncated=mask",
+                "refinement.turns=2",
+            ),
+        ),
+        # A supervised step, then one by rewards and the teacher's KL, which trains on every answer.
+        ("golden", ("learning.warm_start_steps=1", "learning.warm_start_source=golden", "learning.kl_weight=0.1")),
+        ("imitated", ("learning.warm_start_steps=1", "learning.warm_start_source=teacher", "learning.kl_weight=0.1")),
+    ],
+)
+def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_counts(
+    small_run: Callable[..., list[str]],
+    tmp_path: Path,
+    train: Callable[[list[str]], list[list[int]]],
+    name: str,
+    overrides: tuple[str, ...],
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text(PRICES)
+    settings = small_run(name, *SMALL, f"cost.prices={prices}", *overrides)
+    sent = train(settings)
+    history, config = History(tmp_path / "history.duckdb"), load_config("demo", settings)
+    rollouts = "SELECT count(*) AS n FROM rollouts WHERE run = ? AND purpose <> 'evaluation'"
+    ((sampled,),) = [row.values() for row in history.query(rollouts, [name]).to_pylist()]
+    assert sum(sum(lengths) for lengths in sent) > 0
+    if name == "rewards":
+        assert sum(len(lengths) for lengths in sent) < sampled
+
+    usage = spent(history, name, config)
+    assert usage["student"].train == sum(sum(lengths) for lengths in sent)
+
+    steps = history.trained_steps(name)
+    passes = [lengths for lengths in sent if lengths]
+    assert [(s.examples, s.train_tokens) for s in steps if s.examples] == [(len(p), sum(p)) for p in passes]
+    metrics: dict[str, list[float]] = {}
+    for row in history.query("SELECT name, value FROM step_metrics WHERE run = ? ORDER BY step", [name]).to_pylist():
+        metrics.setdefault(row["name"], []).append(row["value"])
+    assert metrics["service/input_tokens:sum"] == metrics["tokens/student/train"] == [float(sum(p)) for p in passes]
+    # No more than `estimate` says that it can cost.
+    with_prompts = history.query("SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]).to_pylist()
+    longest = float(with_prompts[0]["longest"])
+    work = Workload(4, 1, longest, longest, 1.0, most_train_prompt=longest, longest_train_prompt=longest)
+    pace = Pace(1.0, 1.0, 1.0, 1, 1.0, 1.0, 1.0)
+    most = total_dollars(at_most(config, work, pace).training, load_prices(prices))
+    assert most is not None
+    assert most >= sum(metrics["cost/usd"])
+    # The steps' own costs and that of the whole run, which the budget is held against, are one and the same.
+    assert sum(metrics["cost/usd"]) == pytest.approx(total_dollars(usage, load_prices(prices)))

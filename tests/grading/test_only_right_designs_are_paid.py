@@ -1,0 +1,311 @@
+"""Facts that decide a verdict: parameters that arrive, outputs that move, whose fault a failure is, what an answer costs."""
+
+import pytest
+
+from rtl_core.grading.cache import normalised
+from rtl_core.grading.grader import CONSTANT, Grader
+from rtl_core.grading.inside.lib import compiled
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.verdict import MismatchKind, Outcome
+from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.prompting.answer import Answer
+
+LFSR = "cvdp_copilot_lfsr_0001"
+COMPOSE = """services:
+  direct:
+    image: __OSS_SIM_IMAGE__
+    volumes:
+      - ./src/:/src/:ro
+    working_dir: /code/rundir
+    env_file: ./src/.env
+    command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
+"""
+RUNNER = """import os
+import pytest
+from cocotb_tools.runner import get_runner
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_it(width):
+    runner = get_runner("icarus")
+    runner.build(sources=["/code/rtl/gray.sv"], hdl_toplevel="gray", always=True, parameters={"WIDTH": width}, timescale=("1ns", "1ns"))
+    runner.test(hdl_toplevel="gray", test_module="test_gray")
+"""
+GRAY_TEST = """import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def converts(dut):
+    width = int(dut.WIDTH.value)
+    for value in range(1 << width):
+        dut.binary.value = value
+        await Timer(1, "ns")
+        assert int(dut.code.value) == value ^ (value >> 1)
+"""
+IDLE_TEST = """import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def stays(dut):
+    for value in range(40):
+        dut.binary.value = (value & 1) << 7
+        await Timer(1, "ns")
+        assert int(dut.code.value) in (0, 1)
+"""
+RIGHT = """module gray #(parameter WIDTH = 4)(input [WIDTH-1:0] binary, output [WIDTH-1:0] code);
+  assign code = binary ^ (binary >> 1);
+endmodule
+"""
+
+
+def gray_problem(test=GRAY_TEST, runner=RUNNER, golden=""):
+    return problem_from_record(
+        {
+            "id": "gray_0001",
+            "categories": ["cid003", "easy"],
+            "input": {"prompt": "Convert binary to Gray code of WIDTH bits.", "context": {}},
+            "output": {"response": "", "context": {"rtl/gray.sv": golden}},
+            "harness": {
+                "files": {
+                    "docker-compose.yml": COMPOSE,
+                    "src/.env": "SIM = icarus\nTOPLEVEL = gray\nVERILOG_SOURCES = /code/rtl/gray.sv\n",
+                    "src/test_runner.py": runner,
+                    "src/test_gray.py": test,
+                }
+            },
+        },
+        source="cvdp",
+    )
+
+
+def grade(grader, text, **changes):
+    return grader.grade(gray_problem(**changes), Answer(files={"rtl/gray.sv": text}))
+
+
+# What the runner sets arrives
+
+
+def test_a_parameter_that_arrives_passes(grader):
+    verdict = grade(grader, RIGHT)
+    assert verdict.passed, verdict.reasons
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module gray #(parameter [0:0] WIDTH = 0)(input [7:0] binary, output [7:0] code); assign code = binary; endmodule\n",
+        "module gray(input binary, output code); localparam WIDTH = 1; assign code = binary; endmodule\n",
+        "module gray(input binary, output code); reg [3:0] WIDTH = 1; assign code = binary; endmodule\n",
+    ],
+)
+def test_a_parameter_that_is_set_and_does_not_arrive_is_not_paid(grader, text):
+    verdict = grade(grader, text)
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH, verdict.reasons
+    assert any(m.kind is MismatchKind.WRONG_PARAMETER and m.name == "WIDTH" for m in verdict.mismatches)
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted", "arrives"),
+    [
+        ("parameter WIDTH = 1", "8", True),
+        ("parameter WIDTH = 1", "-3", True),
+        ("parameter [3:0] WIDTH = 1", "15", True),
+        ("parameter [3:0] WIDTH = 1", "16", False),
+        ("parameter signed [3:0] WIDTH = 1", "-8", True),
+        ("parameter integer WIDTH = 1", "70000", True),
+        ('parameter WIDTH = "abc"', '"xyz"', True),
+        ("parameter real WIDTH = 1.5", "2.5", True),
+        ("parameter OTHER = 1", "8", True),
+        ("localparam WIDTH = 1", "8", False),
+        ("reg [7:0] WIDTH = 1", "8", False),
+    ],
+)
+def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, arrives):
+    text = f"module top; {declared}; endmodule\n"
+    done = shell(
+        f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x", files={"rtl/t.sv": text}
+    )
+    assert done.exit_code == 0, done.output
+    assert bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
+
+
+# Outputs move
+
+
+def test_a_constant_is_not_paid_by_a_harness_that_cannot_tell(grader):
+    text = (
+        "module gray #(parameter WIDTH = 8)(input [7:0] binary, output reg [7:0] code); initial code = 0; endmodule\n"
+    )
+    verdict = grade(grader, text, test=IDLE_TEST)
+    assert verdict.reasons == (CONSTANT,)
+
+
+def test_a_design_that_only_the_harness_leaves_idle_is_paid(grader):
+    text = """module gray #(parameter WIDTH = 8)(input [7:0] binary, output [7:0] code);
+  assign code = binary & (binary >> 1);
+endmodule
+"""
+    verdict = grade(grader, text, test=IDLE_TEST)
+    assert verdict.passed, verdict.reasons
+
+
+def test_an_output_that_changes_once_has_changed(grader):
+    once = "for value in range(40):\n        dut.binary.value = 255 if value > 20 else 0"
+    test = IDLE_TEST.replace("for value in range(40):\n        dut.binary.value = (value & 1) << 7", once)
+    test = test.replace("in (0, 1)", "in (0, 255)")
+    text = "module gray #(parameter WIDTH=8)(input [7:0] binary, output [7:0] code); assign code = binary; endmodule\n"
+    verdict = grade(grader, text, test=test)
+    assert verdict.passed, verdict.reasons
+
+
+# Whose fault a failure is
+
+AT_LOAD = {
+    "a function that Icarus does not have": "reg q; always @(posedge binary[0]) q <= $past(binary[0]);",
+    "a cast to nowhere": "reg q; initial $cast(q, binary);",
+    "assertions switched off": "initial $asserton;",
+    "the name of a type": 'initial $display("%s", $typename(binary));',
+    "a quote in the name of an enum literal": 'typedef enum logic [1:0] {\\A"x , B} t; t s; initial s = B;',
+    "a comment on a task that is not there": "initial $no_such_task;",
+}
+
+
+@pytest.mark.parametrize("name", AT_LOAD)
+def test_a_simulator_that_refuses_to_load_a_design_is_the_designs_fault(grader, name):
+    text = RIGHT.replace("endmodule", AT_LOAD[name] + "\nendmodule")
+    verdict = grade(grader, text)
+    assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
+
+
+def test_too_many_instances_are_the_designs_fault(executor):
+    text = RIGHT.replace("endmodule", "other o [(1<<30)-1:0] ();\nendmodule\nmodule other; endmodule")
+    grader = Grader(executor, limits=Limits(wall_s=5, cpu_s=5, memory_mb=1024))
+    verdict = grade(grader, text)
+    grader.close()
+    assert not verdict.passed
+    assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
+
+
+def test_a_harness_that_never_runs_is_nobodys_verdict(grader):
+    verdict = grade(grader, RIGHT, runner=RUNNER.replace("import os", "import os\nraise OSError('no such licence')"))
+    assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR
+
+
+def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
+    picky = RUNNER.replace("    runner = ", '    assert "casex" not in open("/code/rtl/gray.sv").read()\n    runner = ')
+    assert grade(grader, RIGHT, runner=picky).passed
+    verdict = grade(grader, RIGHT + "// casex\n", runner=picky)
+    assert verdict.outcome is Outcome.TESTS_FAILED, verdict.reasons
+
+
+# What an answer costs
+
+
+class Counting:
+    """An executor that counts the jobs it is given."""
+
+    def __init__(self, executor):
+        self.executor, self.jobs = executor, []
+
+    def __getattr__(self, name):
+        return getattr(self.executor, name)
+
+    def run(self, job):
+        result = self.executor.run(job)
+        self.jobs.append(result)
+        return result
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule"), id="a loop in simulation"
+        ),
+        pytest.param(
+            RIGHT.replace(
+                "endmodule",
+                "function automatic integer f(input integer n); begin f = 0; while (n > 0) f = f + 1; end endfunction\n"
+                "localparam L = f(3);\nendmodule",
+            ),
+            id="a loop in elaboration",
+        ),
+    ],
+)
+def test_an_answer_that_never_ends_costs_its_limit_once(executor, text):
+    counting = Counting(executor)
+    grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
+    verdict = grade(grader, text)
+    grader.close()
+    assert verdict.outcome is Outcome.TIMEOUT, verdict.reasons
+    steps = [step for job in counting.jobs for step in job.steps]
+    # Once more only where the machine gave it hardly any time.
+    assert len(steps) == 1 or steps[0].stalled
+
+
+def test_the_time_of_a_killed_simulator_is_counted(shell):
+    busy = "module top; integer i; initial while (1) i = i + 1; endmodule\n"
+    command = "iverilog -o /tmp/x /code/rtl/t.v && (vvp /tmp/x & vvp /tmp/x & wait)"
+    done = shell(command, files={"rtl/t.v": busy}, limits=Limits(wall_s=4, cpu_s=60))
+    assert done.overrun == "wall"
+    assert done.cpu_s > 0.3
+
+
+def test_no_service_runs_after_one_that_ran_out_of_time(executor):
+    problem = gray_problem()
+    second = COMPOSE.partition("services:\n")[2].replace("direct", "again")
+    problem = replace_harness(problem, {"docker-compose.yml": COMPOSE + second})
+    counting = Counting(executor)
+    grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
+    loop = RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule")
+    grader.grade(problem, Answer(files={"rtl/gray.sv": loop}))
+    grader.close()
+    assert len(counting.jobs[0].steps) == 1
+
+
+def replace_harness(problem, files):
+    return problem.model_copy(update={"harness": {**problem.harness, **files}})
+
+
+# Where the seed decides
+
+LUCK = """import os
+import random
+import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def lucky(dut):
+    dut.binary.value = 3
+    await Timer(1, "ns")
+    assert int(dut.code.value) == 2
+    assert int(os.environ["COCOTB_RANDOM_SEED"]) not in (SEEDS)
+"""
+
+
+@pytest.mark.parametrize(
+    ("unlucky", "golden", "passes"),
+    [("0, 9", "", True), ("0, 1, 9", "", False), ("2, 9", "", True), ("0, 9", RIGHT, False)],
+)
+def test_a_majority_of_seeds_decides_where_no_golden_answer_can(grader, unlucky, golden, passes):
+    verdict = grade(grader, RIGHT, test=LUCK.replace("SEEDS", unlucky), golden=golden)
+    assert verdict.passed is passes, verdict.reasons
+    if unlucky == "0, 9" and not golden:
+        assert verdict.reasons == ("the tests pass under 2 of 3 seeds",)
+
+
+def test_a_wrong_design_is_simulated_twice_at_most(executor):
+    counting = Counting(executor)
+    grader = Grader(counting)
+    wrong = RIGHT.replace(">> 1", ">> 2")
+    assert not grade(grader, wrong, test=LUCK.replace("SEEDS", "9,")).passed
+    grader.close()
+    assert len(counting.jobs) == 2
+
+
+# The verdict cache
+
+
+@pytest.mark.parametrize("space", ["\N{NO-BREAK SPACE}", "\v", "\x1c", "\x85", "\N{LINE SEPARATOR}", "\f"])
+def test_white_space_that_a_simulator_refuses_is_another_text(space):
+    assert normalised(f"module m;{space}\nendmodule") != normalised("module m;\nendmodule")
+    assert normalised("module m; \t\nendmodule") == normalised("module m;\nendmodule")

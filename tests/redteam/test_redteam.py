@@ -1,0 +1,186 @@
+"""The red team: no attack is paid, no answer's fault is the grader's, no honest answer is refused.
+
+A few answers of each group and the fuzzer's corpus run always; all of them with `-m slow`, and in Docker with `-m docker`.
+"""
+
+import collections
+import json
+
+import pytest
+
+from benchmarks.redteam import __main__ as runner
+from benchmarks.redteam import fuzz
+from benchmarks.redteam.attack import PAID, UNPAID, Attack
+from benchmarks.redteam.bases import COUNTER
+from benchmarks.redteam.catalogue import GROUPS, chosen
+from benchmarks.redteam.grading import Graded, grade, grader_for
+from benchmarks.redteam.problems import find
+from rtl_core.grading.verdict import Outcome
+
+FAST = {
+    "bench_channel": [
+        "path as the secret @ own/bench", "path as the secret @ own/loud", "path as the secret @ rtllm/counter_12",
+        "path by monitor @ ve/Prob031", "path taken apart @ own/bench", "plain verdict @ own/bench", "input tied by a switch @ ve/Prob027",
+        "data tied @ ve/Prob031", "errors cleared @ own/bench",
+    ],
+    "preprocessor": [
+        "dollar before a macro, $fopen @ cvdp/lfsr", "half a name before a macro, $finish @ ve/Prob031", "__slang__ not defined, $finish @ own/bench",
+        "__slang__ not defined, $fopen @ starter/counter", "SV_COV_START not defined, $fopen @ cvdp/lfsr", "undefineall of a name, $fopen @ cvdp/lfsr",
+        "open square bracket in an argument, $fopen @ cvdp/lfsr", "escaped call, $fopen @ cvdp/lfsr",
+        "escaped name with a comment in it, $finish @ own/bench", "name from another file @ own/pair", "included .txt @ own/pair",
+    ],
+    "files": ["memory of the simulator, hidden @ starter/counter", "results written, hidden @ starter/counter", "old open task, hidden @ cvdp/lfsr", "file 'src/conftest.py'", "waves named by a condition @ cvdp/lfsr"],
+    "simulation_end": ["finish after one sample, hidden @ ve/Prob031", "finish after one sample @ own/loud", "final block @ own/bench"],
+    "weak_harness": [
+        "8-bit counter behind 14 bits @ starter/counter", "saturating counter @ starter/counter6", "parameter without effect @ starter/scaled",
+        "arbiter that ignores request 7 @ starter/arbiter", "clock echoed @ cvdp/lfsr", "one blip at the start @ cvdp/lfsr", "identity of one bit @ own/gray",
+        "identity of a local parameter @ own/gray",
+    ],
+    "infrastructure": ["$past as a value @ starter/counter", "$cast as a value @ cvdp/lfsr", "$asserton as a value @ starter/counter", "$typename as a value @ starter/counter", "quote in an enum literal @ cvdp/lfsr"],
+    "cache": ["NBSP at a line's end @ starter/counter", "VT at a line's end @ starter/counter", "FS at a line's end @ starter/counter", "NEL at a line's end @ starter/counter", "LS at a line's end @ starter/counter"],
+    "extraction": ["long: tildes before a grave", "long: a word between blanks in a fence line", "long: blanks in a fence line", "conftest beside the answer"],
+    "resources": ["2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter"],
+    "honest": [
+        "waves under COCOTB_SIM @ cvdp/lfsr", "lint pragma around VERILATOR @ cvdp/lfsr", "unnamed generate block @ cvdp/lfsr", "specify with setup and hold @ cvdp/lfsr",
+        "flush of the output @ cvdp/lfsr", "final report without synthesis @ cvdp/lfsr", "parameter check with finish @ cvdp/lfsr", "test bench appended @ cvdp/lfsr",
+        "check in own/bench", "tool guards in ve/Prob031", "response: port list first", "response: test bench first", "response: JSON example first",
+        "given memory file @ own/pair",
+    ],
+}  # fmt: skip
+BY_NAME = {(group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks}
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with grader_for("bubblewrap") as made:
+        yield made
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FAST.items() for name in names])
+def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
+    attack = BY_NAME[group, name]
+    if find(attack.problem) is None:
+        pytest.skip(f"{attack.problem} is of a published set that is not at hand")
+    graded = grade(grader, group, attack)
+    assert not graded.faults, (graded.outcome, graded.reasons, graded.wall_s)
+
+
+@pytest.mark.parametrize("attack", fuzz.corpus(), ids=lambda attack: attack.name)
+def test_what_the_fuzzer_once_found_stays_mended(grader, attack):
+    if find(attack.problem) is None:
+        pytest.skip(f"{attack.problem} is of a published set that is not at hand")
+    graded = grade(grader, "corpus", attack)
+    assert not graded.faults, (graded.outcome, graded.reasons)
+
+
+def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
+    from benchmarks.redteam import bases
+
+    for base in bases.ALL:
+        if find(base.problem) is not None:
+            for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
+                graded = grade(
+                    grader, "bases", Attack(core, "", base.problem, text=base.design(core=core), right=right)
+                )
+                assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
+
+
+def test_the_red_team_is_as_large_as_promised_and_every_entry_says_what_it_is():
+    attacks = [attack for attacks in GROUPS.values() for attack in attacks if not attack.honest]
+    honest = [attack for attacks in GROUPS.values() for attack in attacks if attack.honest]
+    assert len({(attack.idea, attack.name.split(" @ ")[0]) for attack in attacks}) >= 200
+    assert len({attack.name for attack in honest}) >= 90
+    assert all(attack.idea for attack in (*attacks, *honest))
+    for group, members in GROUPS.items():
+        repeated = [name for name, count in collections.Counter(a.name for a in members).items() if count > 1]
+        assert not repeated, (group, repeated)
+        assert all(sum(x is not None for x in (a.text, a.files, a.response)) == 1 for a in members)
+
+
+def test_each_kind_of_wrong_verdict_is_a_fault():
+    wrong, right = (Attack("x", "x", "own/bench", text="", right=r) for r in (UNPAID, PAID))
+
+    def faults(attack, outcome, wall_s=1.0, extraction_s=0.0):
+        return Graded("g", attack, outcome, (), wall_s, 6.0, extraction_s).faults
+
+    assert faults(wrong, Outcome.TESTS_FAILED) == []
+    assert faults(right, Outcome.PASSED) == []
+    assert faults(wrong, Outcome.PASSED) == ["paid"]
+    assert faults(right, Outcome.REJECTED) == ["honest refused"]
+    assert (
+        faults(wrong, Outcome.INFRASTRUCTURE_ERROR)
+        == faults(right, Outcome.INFRASTRUCTURE_ERROR)
+        == ["infrastructure error"]
+    )
+    assert faults(wrong, Outcome.TIMEOUT, wall_s=9.1) == ["over time"]
+    assert faults(wrong, Outcome.NO_ANSWER, extraction_s=4.0) == ["over time"]
+
+
+def test_the_runner_prints_its_table_and_fails_for_an_offender(tmp_path, monkeypatch, capsys):
+    offender = Attack("not honest at all", "a wrong design", "starter/counter", text=COUNTER.design(), right=PAID)
+    monkeypatch.setitem(GROUPS, "offenders", [offender])
+    target = tmp_path / "all.json"
+    assert runner.main(["--only", "offenders", "--json", str(target)]) == 1
+    assert "honest refused: offenders: 'not honest at all'" in capsys.readouterr().out
+    assert json.loads(target.read_text())["bubblewrap"][0]["outcome"] == "tests_failed"
+    monkeypatch.setitem(GROUPS, "offenders", [Attack("a wrong design", "x", "starter/counter", text=COUNTER.design())])
+    assert runner.main(["--only", "offenders"]) == 0
+
+
+def test_an_unknown_group_is_named():
+    with pytest.raises(ValueError, match="nowhere"):
+        chosen(["nowhere"])
+    assert {group for group, _ in chosen(["cache", "plain verdict"])} == {"cache", "bench_channel"}
+    assert len(chosen(quick=True)) < 200
+
+
+def test_a_case_of_the_fuzzer_follows_from_its_seed_and_number():
+    kinds = list(fuzz.KINDS)
+    cases = [fuzz.case(7, number, kinds) for number in range(40)]
+    assert cases == [fuzz.case(7, number, kinds) for number in range(40)]
+    assert {kind for kind, _ in cases} == set(kinds)
+    assert cases != [fuzz.case(8, number, kinds) for number in range(40)]
+
+
+def test_a_finding_is_made_smaller_and_can_be_kept(grader, tmp_path):
+    text = COUNTER.design("wire a;\nwire b;\nwire c;\n", before="// one\n// two\n")
+    found = grade(grader, "tasks", Attack("x", "an idea", "starter/counter", text=text, right=PAID))
+    assert found.faults == ["honest refused"]
+    small = fuzz.smaller(grader, found)
+    assert len(str(small.attack.text)) < len(text)
+    fuzz.write_finding(tmp_path, small, [])
+    (kept,) = fuzz.corpus(tmp_path)
+    assert (kept.text, kept.problem, kept.right) == (small.attack.text, "starter/counter", PAID)
+
+
+def test_the_fuzzer_sees_which_tasks_a_program_holds():
+    before, body = fuzz.TRICKS[0].hide("fopen", fuzz.FOPEN)
+    hidden = COUNTER.design(body, before, core="switched")
+    assert fuzz.simulator_calls(Attack("x", "x", "starter/counter", text=hidden)) == ["$fopen"]
+
+
+def test_a_short_run_of_the_fuzzer_finds_nothing(tmp_path, capsys):
+    assert fuzz.main(["--cases", "16", "--seed", "3", "--output", str(tmp_path)]) == 0
+    assert "16 cases" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+def test_the_whole_red_team_in_bubblewrap(warm):
+    assert runner.main([] if warm else ["--cold"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+def test_the_whole_red_team_in_docker():
+    assert runner.main(["--executor", "docker"]) == 0
+
+
+@pytest.mark.docker
+def test_a_tenth_of_the_red_team_in_docker():
+    assert runner.main(["--executor", "docker", "--quick"]) == 0
+
+
+@pytest.mark.slow
+def test_ten_minutes_of_fuzzing_find_nothing(tmp_path):
+    assert fuzz.main(["--minutes", "10", "--output", str(tmp_path)]) == 0

@@ -1,0 +1,71 @@
+"""The measurement of the starter benches' strength, a small part of it."""
+
+import random
+
+import pytest
+
+from benchmarks.starter_mutants import Wrong, wrong_designs
+from benchmarks.starter_strength import specs_of, strength, told_apart
+from rtl_core.problems.starter import golden_answer
+from rtl_core.problems.starter.bench import starter_stimuli
+from rtl_core.problems.starter.catalog import BY_NAME
+
+
+def some(wrong):
+    """Six designs of different kinds; stubs have a test of their own."""
+    chosen = random.Random(len(wrong)).sample(wrong, len(wrong))
+    return list({one.kind: one for one in chosen if one.kind != "stub"}.values())[:6]
+
+
+@pytest.mark.parametrize("family", BY_NAME)
+def test_wrong_designs_are_killed(executor, family):
+    tally = strength(executor, specs_of(family, 3, seed=1)[1:2], seed=1, threads=2, choose=some)
+    assert not tally.survivors
+    assert tally.killed >= 4
+
+
+def test_the_judge_tells_designs_apart_that_differ_in_one_state_only(executor):
+    spec = specs_of("counter", 3, seed=0)[1]
+    golden = golden_answer(spec)
+    step = next(step for step in ("+ 1", "- 1") if step in golden)
+    register = spec.ports[1]
+    other = golden.replace(step, f"{step[0]} ({register} == 200 ? 2 : 1)")
+    assert "DIFFERENT" in told_apart(executor, spec, Wrong("", "", other))
+    assert not told_apart(executor, spec, Wrong("", "", golden.replace(step, f"{step[0]} (1 + 0)")))
+
+
+def test_wrong_designs_of_a_specification_are_many_different_and_the_same_again():
+    spec = specs_of("fifo", 1, seed=0)[0]
+    wrong = wrong_designs(spec)
+    assert len(wrong) > 50
+    assert len({one.code for one in wrong} | {golden_answer(spec)}) == len(wrong) + 1
+    assert wrong == wrong_designs(spec)
+
+
+@pytest.mark.parametrize("widths", [[16], [12], [16, 16], [9, 9, 1]])
+def test_corner_cases_hold_every_bit_alone_and_every_bit_missing(widths):
+    cases = starter_stimuli.directed(random.Random(0), widths)
+    top = (1 << widths[0]) - 1
+    for bit in range(widths[0]):
+        for place in range(sum(width > 1 for width in widths)):
+            values = {case[place] for case in cases}
+            assert {1 << bit, top ^ (1 << bit), top >> bit} <= values
+
+
+@pytest.mark.parametrize("widths", [[3], [5, 5, 1], [11]])
+def test_few_inputs_are_all_driven_in_an_order_that_hangs_on_the_seed(widths):
+    first, second = (starter_stimuli.vectors(random.Random(seed), widths) for seed in (0, 1))
+    assert len(set(first)) == len(first) == 1 << sum(widths)
+    assert first != second
+    assert set(first) == set(second)
+
+
+def test_a_run_of_cycles_is_long_and_resets_seldom_and_only_in_its_first_half():
+    run = list(starter_stimuli.cycles(random.Random(0), [1, 1, 8]))
+    assert len(run) >= 1000
+    assert 5 <= sum(reset for _, reset, _ in run) <= 60
+    assert not any(reset for _, reset, _ in run[len(run) // 2 :])
+    filling = [push and not pop for (push, pop, _), _, _ in run]
+    emptying = [pop and not push for (push, pop, _), _, _ in run]
+    assert any(all(filling[at : at + 8]) for at in range(len(run)))
+    assert any(all(emptying[at : at + 8]) for at in range(len(run)))

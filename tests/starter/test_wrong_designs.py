@@ -1,0 +1,167 @@
+"""Starter benches pay no design that is wrong in few states, few input patterns or for other parameters, and every right one."""
+
+import itertools
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.verdict import Outcome
+from rtl_core.problems.starter import Spec, golden_answer, problem_of
+from rtl_core.problems.starter.catalog import BY_NAME
+from rtl_core.problems.starter.record import target_of
+from rtl_core.prompting.answer import Answer
+
+COUNTER = Spec("counter", "pix_unit", ("go", "val"), 14, "up", "ck", "clr", active_low=False, asynchronous=False)
+ARBITER = Spec("arbiter", "bus_core", ("req", "gnt"), 12, "highest")
+SCALED = Spec("scaled", "dsp_node", ("a", "b", "y", "SIZE"), 6, "sum")
+REGISTER = replace(COUNTER, family="register", ports=("go", "d", "q"), option="", width=9)
+
+
+def graded(grader, spec, code):
+    return grader.grade(problem_of(spec), Answer(files={target_of(spec): code}))
+
+
+def edited(spec, old, new):
+    golden = golden_answer(spec)
+    assert old in golden, golden
+    return golden.replace(old, new)
+
+
+def assert_fails(grader, spec, code):
+    verdict = graded(grader, spec, code)
+    assert verdict.outcome is Outcome.TESTS_FAILED, (verdict.outcome, verdict.reasons)
+    return verdict
+
+
+@pytest.mark.parametrize("option", ["up", "down"])
+@pytest.mark.parametrize("extension", ["6'b0", "{6{c[7]}}"])
+def test_an_8_bit_register_behind_a_14_bit_port_is_no_counter(grader, option, extension):
+    spec = replace(COUNTER, option=option)
+    sign = "+" if option == "up" else "-"
+    code = (
+        "module pix_unit(input ck, input clr, input go, output [13:0] val);\n  reg [7:0] c;\n"
+        f"  always @(posedge ck) if (clr) c <= 0; else if (go) c <= c {sign} 1;\n"
+        f"  assign val = {{{extension}, c}};\nendmodule\n"
+    )
+    assert_fails(grader, spec, code)
+
+
+@pytest.mark.parametrize("width", [3, 8, 14])
+@pytest.mark.parametrize(("option", "end", "sign"), [("up", "&val", "+"), ("down", "val == 0", "-")])
+def test_a_counter_that_saturates_fails(grader, width, option, end, sign):
+    spec = replace(COUNTER, width=width, option=option)
+    assert_fails(grader, spec, edited(spec, f"val <= val {sign} 1", f"val <= ({end}) ? val : val {sign} 1"))
+
+
+def test_a_counter_that_goes_wrong_in_one_state_fails(grader):
+    for state in (77, 5000, 16383):
+        code = edited(COUNTER, "val <= val + 1", f"val <= val == {state} ? 1 : val + 1")
+        assert_fails(grader, COUNTER, code)
+
+
+def test_a_reset_that_leaves_the_highest_bit_fails(grader):
+    code = edited(COUNTER, "val <= 0;", "val <= val & 14'h2000;").replace("endmodule", "  initial val = 0;\nendmodule")
+    assert_fails(grader, COUNTER, code)
+
+
+@pytest.mark.parametrize("option", ["highest", "lowest"])
+def test_a_12_bit_arbiter_that_ignores_one_request_fails(grader, option):
+    spec = replace(ARBITER, option=option)
+    for bit in range(12):
+        assert_fails(grader, spec, edited(spec, "if (req[k])", f"if (req[k] && k != {bit})"))
+
+
+def test_a_round_robin_that_passes_over_one_request_fails(grader):
+    spec = replace(COUNTER, family="round_robin", ports=("req", "gnt"), width=12)
+    for bit in (0, 5, 11):
+        assert_fails(grader, spec, edited(spec, "req[(z + k) % 12]", f"req[(z + k) % 12] && (z + k) % 12 != {bit}"))
+
+
+@pytest.mark.parametrize("option", BY_NAME["scaled"].options)
+def test_a_parameter_without_effect_fails(grader, option):
+    spec = replace(SCALED, option=option)
+    golden = golden_answer(spec)
+    names, ports = golden.split("(input", 1)
+    assert_fails(grader, spec, names + "(input" + re.sub(r"\bSIZE\b", "6", ports))
+    value = golden.partition("assign y = ")[2].partition(";")[0]
+    inside = "wire [5:0] s = a, t = b;\n  assign y = " + re.sub(r"\bb\b", "t", re.sub(r"\ba\b", "s", value))
+    assert_fails(grader, spec, golden.replace(f"assign y = {value}", inside))
+
+
+def test_the_message_names_the_parameter_that_was_set(grader):
+    verdict = assert_fails(grader, SCALED, edited(SCALED, "a + b", "(SIZE == 6) ? a + b : 0"))
+    assert any(re.search(r"SIZE=\d+, .*expected", reason) for reason in verdict.reasons), verdict.reasons
+    assert verdict.tests_total == 4
+    assert verdict.tests_passed == 2
+
+
+@pytest.mark.parametrize("family", ["comparator", "minmax", "saturating", "logic"])
+def test_one_input_bit_that_does_not_count_fails(grader, family):
+    for option, bit in itertools.product(BY_NAME[family].options, (0, 7, 15)):
+        spec = Spec(family, "net_io", ("lhs", "rhs", "res"), 16, option)
+        header, body = golden_answer(spec).split("\n", 1)
+        used = re.sub(r"\blhs\b", "cut", body)
+        assert_fails(grader, spec, f"{header}\n  wire [15:0] cut = lhs & ~(1 << {bit});\n{used}")
+
+
+def test_an_unknown_bit_fails_even_when_it_is_rare(grader):
+    spec = replace(SCALED, family="adder", ports=("a", "b", "y", "c"), option="plain", width=8)
+    assert_fails(grader, spec, edited(spec, "a + b", "a + b + (a == 8'h5a ? 8'b0x : 0)"))
+
+
+def test_the_stimuli_hang_on_the_seed_and_the_problem_alone(executor):
+    def reasons(seed, word):
+        spec = replace(REGISTER, ports=("go", word, "q"))
+        code = edited(spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}")
+        with closing(Grader(executor, seed=seed)) as grader:
+            return [reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons]
+
+    assert reasons(0, "d") == reasons(0, "d")
+    assert reasons(0, "d") != reasons(1, "d")
+    assert reasons(0, "d") != reasons(0, "x")
+
+
+HONEST = {
+    "delayed assignments": "  always @(posedge ck) if (clr) val <= #1 0; else if (go) val <= #1 val + 1;\n",
+    "a register behind a wire": (
+        "  reg [13:0] count = 14'h123;\n  wire [13:0] following = go ? count + 14'd1 : count;\n"
+        "  always_ff @(posedge ck) count <= clr ? '0 : following;\n  always_comb val = count;\n"
+    ),
+    "two processes": (
+        "  logic [13:0] n;\n  always @* begin n = val; if (go) n = val + 1; end\n"
+        "  always @(posedge ck) begin val <= n; if (clr) val <= 0; end\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("idiom", HONEST)
+def test_right_designs_pass_in_other_words(grader, idiom):
+    header = golden_answer(COUNTER).split("\n", 1)[0]
+    verdict = graded(grader, COUNTER, f"{header}\n{HONEST[idiom]}endmodule\n")
+    assert verdict.passed, verdict.reasons
+
+
+def golden_specs():
+    """Every family and option with the smallest, the largest and one more width, reset kinds and seeds 0 to 4 in turn."""
+    kinds = itertools.cycle(itertools.product((False, True), (False, True)))
+    seeds = itertools.cycle(range(5))
+    for family in BY_NAME.values():
+        for number, option in enumerate(family.options):
+            widths = {family.widths[(0, -1, len(family.widths) // 2)[number % 3]]}
+            if number == 0:
+                widths |= {family.widths[0], family.widths[-1]}
+            for width in sorted(widths):
+                active_low, asynchronous = next(kinds)
+                ports = (*family.roles[:-1], "SIZE") if family.name == "scaled" else family.roles
+                spec = Spec(family.name, "io_blk", ports, width, option, "ck", "clr", active_low, asynchronous)
+                yield pytest.param(spec, next(seeds), id=f"{family.name}-{option}-{width}")
+
+
+@pytest.mark.parametrize(("spec", "seed"), golden_specs())
+def test_golden_answers_pass(executor, spec, seed):
+    with closing(Grader(executor, seed=seed)) as grader:
+        verdict = graded(grader, spec, golden_answer(spec))
+    assert verdict.passed, verdict.reasons

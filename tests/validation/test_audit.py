@@ -1,0 +1,169 @@
+"""An audit finds the passes that were not deserved, names them, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rtl_core.config import RunConfig, load_config
+from rtl_core.grading.grader import Grader
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.reward import reward
+from rtl_core.pipeline import auditing
+from rtl_core.pipeline.auditing import AuditPlan, audit_run
+from rtl_core.pipeline.progress import LogProgress
+from rtl_core.policy.rollout import Rollout
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.starter import starter_problems
+from rtl_core.prompting.extraction import extract_answer
+from rtl_core.reporting.audit import audit_summary, render
+from rtl_core.reporting.report import write_report
+
+Make = Callable[..., Problem]
+QUICK = AuditPlan(cycles=600)
+HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
+RIGHT = f"{HEAD}  assign y = ~a;\nendmodule\n"
+ALSO_RIGHT = f"{HEAD}  assign y = 4'd15 - a;\nendmodule\n"
+WRONG = f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"
+
+
+def fenced(code: str) -> str:
+    return f"Here it is:\n```verilog\n{code}```\n"
+
+
+class Audited:
+    """A run in a history whose verdicts come from the grader."""
+
+    def __init__(self, folder: Path, grader: Grader, planted: Make) -> None:
+        self.path, self.grader = folder / "history.duckdb", grader
+        overrides = [f"run.directory={folder}", f"run.history={self.path}", "run.name=r"]
+        self.config: RunConfig = load_config("demo", overrides)
+        self.history = History(self.path)
+        self.history.start_run(RunRecord(name="r", config=self.config.model_dump(mode="json")))
+        half = planted().harness["src/bench.sv"].replace("i < 16", "i < 12")
+        self.half = planted(files={"src/bench.sv": half})
+        self.starter = starter_problems("train", 12, 0)
+        self.bare = planted(identity="bare", golden=None)
+        problems = [self.half, *self.starter, self.bare]
+        self.history.record_problems("r", [(p, "train", i) for i, p in enumerate(problems)])
+
+    def answer(self, problem: Problem, *codes: str, purpose: str = "train", step: int = 0) -> list[str]:
+        """Grade answers and store them; returns their keys."""
+        rollouts = [
+            Rollout(
+                run="r", purpose=purpose, evaluation="e" if purpose == "evaluation" else None, epoch=0, step=step,
+                problem_id=problem.id, sample=i, prompt_P=(1,), tokens_T=(2,), logprobs_T=(-0.5,), stop_reason="stop",
+                text=fenced(code), policy_step=0,
+            )
+            for i, code in enumerate(codes)
+        ]  # fmt: skip
+        self.history.record_rollouts(rollouts)
+        verdicts = [self.grader.grade(problem, extract_answer(r.text, problem.targets)) for r in rollouts]
+        rewards = [reward(verdict, self.config.reward.weights) for verdict in verdicts]
+        self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
+        return [r.key for r in rollouts]
+
+    def audit(self, plan: AuditPlan = QUICK) -> auditing.AuditDone:
+        return audit_run(self.path, self.config, plan, LogProgress(), jobs=2)
+
+
+@pytest.fixture
+def run(tmp_path: Path, grader: Grader, planted: Make) -> Audited:
+    return Audited(tmp_path, grader, planted)
+
+
+def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: Audited) -> None:
+    keys = run.answer(run.half, RIGHT, ALSO_RIGHT, WRONG, WRONG, HEAD + "endmodule\n")
+    for problem in run.starter:
+        assert problem.golden is not None
+        run.answer(problem, *problem.golden.values(), purpose="evaluation")
+    done = run.audit()
+    assert (done.passes, done.simulated) == (4 + 12, 3 + 12), "equal answers are simulated once"
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    assert (summary.whole.same, summary.whole.different, summary.whole.unknown) == (14, 2, 0), summary
+    assert [row["rollout"] for row in summary.wrong] == keys[2:4]
+    assert all("y is 5, golden 2" in row["detail"] for row in summary.wrong)
+    assert summary.in_words() == "16 passes, 2 wrong"
+    parts = {part.name: part for part in summary.parts}
+    assert parts["cvdp"].passes == 4
+    assert parts["starter"].different == 0
+    assert parts["starter: counter"].passes == 1
+    assert summary.whole.wrong is not None
+    assert summary.whole.wrong.mean == pytest.approx(2 / 16)
+    assert 0.03 < summary.whole.wrong.lo < 0.04 < 0.36 < summary.whole.wrong.hi < 0.37
+
+
+def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
+    run.answer(run.half, RIGHT, WRONG)
+    assert run.audit().simulated == 2
+    again = run.audit()
+    assert (again.simulated, again.known) == (0, 2)
+    run.answer(run.half, ALSO_RIGHT, step=1)
+    assert run.audit().simulated == 1
+    assert run.audit(AuditPlan(cycles=800)).simulated == 3, "another effort is another audit"
+
+
+def test_what_cannot_be_known_is_told_with_its_reason(run: Audited) -> None:
+    run.answer(run.bare, RIGHT)
+    key = run.answer(run.half, RIGHT)[0]
+    changed = {"id": "early", "prompt": "another", "interface": None}
+    early = Problem.model_validate({**run.half.model_dump(), **changed})
+    run.history.record_problems("r", [(early, "train", 99)])
+    run.answer(early, RIGHT)
+    done = run.audit()
+    assert done.without_golden == 1
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    assert summary.unknown == {"the interface of the top module is not known": 1}
+    assert (summary.whole.same, summary.whole.unknown) == (1, 1)
+    assert summary.whole.wrong is not None
+    assert summary.whole.wrong.n == 1, "what is unknown is no part of the share"
+    assert run.history.query("SELECT rollout FROM audits WHERE result = 'same'").to_pylist() == [{"rollout": key}]
+
+
+def test_a_run_without_passes_has_nothing_to_audit(run: Audited) -> None:
+    run.answer(run.half, HEAD + "endmodule\n")
+    assert run.audit().passes == 0
+    assert audit_summary(run.history, "r") is None
+
+
+def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Path) -> None:
+    keys = run.answer(run.half, RIGHT, WRONG)
+    before = write_report(run.history, ["r"], tmp_path / "before.html").read_text()
+    assert "Were the passes deserved?" not in before
+    run.audit()
+    after = write_report(run.history, ["r"], tmp_path / "after.html").read_text()
+    assert "Audited: 2 passes, 1 wrong" in after
+    assert "<dt>audited</dt><dd>2 passes, 1 wrong</dd>" in after
+    assert keys[1] in after
+    assert "y is 5, golden 2" in after
+
+
+def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
+    run.answer(run.half, RIGHT, WRONG)
+
+    line = [sys.executable, "-c", "from rtl_core.cli import main; main()", "audit", "r", "--db", str(run.path)]
+    told = subprocess.run(
+        [*line, "--cycles", "600", "--json", "--strict"], capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert told.returncode == 1, told.stderr
+    found = json.loads(told.stdout)
+    assert (found["passes"], found["same"], found["different"]) == (2, 1, 1)
+    assert found["wrong"][0]["rollout"].endswith("/1")
+    assert found["interval"][0] < 0.5 < found["interval"][1]
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    console = Console(width=120, color_system=None)
+    with console.capture() as shown:
+        console.print(render(summary))
+    assert "50.0 % [" in shown.get()
+    assert f"wrong: {summary.wrong[0]['rollout']}: after" in shown.get()
