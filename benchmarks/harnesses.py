@@ -1,26 +1,34 @@
-"""Which harnesses of a CVDP file run here, and for each other one why not.
+"""Which harnesses of a CVDP file run here to a verdict of their own, and for each other one why not.
 
-    python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--all] [--markdown TABLE.md]
+    python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
+                                   [--all] [--markdown TABLE.md]
 
-A golden answer is taken where there is one. Public sets hold few, so every other harness is given something that compiles
-if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem demands
-and no behaviour. Such an answer should fail; what is asked here is whether the harness gets as far as judging it.
+A golden answer is taken where there is one: the set's, or ID.sv or ID.json in --goldens. Every other harness is given something
+that compiles if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem
+demands and no behaviour. Such an answer should fail; what is asked here is whether the harness gets as far as judging it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from rtl_core.grading import Grader, Limits, Outcome, Verdict, make_executor
+from rtl_core.grading.grader import HARNESS_FAILED
+from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import module_names
 from rtl_core.problems.problem import Interface, Problem
 from rtl_core.prompting.answer import Answer
@@ -34,34 +42,68 @@ def stand_in(problem: Problem) -> dict[str, str]:
     given = {name for text in (*files.values(), *hdl) for name in module_names(text)}
     if interface is not None and interface.module not in given:
         home = next((path for path in files if interface.module in path), problem.targets[0])
-        files[home] += stub(interface)
+        # Keywords are in small letters; a parameter that nobody sets harms nothing.
+        named = {n for n in harness_use(problem.harness).parameters if n != n.lower()}
+        files[home] += stub(interface, named - {port.name for port in interface.ports})
     for path in files:
         if not files[path].strip():
             files[path] = f"module stub_{path.rsplit('/', 1)[-1].split('.')[0]}; endmodule\n"
     return files
 
 
-def stub(interface: Interface) -> str:
-    """A module with the demanded ports, 32 bits wide where the width is not known, that does nothing."""
+def stub(interface: Interface, named: Iterable[str] = ()) -> str:
+    """A module that does nothing, with the demanded ports (32 bits where no width is known) and parameters, and those `named`."""
     ports = []
     for port in interface.ports:
         width = 32 if port.width is None and port.name not in ("clk", "clock", "rst", "reset") else port.width or 1
         ports.append(f"{port.direction or 'output'} [{width - 1}:0] {port.name}")
-    parameters = ", ".join(
-        f"parameter {p.name} = {8 if p.default is None else p.default}" for p in interface.parameters
-    )
+    values = dict.fromkeys(sorted(named), 8)
+    values |= {p.name: 8 if p.default is None else p.default for p in interface.parameters}
+    parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
     head = f" #({parameters})" if parameters else ""
     return f"module {interface.module}{head}({', '.join(ports)});\nendmodule\n"
 
 
-def kind(verdict: Verdict) -> str:
-    """How far the harness got."""
+class Kind(StrEnum):
+    """How far a harness got."""
+
+    PASSES = "passes"
+    JUDGES = "judges"
+    """It ran to a verdict of its own: a check failed."""
+    OWN_CODE = "fails in its own code"
+    """Every failing test ends in an error that no design can cause, such as an import."""
+    COMPILER = "stops at the compiler"
+    TIME = "runs out of time"
+    NEEDS = "needs what is not here"
+    BEFORE = "fails before it simulates"
+    OTHER = "was not judged"
+
+
+# What a test module that was written for another cocotb raises; a design's fault reads `contains no child object named`.
+_OWN_CODE = re.compile(
+    r"\b(?:ImportError|ModuleNotFoundError|NameError|SyntaxError|TypeError|UnboundLocalError)\b"
+    r"|AttributeError: (?:'\w+' object|module '[\w.]+') has no attribute"
+)
+
+
+def kind(verdict: Verdict) -> Kind:
+    """How far the harness got, as its verdict tells."""
+    reasons = verdict.stage(Stage.TESTS).reasons or verdict.reasons
+    if verdict.passed:
+        return Kind.PASSES
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-        return "does not run"
-    if verdict.outcome in (Outcome.PASSED, Outcome.TESTS_FAILED, Outcome.TIMEOUT) or verdict.tests_total:
-        return "runs"
-    simulated = verdict.stages[2].status == "passed" and verdict.stages[3].reasons
-    return "runs" if simulated else "runs up to the compiler"
+        said = verdict.reasons[0] if verdict.reasons else ""
+        if said.startswith("the harness needs"):
+            return Kind.NEEDS
+        return Kind.BEFORE if said.startswith(HARNESS_FAILED) else Kind.OTHER
+    if verdict.outcome is Outcome.TIMEOUT:
+        return Kind.TIME
+    if verdict.stage(Stage.TESTS).status != "failed" and not verdict.stage(Stage.TESTS).reasons:
+        return Kind.COMPILER
+    own = [bool(_OWN_CODE.search(reason)) for reason in reasons]
+    # A test module that cannot be imported ends the simulator before any test; what it says first is why.
+    before_any_test = any("Simulation terminated abnormally" in reason for reason in reasons)
+    return Kind.OWN_CODE if own and (all(own) or (before_any_test and own[0])) else Kind.JUDGES
 
 
 @dataclass(frozen=True)
@@ -70,39 +112,49 @@ class Row:
 
     problem: str
     category: str
-    found: dict[str, str]
+    found: dict[str, tuple[Kind, str]]
     """Executor -> how far the harness got, and the outcome."""
     why: str = ""
     """The first reason where it did not run, or why the problem is left out."""
 
     @property
     def runs(self) -> bool:
-        return bool(self.found) and all(text.startswith("runs:") for text in self.found.values())
+        return bool(self.found) and all(kind in (Kind.PASSES, Kind.JUDGES) for kind, _ in self.found.values())
 
 
-def look(path: Path, name: str, timeout_s: float) -> dict[str, tuple[Problem, Verdict]]:
+def answer_to(problem: Problem, goldens: Path | None) -> Answer:
+    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else the stand-in."""
+    if problem.golden is None and goldens is not None:
+        if (several := goldens / f"{problem.id}.json").is_file():
+            return Answer(files=json.loads(several.read_text()))
+        if (one := goldens / f"{problem.id}.sv").is_file():
+            return Answer(files={problem.targets[0]: one.read_text()})
+    return Answer(files=problem.golden or stand_in(problem))
+
+
+def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:
     """Problem id -> verdict of one executor on the golden answer, or on the stand-in where there is none."""
-    problems = read_cvdp(path).problems
     executor = make_executor(name)
     grader = Grader(executor, limits=Limits(wall_s=timeout_s, cpu_s=timeout_s))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(grader.grade, p, Answer(files=p.golden or stand_in(p))) for p in problems]
-        done = {p.id: (p, job.result()) for p, job in zip(problems, jobs, strict=True)}
+        jobs = [pool.submit(grader.grade, problem, answer_to(problem, goldens)) for problem in problems]
+        done = {problem.id: job.result() for problem, job in zip(problems, jobs, strict=True)}
     grader.close()
     executor.close()
     return done
 
 
-def rows_of(path: Path, names: list[str], timeout_s: float) -> list[Row]:
+def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None = None) -> list[Row]:
     """Every line of a file, in order of kind: graded, left out, broken."""
     found = read_cvdp(path)
-    seen = {name: look(path, name, timeout_s) for name in names}
+    seen = {name: look(found.problems, name, timeout_s, goldens) for name in names}
     rows = []
     for problem in found.problems:
-        verdicts = {name: done[problem.id][1] for name, done in seen.items()}
-        texts = {n: f"{kind(v)}: {v.outcome.value}, {v.tests_passed} of {v.tests_total}" for n, v in verdicts.items()}
-        stopped = [v for v in verdicts.values() if kind(v) != "runs"]
-        rows.append(Row(problem.id, problem.category, texts, _word(stopped[0]) if stopped else ""))
+        verdicts = [seen[name][problem.id] for name in names]
+        cells = [(kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}") for v in verdicts]
+        row = Row(problem.id, problem.category, dict(zip(names, cells, strict=True)))
+        stopped = [v for v in verdicts if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
+        rows.append(replace(row, why=_word(stopped[0])) if stopped else row)
     rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
     return rows + [
         Row(broken.id or f"line {broken.line}", "", {}, f"broken: {broken.reason}") for broken in found.broken
@@ -116,20 +168,24 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60.0)
     parser.add_argument("--markdown", type=Path, default=None, help="also write there what is shown")
     parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
+    parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
     arguments = parser.parse_args()
     names = arguments.executors.split(",")
-    rows = [row for path in arguments.problems for row in rows_of(path, names, arguments.timeout)]
+    rows = [row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens)]
     shown = [row for row in rows if arguments.all or not row.runs]
     heads = ("problem", "category", *names, "why")
-    cells = [(r.problem.removeprefix("cvdp_"), r.category, *(r.found.get(n, "") for n in names), r.why) for r in shown]
+    cells = [
+        (r.problem.removeprefix("cvdp_"), r.category, *(": ".join(r.found.get(n, ())) for n in names), r.why)
+        for r in shown
+    ]
     table = Table(*heads, title=", ".join(path.name for path in arguments.problems))
     for row in cells:
         table.add_row(*row)
     console = Console(width=160)
     console.print(table)
     for name in names:
-        counts = Counter(row.found[name].split(":")[0] for row in rows if name in row.found)
-        outcomes = Counter(row.found[name].split(": ")[1].split(",")[0] for row in rows if name in row.found)
+        counts = Counter(row.found[name][0].value for row in rows if name in row.found)
+        outcomes = Counter(row.found[name][1].split(",")[0] for row in rows if name in row.found)
         console.print(name, dict(counts), dict(outcomes))
     if arguments.markdown:
         lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
@@ -138,8 +194,8 @@ def main() -> None:
 
 
 def _word(verdict: Verdict) -> str:
-    reasons = verdict.reasons or verdict.stages[3].reasons
-    return reasons[0][:150] if reasons else ""
+    reasons = verdict.stage(Stage.TESTS).reasons or verdict.reasons or verdict.stage(Stage.SYNTAX).reasons
+    return reasons[0][:200] if reasons else ""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The part of docker-compose.yml that CVDP's harnesses use: services with command, env files, volumes, directory.
+"""The part of docker-compose.yml that CVDP's harnesses use: services with command, env files and volumes.
+
+As CVDP's public runner has it: every service works in /code/rundir whatever `working_dir` says, and a volume under /code
+is left out, since the workspace lies there.
 
 Not covered: builds other than FROM an image plus pip installs, networks, named volumes, host paths. What a harness
 needs and is not covered raises InfrastructureError, since it is never the answer's fault.
@@ -44,7 +47,7 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
                 name=str(name),
                 argv=_command(name, service),
                 env={**_env_files(name, service.get("env_file"), harness), **_environment(service.get("environment"))},
-                cwd=_inside(str(service.get("working_dir") or WORKDIR), f"service {name}: working_dir"),
+                cwd=WORKDIR,
             )
         )
     return tuple(steps), tuple(mounts)
@@ -95,10 +98,15 @@ def _env_files(name: str, value: object, harness: Mapping[str, str]) -> dict[str
 
 def _environment(value: object) -> dict[str, str]:
     if isinstance(value, dict):
-        return {str(key): "" if text is None else str(text) for key, text in value.items()}
+        return {str(key): _scalar(text) for key, text in value.items()}
     if isinstance(value, list):
         return parse_env("\n".join(str(entry) for entry in value))
     return {}
+
+
+def _scalar(value: object) -> str:
+    """A YAML value as compose puts it into the environment."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _volumes(name: str, volumes: Any) -> list[Mount]:
@@ -110,13 +118,15 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
             source, _, rest = str(volume).partition(":")
             target, _, mode = rest.partition(":")
             read_only = "ro" in mode.split(",")
+        if str(target or source).startswith("/code"):
+            continue
         if not source or not str(source).startswith(("./", ".")) or not target:
             raise InfrastructureError(f"service {name}: the volume {volume} is not a directory of the workspace")
         plain = posixpath.normpath(str(source))
         if plain.startswith("..") or plain.split("/")[0] not in ("src", "rtl", "verif", "docs", "rundir", "."):
             raise InfrastructureError(f"service {name}: the volume {volume} lies outside the workspace")
         if plain == ".":
-            # The whole workspace at /code is what every service sees anyway.
+            # The workspace is there for every service anyway.
             continue
         found.append(Mount(plain, _inside(str(target), f"service {name}: volume"), read_only))
     return found

@@ -2,8 +2,8 @@
 
 The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0 - provided that the
 simulators themselves, over a channel that HDL cannot reach, say the same. What the earlier stages find decides which
-word a failing answer gets, and saves running a harness that cannot pass. A harness that passes in full overrules an
-interface that was merely derived; what a golden answer shows differently is then still named in its stage.
+word a failing answer gets. Only where the harness' top level is not there at all is it not run. A harness that passes
+in full overrules the demanded interface, whatever it was read from; the differences are then still named in their stage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rtl_core.grading.analysis import Analysis, Analyst
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, is_fatal
+from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
@@ -28,8 +28,8 @@ from rtl_core.grading.stand_in import activity_check, stand_in
 from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
 from rtl_core.grading.vocabulary import ALLOWED_TASKS
-from rtl_core.problems.interface import top_levels
-from rtl_core.problems.problem import InterfaceSource, Port, Problem
+from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
+from rtl_core.problems.problem import Port, Problem
 from rtl_core.prompting.answer import Answer
 
 _HDL = (".v", ".sv")
@@ -185,7 +185,7 @@ class _Grading:
     ports: tuple[Port, ...] = ()
     """The answer's own ports, where its interface could be read."""
     failed_tests: bool = False
-    """Whether a simulation came to its end and a test of it failed."""
+    """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -215,7 +215,7 @@ class _Grading:
             return rejected
         if self.until is Stage.INTERFACE:
             return self._not_tested()
-        if self.mismatches and is_fatal(self.mismatches, self.problem.harness):
+        if is_fatal(self.mismatches, self.problem.harness, self._sources()):
             self._compile()
             return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
         if self.until is Stage.SYNTAX:
@@ -243,6 +243,11 @@ class _Grading:
         self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
         return None
 
+    def _sources(self) -> list[str]:
+        """The texts of all design files that a harness could build."""
+        files = {**self.problem.context, **self.files, **self.problem.harness}
+        return [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
+
     def _compile(self) -> bool:
         """A compile of our own, where no harness run tells; whether it succeeded."""
         step = _compile_step(self.problem, self.files, bool(self.stages[Stage.INTERFACE].reasons))
@@ -260,7 +265,8 @@ class _Grading:
         lacking = self.grader.lacking(self.problem)
         if lacking:
             raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
-        results = self._harness()
+        hopeless = is_hopeless(self.mismatches, self.problem.harness)
+        results = self._harness(until_one_fails=hopeless)
         spent = sum(result.wall_s for result in results)
         tests = [test for result in results for session in result.sessions for test in session.tests]
         total = sum(test["status"] != "skipped" for test in tests)
@@ -287,7 +293,7 @@ class _Grading:
         if not bad_services:
             return self._passed(good, total, simulated, len(results), spent)
         overrun = next((result for result in bad_services if result.overrun), None)
-        self.failed_tests = overrun is None and any(_failing_tests(result) for result in bad_services)
+        self.failed_tests = overrun is None and not hopeless and any(_failing_tests(result) for result in bad_services)
         if not simulated and not self._harness_compiled(bad_services, overrun):
             return self._did_not_compile(overrun)
         if not simulated and overrun is None and _uses_cocotb(self.problem.harness):
@@ -295,11 +301,12 @@ class _Grading:
             # is the answer's fault only if another answer comes further.
             reach = max(result.reach for result in results)
             if reach < 2 and self.grader.reach(self.problem) <= reach:
-                raise InfrastructureError(f"{HARNESS_FAILED}: {test_reasons(bad_services[0])[0]}")
+                said = "; ".join(test_reasons(result)[0] for result in bad_services)
+                raise InfrastructureError(f"{HARNESS_FAILED}: {said}")
         if Stage.SYNTAX not in self.stages:
             self._add(Stage.SYNTAX, "passed", (), 0.0)
         reasons = tuple(reason for result in bad_services for reason in self._why(result))
-        if self.mismatches:
+        if hopeless:
             self._add(Stage.TESTS, "skipped", reasons, spent)
             return self._verdict(Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons)
         self._add(Stage.TESTS, "failed", reasons, spent)
@@ -308,11 +315,14 @@ class _Grading:
         good += sum(result.exit_code == 0 and not result.sessions for result in results)
         total += sum(result.exit_code == 0 and not result.sessions for result in results)
         outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
+        if self.mismatches:
+            outcome, reasons = Outcome.INTERFACE_MISMATCH, self.stages[Stage.INTERFACE].reasons + reasons
         return self._verdict(outcome, reasons, good, total)
 
-    def _harness(self) -> tuple[StepResult, ...]:
-        """Runs the services of the harness."""
+    def _harness(self, *, until_one_fails: bool = False) -> tuple[StepResult, ...]:
+        """Runs the services of the harness, each to its end or, where only the whole counts, to its first failing test."""
         services, mounts = read_services(self.problem.harness)
+        services = _until_one_fails(services) if until_one_fails else services
         return self._run(services, mounts).steps
 
     def reach(self) -> int:
@@ -323,8 +333,7 @@ class _Grading:
         """The harness passed in full, so the interface did for it."""
         self._add(Stage.SYNTAX, "passed", (), 0.0)
         self._add(Stage.TESTS, "passed", (), spent)
-        interface = self.problem.interface
-        if self.mismatches and interface is not None and interface.source is not InterfaceSource.GOLDEN:
+        if self.mismatches:
             reasons = tuple(f"{m}, but the harness accepts it" for m in self.mismatches)
             self.stages[Stage.INTERFACE] = self.stages[Stage.INTERFACE].model_copy(
                 update={"status": "passed", "reasons": reasons}
@@ -481,6 +490,14 @@ def cheating(results: tuple[StepResult, ...], harness: Mapping[str, str]) -> tup
     if passed and _uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return ("the harness passed although no simulation brought its tests to an end",)
     return ()
+
+
+def _until_one_fails(services: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The services with pytest told to stop at the first failing test: whether all pass is told all the same."""
+    return tuple(
+        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        for step in services
+    )
 
 
 def _uses_cocotb(harness: Mapping[str, str]) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.problems.harness_use import harness_use
+from rtl_core.problems.interface import code_of, module_names, top_levels
 from rtl_core.problems.problem import Interface, InterfaceSource, Port
 
 
@@ -17,7 +19,7 @@ def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str
     of the module, so there it is enough that the answer declares it.
     """
     if got is None:
-        names = sorted({name for text in answer.values() for name in re.findall(r"\bmodule\s+(\w+)", text)})
+        names = sorted({name for text in answer.values() for name in module_names(text)})
         return (
             InterfaceMismatch(
                 kind=MismatchKind.WRONG_MODULE,
@@ -79,17 +81,27 @@ def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str
     return tuple(found)
 
 
-def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
-    """Whether no harness run is needed to know that it fails: the module, or a port that it touches, is not there."""
-    missing = [m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT]
-    if any(m.kind is MismatchKind.WRONG_MODULE for m in mismatches):
-        return True
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    return any(re.search(rf"\bdut\.{name}\b|[\"']{name}[\"']", python) for name in map(re.escape, missing))
+def is_fatal(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str], sources: Iterable[str]) -> bool:
+    """Whether the harness cannot even build: no source has the module that the harness names as its top level.
+
+    `sources` are the texts of all design files. Every other mismatch is advice, since the demand was only derived: what
+    a name in a specification or in the harness' code is worth, the harness itself shows.
+    """
+    missing = [m.name for m in mismatches if m.kind is MismatchKind.WRONG_MODULE]
+    named = set(top_levels(harness))
+    return any(name in named for name in missing) and not any(
+        name in module_names(text) for name in missing for text in sources
+    )
+
+
+def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str, str]) -> bool:
+    """Whether the harness' executed code touches a port that the answer lacks, so that one failing test tells all."""
+    missing = {m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT}
+    return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:
-    return any(re.search(rf"\b{re.escape(name)}\b", text) for text in answer.values())
+    return any(re.search(rf"\b{re.escape(name)}\b", code_of(text)) for text in answer.values())
 
 
 def _differs(kind: MismatchKind, name: str, expected: str, got: str) -> InterfaceMismatch:

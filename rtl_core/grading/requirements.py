@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import threading
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+
+from rtl_core.problems.harness_use import is_used, parse_python
 
 _PROGRAMS = ("yosys", "verilator", "iverilog", "ghdl", "nvc")
-_parsing = threading.Lock()
 _HINTS = {
     "cocotb_bus": "pip install cocotb-bus",
     "cocotbext": "pip install the cocotbext package that the harness names",
@@ -40,7 +39,7 @@ def uses_several_tools(harness: Mapping[str, str]) -> bool:
 def missing_requirements(
     harness: Mapping[str, str], available: Mapping[str, str], has_module: Callable[[str], bool]
 ) -> list[str]:
-    """What the harness' Python files import or call and the executor lacks, in words.
+    """What the harness' Python files import or call and the executor lacks, in words; files that nothing runs do not count.
 
     `available` are the executor's tools, `has_module` says what its Python can import. An import inside `try` is not
     counted as needed.
@@ -64,26 +63,15 @@ def _imported(harness: Mapping[str, str]) -> list[str]:
     own |= {part for path in harness for part in path.split("/")[:-1]}
     found: dict[str, None] = {}
     for path, text in harness.items():
-        if not path.endswith(".py"):
+        if not path.endswith(".py") or not is_used(path, harness):
             continue
-        tree = _parse(text)
+        tree = parse_python(text)
         for node in _needed(tree.body if tree else []):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             for name in names:
                 if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
                     found[name] = None
     return list(found)
-
-
-@lru_cache(maxsize=512)
-def _parse(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file, or None for one that is none."""
-    # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
-    with _parsing:
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
-            return None
 
 
 def _needed(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
@@ -96,7 +84,9 @@ def _calls(program: str, harness: Mapping[str, str]) -> bool:
     word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
     for path, text in harness.items():
         if path.endswith(".py"):
-            tree = _parse(text)
+            if not is_used(path, harness):
+                continue
+            tree = parse_python(text)
             strings = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)) if tree else ()
             if any(isinstance(s, str) and re.match(rf"\s*{program}(\s|$)", s) for s in strings):
                 return True

@@ -11,13 +11,14 @@ doubles itself forty times is legal Verilog.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
+from rtl_core.problems.harness_use import HarnessUse, harness_use
 from rtl_core.problems.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
@@ -27,21 +28,22 @@ _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "i
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
 _MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?([A-Za-z_]\w*)")
-_DRIVEN = re.compile(
-    r"\bdut\.([A-Za-z]\w*)\.(?:value\s*=(?!=)|setimmediatevalue\s*\()|\bdut\.([A-Za-z]\w*)\s*<="
-    r"|\b(?:Clock|RisingEdge|FallingEdge|ClockCycles)\s*\(\s*dut\.([A-Za-z]\w*)\s*[,)]"
-)
-_READ = re.compile(r"\bdut\.([A-Za-z]\w*)\.value\b")
+_COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"", re.S)
 
 
 def parse_interface(
-    sources: Mapping[str, str], top: str, source: InterfaceSource, parameters: Mapping[str, int] | None = None
+    sources: Mapping[str, str],
+    top: str,
+    source: InterfaceSource,
+    parameters: Mapping[str, int] | None = None,
+    keep: Callable[[str, bool], bool] = lambda name, in_header: True,
 ) -> Interface | None:
     """The interface of module `top` in `sources` (path -> text), or None when no module of that name is there.
     `parameters` sets some of the top's parameters.
 
     Widths are in bits, an unpacked array counts with all its elements; a width is None when it cannot be evaluated.
-    Never raises for what the text holds and reads no file.
+    `keep` says which parameters belong to it, by name and by whether they stand in the module's header. Never raises
+    for what the text holds and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
     options.compilationOptions = _compilation_options(top, parameters or {})
@@ -53,7 +55,11 @@ def parse_interface(
             return Interface(
                 module=top,
                 ports=tuple(_port(p) for p in body.portList),
-                parameters=tuple(_parameter(p) for p in body.parameters if not getattr(p, "isLocalParam", False)),
+                parameters=tuple(
+                    _parameter(p)
+                    for p in body.parameters
+                    if not getattr(p, "isLocalParam", False) and keep(p.name, p.isPortParam)
+                ),
                 source=source,
             )
     return None
@@ -79,8 +85,13 @@ def syntax_tree(sources: Mapping[str, str]) -> tuple[slang_syntax.SyntaxTree, py
 
 
 def module_names(text: str) -> list[str]:
-    """Names that follow the keyword `module`, in order; a quick look, not a parse."""
-    return [match[1] for match in _MODULE.finditer(text)]
+    """Names that follow the keyword `module` outside comments and strings, in order; a quick look, not a parse."""
+    return [match[1] for match in _MODULE.finditer(code_of(text))]
+
+
+def code_of(text: str) -> str:
+    """Verilog without its comments and the contents of its strings."""
+    return _COMMENT_OR_STRING.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
 
 
 def derive_interface(
@@ -95,17 +106,27 @@ def derive_interface(
 
     Sources in order of trust: the golden answer, the context's own version of the module (when it is no target, so
     that it cannot be what is to be changed, or nothing better is there), the module header in the specification
-    (fenced blocks of the prompt and of documents), and the harness' use of `dut.`. All but the golden answer and the
-    specification name only what they need, so further ports are no error there (`exact` is False).
+    (fenced blocks of the prompt and of documents), and what the harness' executed code does with `dut`. All but the
+    golden answer and the specification name only what they need, so further ports are no error there (`exact` is False).
+    Of a golden answer's parameters only those are demanded that the prompt, a document or the harness names.
     """
     targets = tuple(targets)
+    use = harness_use(harness)
+    documents = [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+    by_harness = {*use.parameters, *use.names, *_words(code_of(text) for text in _hdl(harness).values())}
+    by_documents = _words(documents)
+
+    def is_public(name: str, in_header: bool) -> bool:
+        # In a body stand constants such as a state's code, whose name a document may use for the state.
+        return name in by_harness or (in_header and name in by_documents)
+
     fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
     for top in _demanded_modules(targets, harness, fixed, golden):
-        found = _from_golden(top, golden, fixed) or _from_specification(top, prompt, context)
-        in_context = _from_context(top, context, targets)
+        found = _from_golden(top, golden, fixed, is_public) or _from_specification(top, documents)
+        in_context = _from_context(top, context, targets, use)
         if found is None or (found.source is not InterfaceSource.GOLDEN and _says_more(in_context, found)):
             found = in_context or found
-        found = found or _from_harness(top, harness)
+        found = found or _from_harness(top, use)
         if found is not None:
             return found
     return None
@@ -135,23 +156,39 @@ def _demanded_modules(
     return list(dict.fromkeys(names))
 
 
-def _from_golden(top: str, golden: Mapping[str, str] | None, fixed: Mapping[str, str]) -> Interface | None:
+def _from_golden(
+    top: str, golden: Mapping[str, str] | None, fixed: Mapping[str, str], keep: Callable[[str, bool], bool]
+) -> Interface | None:
     if not golden or not any(top in module_names(text) for text in golden.values()):
         return None
-    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN)
+    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, keep=keep)
 
 
-def _from_context(top: str, context: Mapping[str, str], targets: tuple[str, ...]) -> Interface | None:
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
+
+
+def _from_context(top: str, context: Mapping[str, str], targets: tuple[str, ...], use: HarnessUse) -> Interface | None:
     holders = [path for path, text in _hdl(context).items() if top in module_names(text)]
     if not holders:
         return None
     found = parse_interface(context, top, InterfaceSource.CONTEXT)
-    # A target's old version may be exactly what is to be changed: its ports are a hint, further ones are no error.
-    return found and found.model_copy(update={"exact": not any(path in targets for path in holders)})
+    if found is None or not any(path in targets for path in holders):
+        return found
+    # A target's old version may be exactly what is to be changed. It tells the directions of those ports that the
+    # harness still uses; widths, parameters and further ports are open.
+    ports = [p for p in found.ports if p.name in use.names or not use.names]
+    parameters = [p for p in found.parameters if p.name in use.parameters]
+    return found.model_copy(
+        update={
+            "ports": tuple(p.model_copy(update={"width": None}) for p in ports),
+            "parameters": tuple(p.model_copy(update={"default": None}) for p in parameters),
+            "exact": False,
+        }
+    )
 
 
-def _from_specification(top: str, prompt: str, context: Mapping[str, str]) -> Interface | None:
-    documents = [prompt, *(text for path, text in context.items() if not path.endswith(HDL_SUFFIXES))]
+def _from_specification(top: str, documents: list[str]) -> Interface | None:
     for document in documents:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
@@ -170,13 +207,17 @@ def _says_more(in_context: Interface | None, specification: Interface) -> bool:
     return in_context is not None and in_context.exact and specification.source is InterfaceSource.SPECIFICATION
 
 
-def _from_harness(top: str, harness: Mapping[str, str]) -> Interface | None:
-    text = "\n".join(body for path, body in sorted(harness.items()) if path.endswith(".py"))
-    driven = dict.fromkeys(next(filter(None, groups)) for groups in _DRIVEN.findall(text))
-    read = dict.fromkeys(name for name in _READ.findall(text) if name not in driven and not name.isupper())
-    ports = [Port(name=n, direction="input" if n in driven else None) for n in (*driven, *read)]
-    if not ports:
+def _from_harness(top: str, use: HarnessUse) -> Interface | None:
+    if not use.names:
         return None
+    ports = [
+        Port(
+            name=name,
+            direction="input" if name in use.driven else None,
+            width=1 if name in use.scalars else None,
+        )
+        for name in use.names
+    ]
     return Interface(module=top, ports=tuple(ports), source=InterfaceSource.HARNESS, exact=False)
 
 

@@ -39,7 +39,7 @@ def feedback(verdict: Verdict, most_chars: int) -> str:
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError("grading itself failed, so there is nothing to tell of the answer")
     head = _HEAD[verdict.outcome].format(failed=verdict.tests_total - verdict.tests_passed, total=verdict.tests_total)
-    lines = [str(mismatch) for mismatch in verdict.mismatches] or list(verdict.reasons)
+    lines = list(dict.fromkeys([*map(str, verdict.mismatches), *verdict.reasons]))
     return "\n".join([head, *_cut(lines, most_chars)])
 
 

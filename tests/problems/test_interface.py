@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl_core.problems.interface import derive_interface, parse_interface
+from rtl_core.problems.interface import derive_interface, module_names, parse_interface
 from rtl_core.problems.problem import InterfaceSource
 
 HARNESS = {
@@ -114,3 +114,51 @@ def test_a_top_level_that_the_context_gives_is_not_demanded_of_the_answer():
 
 def test_nothing_to_derive_from_is_none():
     assert derive(harness={"src/.env": "TOPLEVEL = top"}) is None
+
+
+def test_what_only_dead_code_of_the_harness_names_is_not_demanded():
+    library = "from cocotb.triggers import RisingEdge\nasync def reset_dut(dut):\n    dut.reset.value = 1\n"
+    test = (
+        "import harness_library\n@cocotb.test()\nasync def t(dut):\n    # dut.enable.value = 1\n    debug = 0\n"
+        "    dut.a.value = 1\n    await RisingEdge(dut.valid)\n    if debug:\n        print(dut.inner.value)\n"
+    )
+    harness = {"src/.env": HARNESS["src/.env"], "src/harness_library.py": library, "src/test_top.py": test}
+    harness["src/.env"] += "MODULE = test_top\n"
+    assert [(p.name, p.direction) for p in derive(harness=harness).ports] == [("a", "input"), ("valid", None)]
+
+
+GOLDEN = (
+    "// a module for tests\nmodule top #(parameter WIDTH = 4, parameter S_RUN = 1)(input clk, output q);\nendmodule\n"
+)
+
+
+def test_a_goldens_parameters_are_demanded_where_prompt_or_harness_names_them():
+    golden = {"rtl/top.sv": GOLDEN}
+    assert [p.name for p in derive(prompt="The parameter `WIDTH` (4).", golden=golden).parameters] == ["WIDTH"]
+    built = {**HARNESS, "src/test_runner.py": "def test_a():\n    build(parameters={'WIDTH': 8})\n"}
+    assert [p.name for p in derive(harness=built, golden=golden).parameters] == ["WIDTH"]
+    assert derive(golden=golden).parameters == ()
+
+
+def test_states_that_a_golden_keeps_as_parameters_of_its_body_are_its_own():
+    text = "module top(clk, q); parameter IDLE = 0, RUN = 1; parameter W = 2; input clk; output [W-1:0] q; endmodule"
+    found = derive(prompt="From IDLE it goes to RUN.", golden={"rtl/top.sv": text})
+    assert (found.parameters, [(p.name, p.width) for p in found.ports]) == ((), [("clk", 1), ("q", 2)])
+    runner = {**HARNESS, "src/test_runner.py": "def test_a():\n    build(parameters={'W': 8})\n"}
+    assert [p.name for p in derive(harness=runner, golden={"rtl/top.sv": text}).parameters] == ["W"]
+
+
+def test_an_old_version_tells_directions_and_leaves_open_what_is_to_change():
+    old = "module top #(parameter OLD = 1)(input [7:0] clk, input gone, output q); endmodule"
+    found = derive(context={"rtl/top.sv": old})
+    assert [(p.name, p.direction, p.width) for p in found.ports] == [("clk", "input", None), ("q", "output", None)]
+    assert found.parameters == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["// the module for it\n{}", "/* module gcd_top */ {}", 'initial $display("module x"); {}', "/* module y\n{}"],
+)
+def test_module_names_are_read_outside_comments_and_strings(text):
+    expected = [] if text.startswith("/* module y") else ["top"]
+    assert module_names(text.format("module top; endmodule")) == expected

@@ -1,0 +1,307 @@
+"""What a harness' Python code does with the design: which names it touches, drives and sets as parameters.
+
+Read with `ast`, so comments, strings, functions that nothing calls and branches under a constant False do not count, and
+neither does an access that the harness itself guards (`try`, `if hasattr(...)`). Not followed: names that are computed at
+run time, calls through variables, and conditions that only the simulation decides. The result is therefore advice; what
+really happens, the harness says when it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_parsing = threading.Lock()
+_OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
+_ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_ANY_CHANGE = {"Edge", "ValueChange"}
+_EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
+_CATCHES = {"AttributeError", "Exception", "BaseException"}
+_FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class HarnessUse:
+    """Names of the design's top module in the harness' code, each once, in the order of their first use."""
+
+    driven: tuple[str, ...] = ()
+    """Given a value or a clock."""
+    touched: tuple[str, ...] = ()
+    """Read, waited for or handed on; not driven. A port or any other object of the module."""
+    scalars: frozenset[str] = frozenset()
+    """Those of one bit: clocks, and signals whose rising or falling edge is waited for."""
+    parameters: frozenset[str] = frozenset()
+    """Possible names of parameters: read in capitals, or a key or flag with which the harness builds the design."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.driven, *self.touched)
+
+
+def parse_python(text: str) -> ast.Module | None:
+    """The syntax tree of a Python file, or None for one that is none."""
+    return _parse(text)
+
+
+@lru_cache(maxsize=512)
+def _parse(text: str) -> ast.Module | None:
+    # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
+    with _parsing:
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+
+
+def harness_use(harness: Mapping[str, str]) -> HarnessUse:
+    """What the executed Python code of a harness (path -> text) names of the design. Never raises for a text.
+
+    Where nothing that is surely executed names anything (tests found in another way than by their decorator), all
+    functions count as executed.
+    """
+    try:
+        found = _Reader(harness, everything=False).read()
+        return found if found.names else _Reader(harness, everything=True).read()
+    except RecursionError:
+        return HarnessUse()
+
+
+class _Reader:
+    def __init__(self, harness: Mapping[str, str], *, everything: bool) -> None:
+        trees = {path: parse_python(text) for path, text in sorted(harness.items()) if path.endswith(".py")}
+        self._files = [
+            (tree, _false_names(tree))
+            for path, tree in trees.items()
+            if tree and (everything or is_used(path, harness))
+        ]
+        self._everything = everything
+        self._driven: dict[str, None] = {}
+        self._touched: dict[str, None] = {}
+        self._signals: set[str] = set()
+        self._scalars: set[str] = set()
+        self._strings: set[str] = set()
+
+    def read(self) -> HarnessUse:
+        definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
+        wanted: set[str] = set()
+        for tree, false in self._files:
+            for node in ast.walk(tree):
+                if isinstance(node, _FunctionNode):
+                    definitions.setdefault(node.name, []).append((node, false))
+                    if self._everything or _is_called_from_outside(node):
+                        wanted.add(node.name)
+            wanted |= self._body(tree.body, false, frozenset({"dut"}))
+        done: set[str] = set()
+        while left := (wanted & definitions.keys()) - done:
+            name = min(left)
+            done.add(name)
+            for node, false in definitions[name]:
+                first = [a.arg for a in node.args.args[:1]] if _is_cocotb_test(node) else []
+                if not _is_skipped(node):
+                    wanted |= self._body(node.body, false, frozenset({"dut", *first}))
+        capitals = {name for name in self._touched if name.isupper() and name not in self._signals}
+        return HarnessUse(
+            driven=tuple(self._driven),
+            touched=tuple(name for name in self._touched if name not in self._driven and name not in capitals),
+            scalars=frozenset(self._scalars) & {*self._driven, *self._touched},
+            parameters=frozenset(capitals | self._strings),
+        )
+
+    def _body(self, body: Iterable[ast.stmt], false: frozenset[str], duts: frozenset[str]) -> set[str]:
+        """Notes what the statements do with the design; returns all names that they mention, which they may call."""
+        mentioned: set[str] = set()
+        for statement, guarded in _executed(body, false):
+            for node in _expressions(statement):
+                if isinstance(node, ast.Name):
+                    mentioned.add(node.id)
+                elif isinstance(node, ast.Attribute):
+                    mentioned.add(node.attr)
+                self._note(node, duts, guarded)
+        return mentioned
+
+    def _note(self, node: ast.AST, duts: frozenset[str], guarded: frozenset[str]) -> None:
+        def drive(target: ast.expr) -> None:
+            name = _signal(target, duts)
+            if name and name not in guarded:
+                self._driven[name] = None
+
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
+                if isinstance(target, ast.Attribute) and target.attr == "value":
+                    drive(target.value)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
+            if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
+                drive(node.value.left)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
+                drive(node.func.value)
+            elif (called == "Clock" or called in _EDGES) and node.args:
+                # An edge of an output is waited for as well as one of an input.
+                if called == "Clock":
+                    drive(node.args[0])
+                name = _signal(node.args[0], duts) or ""
+                self._signals.add(name)
+                if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
+                    self._scalars.add(name)
+            elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
+                key = node.args[1]
+                certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
+                if certain and isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    self._touch(key.value, guarded)
+        elif isinstance(node, ast.Assert):
+            for name in _hasattr_names(node.test):
+                self._touch(name, guarded)
+        elif isinstance(node, ast.Attribute):
+            if _is_dut(node.value, duts):
+                self._touch(node.attr, guarded)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._strings |= {node.value} if node.value.isidentifier() else set(_OVERRIDE.findall(node.value))
+
+    def _touch(self, name: str, guarded: frozenset[str]) -> None:
+        # Names with an underscore before them are the handle's own.
+        if not name.startswith("_") and name not in guarded:
+            self._touched[name] = None
+
+
+def _executed(
+    body: Iterable[ast.stmt], false: frozenset[str], guarded: frozenset[str] = frozenset()
+) -> Iterator[tuple[ast.stmt, frozenset[str]]]:
+    """The statements of a body and of the blocks inside it, each with the names whose presence was asked for before.
+
+    Left out is what a constant condition or a `return` shuts off, and what stands in a `try` that catches a missing name.
+    """
+    for statement in body:
+        if isinstance(statement, _FunctionNode):
+            continue  # read where it is called
+        blocks: list[list[ast.stmt]] = []
+        inner = guarded
+        if isinstance(statement, ast.If | ast.While):
+            known = _truth(statement.test, false)
+            blocks = [statement.body if known is not False else [], statement.orelse if known is not True else []]
+            inner = guarded | frozenset(_hasattr_names(statement.test))
+        elif isinstance(statement, ast.Try | ast.TryStar):
+            missing_is_fine = any(_catches(handler) for handler in statement.handlers)
+            blocks = [[] if missing_is_fine else statement.body, statement.orelse, statement.finalbody]
+        elif isinstance(statement, ast.Match):
+            blocks = [case.body for case in statement.cases]
+        else:
+            blocks = [getattr(statement, field, []) for field in ("body", "orelse")]
+        yield statement, inner
+        for block in blocks:
+            yield from _executed(block, false, inner)
+        if isinstance(statement, _ENDS):
+            return
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The statement and its own expressions, without the statements inside it."""
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        children = [
+            c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler | ast.match_case)
+        ]
+        if isinstance(node, ast.IfExp) and any(_hasattr_names(node.test)):
+            children = [node.test, node.orelse]
+        elif isinstance(node, ast.BoolOp) and any(_hasattr_names(node)):
+            children = [node.values[0]]
+        waiting += reversed(children)
+
+
+def is_used(path: str, harness: Mapping[str, str]) -> bool:
+    """Whether another file of the harness names this one: as a module, in its environment or in a command."""
+    word = re.compile(rf"(?<!\w){re.escape(path.rsplit('/', 1)[-1].removesuffix('.py'))}(?!\w)")
+    return len(harness) == 1 or any(word.search(text) for other, text in harness.items() if other != path)
+
+
+def _false_names(tree: ast.Module) -> frozenset[str]:
+    """Names that are bound in this file, and never to anything but a constant that counts as False."""
+    bound: dict[str, bool] = {}
+    constants: set[int] = set()
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and isinstance(node.value, ast.Constant)
+            and not node.value.value
+        ):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            constants |= {id(target) for target in targets}
+        elif isinstance(node, ast.arg):
+            bound[node.arg] = False
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            bound.update(dict.fromkeys(node.names, False))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound[node.id] = bound.get(node.id, True) and id(node) in constants
+    return frozenset(name for name, false in bound.items() if false)
+
+
+def _truth(test: ast.expr, false: frozenset[str]) -> bool | None:
+    """What a condition always is, or None when that cannot be told."""
+    if isinstance(test, ast.Constant):
+        return bool(test.value)
+    if isinstance(test, ast.Name):
+        return False if test.id in false else None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _truth(test.operand, false)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp):
+        decisive = isinstance(test.op, ast.Or)
+        values = [_truth(value, false) for value in test.values]
+        return decisive if decisive in values else None if None in values else not decisive
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__":
+        return False  # the files are imported, not run
+    return None
+
+
+def _hasattr_names(test: ast.expr) -> Iterator[str]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
+            for argument in node.args[1:2]:
+                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                    yield argument.value
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    return any(isinstance(node, ast.Name) and node.id in _CATCHES for node in ast.walk(handler.type))
+
+
+def _is_dut(node: ast.expr, duts: frozenset[str]) -> bool:
+    return (isinstance(node, ast.Name) and node.id in duts) or (isinstance(node, ast.Attribute) and node.attr == "dut")
+
+
+def _signal(node: ast.expr, duts: frozenset[str]) -> str | None:
+    """The name in `dut.name` and `dut.name[...]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute) and _is_dut(node.value, duts) and not node.attr.startswith("_"):
+        return node.attr
+    return None
+
+
+def _is_cocotb_test(node: _FunctionNode) -> bool:
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if ast.unparse(called) in ("cocotb.test", "test", "cocotb.parametrize", "cocotb.parameterize"):
+            return True
+    return False
+
+
+def _is_called_from_outside(node: _FunctionNode) -> bool:
+    """By cocotb or by pytest (which leaves async functions alone), or as a method by whoever uses its class."""
+    by_pytest = isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+    return by_pytest or node.name.startswith("__") or _is_cocotb_test(node)
+
+
+def _is_skipped(node: _FunctionNode) -> bool:
+    text = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(re.search(r"\bskip=True\b|mark\.skip\b(?!if)", decorator) for decorator in text)

@@ -1,0 +1,74 @@
+"""Right answers pass CVDP's own harnesses, and each harness that nothing passes is known with its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.harnesses import stand_in
+from rtl_core.grading import Outcome
+from rtl_core.prompting.answer import Answer
+from tests.fidelity.conftest import GOLDENS
+
+# A frame of a display, ten milliseconds of a 100 MHz clock, and 128 simulations.
+SLOW = {"vga_controller_0001", "digital_dice_roller_0001", "configurable_digital_low_pass_filter_0001"}
+
+NO_DEFINES = (
+    "the build passes `defines={'SIMULATION': None}`, which cocotb 2's runner refuses",
+    "TypeError: Can't serialize this type as an SV literal",
+)
+CANNOT_PASS = {
+    "axis_border_gen_0001": NO_DEFINES,
+    "axis_border_gen_0014": NO_DEFINES,
+    "car_parking_management_0001": NO_DEFINES,
+    "car_parking_management_0015": NO_DEFINES,
+    "car_parking_management_0018": NO_DEFINES,
+    "car_parking_management_0031": NO_DEFINES,
+    "elevator_control_0006": NO_DEFINES,
+    "elevator_control_0033": NO_DEFINES,
+    "elevator_control_0036": NO_DEFINES,
+    "cont_adder_0023": ("it imports `cocotb.sim_time_utils`, which cocotb 2 does not have", "sim_time_utils"),
+    "scrambler_0018": (
+        "its lint waivers do not match what Verilator says of intra_block.sv, a given file",
+        "Linting return errors",
+    ),
+}
+"""Problem -> why no answer passes it with the tools of CVDP's image, and what its verdict says of any answer."""
+
+
+def names() -> list:
+    found = sorted(path.stem for path in GOLDENS.iterdir())
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if _short(name) in SLOW else [], id=_short(name)) for name in found
+    ]
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("cvdp_copilot_")
+
+
+@pytest.mark.parametrize("golden", names())
+def test_a_right_answer_passes_its_harness(verdict_of, golden):
+    verdict = verdict_of(golden)
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons
+    assert verdict.tests_passed == verdict.tests_total > 0
+    assert {stage.status for stage in verdict.stages} == {"passed"}
+
+
+def test_every_published_problem_has_an_answer_or_a_reason(single):
+    answered = {_short(path.stem) for path in GOLDENS.iterdir()}
+    assert answered.isdisjoint(CANNOT_PASS)
+    assert answered | set(CANNOT_PASS) == {_short(name) for name in single}
+
+
+@pytest.mark.parametrize("name", CANNOT_PASS)
+def test_a_harness_that_nothing_passes_says_why(single, grader, name):
+    problem = single[f"cvdp_copilot_{name}"]
+    verdict = grader.grade(problem, Answer(files=stand_in(problem)))
+    assert not verdict.passed
+    assert any(CANNOT_PASS[name][1] in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_a_harness_that_refuses_its_own_build_is_no_verdict_on_the_answer(single, grader):
+    problem = single["cvdp_copilot_elevator_control_0006"]
+    verdict = grader.grade(problem, Answer(files=stand_in(problem)))
+    assert verdict.outcome is Outcome.INFRASTRUCTURE_ERROR

@@ -1,0 +1,66 @@
+"""The table of harnesses: how far each gets, told from its verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.harnesses import Kind, kind, stand_in
+from rtl_core.grading import Outcome, Verdict
+from rtl_core.grading.grader import HARNESS_FAILED
+from rtl_core.grading.verdict import Stage, StageResult
+from rtl_core.prompting.answer import Answer
+
+
+def verdict(outcome, status="skipped", reasons=(), said=()):
+    stages = (StageResult(stage=Stage.TESTS, status=status, reasons=reasons),)
+    return Verdict(outcome=outcome, stages=stages, reasons=said, executor="x")
+
+
+IMPORT = "test_m.test: ImportError: cannot import name 'sim_time_utils' from 'cocotb'"
+CHECK = "test_m.test: AssertionError: expected 1, got 0"
+MISSING = "test_m.test: AttributeError: m contains no child object named q"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (verdict(Outcome.PASSED, "passed"), Kind.PASSES),
+        (verdict(Outcome.TESTS_FAILED, "failed", (CHECK,)), Kind.JUDGES),
+        (verdict(Outcome.TESTS_FAILED, "failed", (CHECK, IMPORT)), Kind.JUDGES),
+        (verdict(Outcome.INTERFACE_MISMATCH, "skipped", (MISSING,)), Kind.JUDGES),
+        (verdict(Outcome.TESTS_FAILED, "failed", (IMPORT,)), Kind.OWN_CODE),
+        (verdict(Outcome.COMPILE_FAILED, said=("rtl/m.sv:1: syntax error",)), Kind.COMPILER),
+        (verdict(Outcome.TIMEOUT, "failed", ("direct ran longer than 60 s",)), Kind.TIME),
+        (verdict(Outcome.INFRASTRUCTURE_ERROR, said=("the harness needs the program yosys",)), Kind.NEEDS),
+        (verdict(Outcome.INFRASTRUCTURE_ERROR, said=(f"{HARNESS_FAILED}: TypeError",)), Kind.BEFORE),
+        (verdict(Outcome.INFRASTRUCTURE_ERROR, said=("the sandbox ended",)), Kind.OTHER),
+    ],
+)
+def test_how_far_a_harness_got(given, expected):
+    assert kind(given) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("cont_adder_0023", Kind.OWN_CODE), ("secure_ALU_0001", Kind.JUDGES), ("elevator_control_0006", Kind.BEFORE)],
+)
+def test_harnesses_that_run_are_told_from_those_that_cannot(single, grader, name, expected):
+    problem = single[f"cvdp_copilot_{name}"]
+    assert kind(grader.grade(problem, Answer(files=stand_in(problem)))) is expected
+
+
+def test_a_stand_in_has_clocks_of_one_bit(single):
+    (text,) = stand_in(single["cvdp_copilot_secure_ALU_0001"]).values()
+    assert "input [0:0] i_clk" in text
+
+
+def test_a_stand_in_has_the_parameters_that_the_harness_sets(single):
+    (text,) = stand_in(single["cvdp_copilot_prbs_gen_0003"]).values()
+    assert all(f"parameter {name} = 8" in text for name in ("CHECK_MODE", "POLY_LENGTH", "POLY_TAP", "WIDTH"))
+
+
+def test_programs_that_only_unused_files_call_are_not_needed(single, grader):
+    problem = single["cvdp_copilot_binary_to_gray_0013"]
+    assert "yosys" in problem.harness["src/synth.py"]
+    assert "synth" not in problem.harness["docker-compose.yml"]
+    assert not [word for word in grader.lacking(problem) if "yosys" in word]

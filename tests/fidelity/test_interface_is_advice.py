@@ -1,0 +1,126 @@
+"""The harness decides: a demanded interface that was only derived costs no answer its tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtl_core.grading import Outcome
+from rtl_core.grading.verdict import Stage
+from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.problems.problem import Interface, InterfaceSource, Port
+from rtl_core.prompting.answer import Answer
+from tests.fidelity.conftest import golden_of
+
+COMPOSE = """services:
+  direct:
+    image: __OSS_SIM_IMAGE__
+    volumes: ['./src/:/src/:ro']
+    env_file: ./src/.env
+    command: pytest -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
+"""
+RUNNER = """import os
+import pytest
+from cocotb_tools.runner import get_runner
+
+@pytest.mark.parametrize("run", range(3))
+def test_runner(run):
+    runner = get_runner(os.environ["SIM"])
+    runner.build(sources=os.environ["VERILOG_SOURCES"].split(), hdl_toplevel="inverter", always=True, timescale=("1ns", "1ns"))
+    runner.test(hdl_toplevel="inverter", test_module="test_inverter")
+"""
+LIBRARY = """async def reset_dut(dut):
+    dut.reset.value = 1
+
+
+async def enable(dut):
+    dut.enable.value = 1
+"""
+TEST = """import cocotb
+import harness_library
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def test_inverter(dut):
+    debug = 0
+    # dut.clear.value = 0
+    for value in (0, 1, 0):
+        dut.a.value = value
+        await Timer(1, "ns")
+        if debug:
+            print("state", dut.state.value)
+        dut._log.info("y is at 'port_y'")
+        assert dut.y.value == 1 - value
+"""
+GOOD = "module inverter(input a, output y); assign y = ~a; endmodule\n"
+
+
+def inverter(prompt: str = "Invert.", **record):
+    files = {
+        "docker-compose.yml": COMPOSE,
+        "src/.env": "SIM = icarus\nTOPLEVEL = inverter\nMODULE = test_inverter\nVERILOG_SOURCES = /code/rtl/inverter.sv\n",
+        "src/test_runner.py": RUNNER,
+        "src/harness_library.py": LIBRARY,
+        "src/test_inverter.py": TEST,
+    }
+    return problem_from_record(
+        {
+            "id": "cvdp_inverter_0001",
+            "categories": ["cid003", "easy"],
+            "input": {"prompt": prompt, "context": {}},
+            "output": {"response": "", "context": {"rtl/inverter.sv": ""}},
+            "harness": {"files": files},
+            **record,
+        },
+        source="cvdp",
+    )
+
+
+def graded(grader, problem, text):
+    return grader.grade(problem, Answer(files={"rtl/inverter.sv": text}))
+
+
+def test_names_of_dead_code_cost_an_answer_nothing(grader):
+    verdict = graded(grader, inverter(), GOOD)
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons
+    assert verdict.mismatches == ()
+
+
+@pytest.mark.parametrize("source", list(InterfaceSource))
+def test_whatever_the_demand_was_read_from_a_passing_answer_has_passed(grader, source):
+    ports = (Port(name="a", width=2), Port(name="port_y", direction="output"), Port(name="reset", direction="input"))
+    demand = Interface(module="inverter", ports=ports, source=source)
+    verdict = graded(grader, inverter().model_copy(update={"interface": demand}), GOOD)
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons
+    assert {stage.status for stage in verdict.stages} == {"passed"}
+    assert all("the harness accepts it" in reason for reason in verdict.stage(Stage.INTERFACE).reasons)
+
+
+def test_a_header_with_a_misprint_does_not_hide_what_the_tests_found(grader):
+    problem = inverter("```verilog\nmodule inverter(input a, output out);\n```")
+    verdict = graded(grader, problem, GOOD.replace("~a", "a"))
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH
+    assert (verdict.tests_passed, verdict.tests_total) == (0, 3)
+    assert any("`out`" in reason for reason in verdict.reasons)
+    assert any("test_inverter" in reason for reason in verdict.reasons)
+
+
+def test_a_port_that_the_tests_touch_is_missed_once_and_named(grader):
+    verdict = graded(grader, inverter(), GOOD.replace("input a,", "input b,").replace("~a", "~b"))
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH
+    assert verdict.reasons == ("missing port `a`: expected input, got nothing",)
+    (reason,) = verdict.stage(Stage.TESTS).reasons
+    assert "test_inverter" in reason
+
+
+def test_a_module_that_is_not_there_needs_no_harness(grader):
+    verdict = graded(grader, inverter(), GOOD.replace("inverter", "other"))
+    assert verdict.outcome is Outcome.INTERFACE_MISMATCH
+    assert verdict.stage(Stage.SYNTAX).status == "passed"
+    assert verdict.stage(Stage.TESTS).status == "skipped"
+
+
+def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes(single, grader):
+    problem = single["cvdp_copilot_data_bus_controller_0001"]
+    assert "m0_read " in problem.prompt
+    verdict = grader.grade(problem, golden_of(problem))
+    assert verdict.outcome is Outcome.PASSED, verdict.reasons

@@ -1,0 +1,85 @@
+"""docker-compose.yml as CVDP's public runner honours it."""
+
+import json
+
+import pytest
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors.base import Mount
+from rtl_core.grading.verdict import Outcome
+from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.prompting.answer import Answer
+
+
+def services(compose: str, **files):
+    return read_services({"docker-compose.yml": compose, **files})
+
+
+@pytest.mark.parametrize("directory", ["/src/rundir/", "/code", "/rundir", "/somewhere/else"])
+def test_every_service_works_in_the_run_directory_of_the_workspace(directory):
+    (step,), _ = services(f"services:\n  lint:\n    command: pwd\n    working_dir: {directory}\n")
+    assert step.cwd == "/code/rundir"
+
+
+@pytest.mark.parametrize(
+    "volume",
+    ["./rundir:/code/rundir", "./harness:/code/harness:ro", "/home/me/work:/code", "{source: ./x, target: /code/x}"],
+)
+def test_volumes_in_the_workspace_are_left_out(volume):
+    _, mounts = services(f"services:\n  t:\n    command: pwd\n    volumes: [{volume}, './src/:/src/:ro']\n")
+    assert set(mounts) == {Mount("src", "/src"), Mount("src", "/src", True)}
+
+
+def test_a_volume_of_this_machine_is_refused():
+    with pytest.raises(InfrastructureError, match="not a directory of the workspace"):
+        services("services:\n  t:\n    command: pwd\n    volumes: ['/etc:/etc2']\n")
+
+
+def test_entrypoint_and_command_are_one_command_in_either_form():
+    text = "services:\n  t:\n    entrypoint: [sh, -c]\n    command: 'pytest \"/src/a b.py\" -v'\n"
+    (step,), _ = services(text)
+    assert step.argv == ("sh", "-c", "pytest", "/src/a b.py", "-v")
+
+
+def test_values_of_the_environment_are_written_as_in_the_file():
+    text = "services:\n  t:\n    command: pwd\n    environment: {A: true, B: 3, C: null, D: text}\n"
+    (step,), _ = services(text)
+    assert step.env == {"A": "true", "B": "3", "C": "", "D": "text"}
+
+
+LINT = """services:
+  lint:
+    image: __OSS_SIM_IMAGE__
+    volumes: ['./src:/src/']
+    working_dir: /src/rundir/
+    env_file: [src/.env]
+    command: pytest /src/lint.py -s -v
+"""
+LINT_PY = """import os, subprocess
+def test_lint():
+    assert os.getcwd() == "/code/rundir"
+    assert subprocess.run("iverilog -t null -g2012 $VERILOG_SOURCES > lint.log 2>&1", shell=True).returncode == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"), [("assign q = a;", Outcome.PASSED), ("assign q = b;", Outcome.COMPILE_FAILED)]
+)
+def test_a_lint_service_with_a_directory_of_its_own_runs_to_its_verdict(grader, body, outcome):
+    record = {
+        "id": "lint_0001",
+        "categories": ["cid007", "easy"],
+        "input": {"prompt": "Mend it.", "context": {}},
+        "output": {"response": "", "context": {"rtl/m.sv": ""}},
+        "harness": {
+            "files": {
+                "docker-compose.yml": LINT,
+                "src/lint.py": LINT_PY,
+                "src/.env": "VERILOG_SOURCES = /code/rtl/m.sv\nTOPLEVEL = m\n",
+            }
+        },
+    }
+    problem = problem_from_record(json.loads(json.dumps(record)), source="cvdp")
+    verdict = grader.grade(problem, Answer(files={"rtl/m.sv": f"module m(input a, output q); {body} endmodule\n"}))
+    assert verdict.outcome is outcome, verdict.reasons

@@ -1,0 +1,52 @@
+"""Differences of interface, and which of them need no harness run."""
+
+import pytest
+
+from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
+from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.problems.problem import Interface, InterfaceSource, Port
+
+ENV = "TOPLEVEL = top\nMODULE = test_top\n"
+MISSING_TOP = (InterfaceMismatch(kind=MismatchKind.WRONG_MODULE, name="top"),)
+
+
+def test_a_missing_module_is_told_with_the_modules_that_are_there():
+    demand = Interface(module="top", source=InterfaceSource.SPECIFICATION)
+    answer = {"rtl/a.sv": "// a module for sums, see module gcd_top\nmodule other; endmodule\n"}
+    (mismatch,) = compare(demand, None, answer)
+    assert (mismatch.kind, mismatch.got) == (MismatchKind.WRONG_MODULE, "other")
+
+
+def test_a_comment_declares_nothing():
+    demand = Interface(module="top", ports=(Port(name="ready"),), source=InterfaceSource.HARNESS, exact=False)
+    got = Interface(module="top", source=InterfaceSource.CONTEXT)
+    assert compare(demand, got, {"rtl/a.sv": "module top; // ready\nendmodule"})
+    assert not compare(demand, got, {"rtl/a.sv": "module top; wire ready; endmodule"})
+
+
+@pytest.mark.parametrize(
+    ("harness", "sources", "fatal"),
+    [
+        ({"src/.env": ENV}, ["module other; endmodule"], True),
+        ({"src/.env": "SIM = icarus\n"}, ["module other; endmodule"], False),
+        ({"src/.env": ENV}, ["`ifdef SIMULATION\nmodule top; endmodule\n`endif"], False),
+        ({"src/.env": "TOPLEVEL = testbench\n"}, ["module other; endmodule"], False),
+    ],
+    ids=["the top level is missing", "no top level is named", "it may be there", "another top level"],
+)
+def test_only_a_missing_top_level_needs_no_harness(harness, sources, fatal):
+    assert is_fatal(MISSING_TOP, harness, sources) is fatal
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MismatchKind if kind is not MismatchKind.WRONG_MODULE])
+def test_no_other_difference_is_fatal(kind):
+    used = {"src/.env": ENV, "src/test_top.py": "@cocotb.test()\nasync def t(dut):\n    dut.q.value = 1\n"}
+    assert not is_fatal((InterfaceMismatch(kind=kind, name="q"),), used, [])
+
+
+def test_a_port_that_the_harness_really_touches_is_hopeless_to_miss():
+    text = "@cocotb.test()\nasync def t(dut):\n    dut.q.value = 1\n    # dut.ghost.value = 1\n"
+    harness = {"src/.env": ENV, "src/test_top.py": text}
+    assert is_hopeless((InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="q"),), harness)
+    assert not is_hopeless((InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="ghost"),), harness)
+    assert not is_hopeless((InterfaceMismatch(kind=MismatchKind.WRONG_WIDTH, name="q"),), harness)

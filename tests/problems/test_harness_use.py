@@ -1,0 +1,131 @@
+"""What a harness' executed code does with the design, as far as reading it can tell."""
+
+import pytest
+
+from rtl_core.problems.harness_use import harness_use
+
+ENV = {"src/.env": "MODULE = test_top\nTOPLEVEL = top\n"}
+
+
+def use(text, **further):
+    return harness_use({**ENV, "src/test_top.py": text, **further})
+
+
+def test_what_is_driven_and_what_is_only_touched():
+    found = use(
+        "@cocotb.test()\n"
+        "async def t(dut):\n"
+        "    cocotb.start_soon(Clock(dut.clk, 10).start())\n"
+        "    dut.a.value = 1\n"
+        "    dut.mem[3].value = 2\n"
+        "    dut.b.setimmediatevalue(0)\n"
+        "    dut.c <= 1\n"
+        "    await reset(dut.rst)\n"
+        "    assert dut.y.value <= 3 and dut.z.value == 1\n"
+    )
+    assert set(found.driven) == {"clk", "a", "mem", "b", "c"}
+    assert set(found.touched) == {"rst", "y", "z"}
+
+
+@pytest.mark.parametrize(
+    "wait", ["RisingEdge(dut.valid)", "FallingEdge(dut.valid)", "Edge(dut.valid)", "ClockCycles(dut.valid, 3)"]
+)
+def test_an_edge_says_nothing_of_a_direction(wait):
+    found = use(f"@cocotb.test()\nasync def t(dut):\n    await {wait}\n    dut.a.value = 1\n")
+    assert (found.driven, found.touched) == (("a",), ("valid",))
+
+
+def test_clocks_and_what_has_a_rising_edge_are_of_one_bit():
+    found = use(
+        "@cocotb.test()\nasync def t(dut):\n    Clock(dut.clk, 10)\n    await RisingEdge(dut.done)\n"
+        "    await Edge(dut.bus)\n    await FallingEdge(dut.bits[2])\n"
+    )
+    assert found.scalars == {"clk", "done"}
+
+
+def test_a_signal_in_capitals_that_is_waited_for_is_no_parameter():
+    found = use("@cocotb.test()\nasync def t(dut):\n    await FallingEdge(dut.TX)\n    w = int(dut.WIDTH.value)\n")
+    assert (found.names, found.parameters) == (("TX",), {"WIDTH"})
+
+
+DEAD = {
+    "a comment": "    # dut.ghost.value = 1\n",
+    "a string": '    log("dut.ghost.value = 1")\n',
+    "if False": "    if False:\n        dut.ghost.value = 1\n",
+    "if 0": "    if 0:\n        dut.ghost.value = 1\n",
+    "a constant name": "    debug = 0\n    if debug:\n        print(dut.ghost.value)\n",
+    "a constant of the file": "    if DEBUG and x:\n        print(dut.ghost.value)\n",
+    "not True": "    if not True:\n        dut.ghost.value = 1\n",
+    "the else of True": "    if True:\n        pass\n    else:\n        dut.ghost.value = 1\n",
+    "after return": "    return\n    dut.ghost.value = 1\n",
+    "after raise": "    raise TestSuccess('done')\n    dut.ghost.value = 1\n",
+    "a nested function that nobody calls": "    async def inner():\n        dut.ghost.value = 1\n",
+    "hasattr": "    if hasattr(dut, 'ghost'):\n        dut.ghost.value = 1\n",
+    "hasattr in an expression": "    x = dut.ghost.value if hasattr(dut, 'ghost') else 0\n",
+    "a default": "    x = getattr(dut, 'ghost', None)\n",
+    "try": "    try:\n        dut.ghost.value = 1\n    except AttributeError:\n        pass\n",
+    "the handle's own": "    dut._log.info('x')\n",
+}
+
+
+@pytest.mark.parametrize("code", DEAD.values(), ids=DEAD)
+def test_what_is_not_executed_or_guarded_does_not_count(code):
+    found = use(f"DEBUG = False\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n{code}")
+    assert found.names == ("a",)
+
+
+def test_functions_count_when_a_test_reaches_them():
+    library = {
+        "src/harness_library.py": "async def reset_dut(dut):\n    dut.ghost.value = 1\n"
+        "async def init(dut):\n    await deeper(dut)\nasync def deeper(dut):\n    dut.b.value = 0\n"
+    }
+    text = (
+        "import harness_library as h\n@cocotb.test()\nasync def t(dut):\n    dut.a.value = 1\n    await h.init(dut)\n"
+    )
+    assert set(use(text, **library).names) == {"a", "b"}
+
+
+def test_an_async_function_named_test_is_no_test_of_its_own():
+    text = (
+        "async def test_old(dut):\n    dut.ghost.value = 1\n@cocotb.test()\nasync def run(dut):\n    dut.a.value = 1\n"
+    )
+    assert use(text).names == ("a",)
+
+
+def test_a_skipped_test_and_a_file_that_nothing_names_do_not_count():
+    text = (
+        "@cocotb.test(skip=True)\nasync def t(dut):\n    dut.ghost.value = 1\n"
+        "@cocotb.test()\nasync def u(dut):\n    dut.a.value = 1\n"
+    )
+    stale = {"src/test_of_last_year.py": "@cocotb.test()\nasync def v(dut):\n    dut.ghost.value = 1\n"}
+    assert use(text, **stale).names == ("a",)
+
+
+def test_an_asserted_hasattr_and_a_getattr_by_name_are_uses():
+    text = '@cocotb.test()\nasync def t(dut):\n    assert hasattr(dut, "key"), "no key"\n    getattr(dut, "b").value\n'
+    assert set(use(text).names) == {"key", "b"}
+
+
+def test_the_design_may_have_another_name_and_be_kept_by_a_class():
+    text = (
+        "class TB:\n    def __init__(self, d):\n        self.dut = d\n        self.dut.a.value = 0\n"
+        "    def unused(self):\n        self.dut.ghost.value = 0\n"
+        "@cocotb.test()\nasync def t(device):\n    tb = TB(device)\n    device.b.value = 1\n"
+    )
+    assert set(use(text).driven) == {"a", "b"}
+
+
+def test_parameters_are_what_the_harness_builds_with():
+    runner = {
+        "src/test_runner.py": "def test_runner():\n    runner.build(parameters={'WIDTH': 4}, build_args=['-Ptop.DEPTH=3'])\n"
+        "# parameters={'OLD': 1}\n",
+        "docker-compose.yml": "command: pytest /src/test_runner.py",
+    }
+    found = use("@cocotb.test()\nasync def t(dut):\n    dut.a.value = int(dut.N.value)\n", **runner)
+    assert {"WIDTH", "DEPTH", "N"} <= found.parameters
+    assert "OLD" not in found.parameters
+
+
+@pytest.mark.parametrize("text", ["", "async def (", "\0", "x = " + "(" * 3000, "dut." * 5])
+def test_what_is_no_python_names_nothing(text):
+    assert use(text).names == ()
