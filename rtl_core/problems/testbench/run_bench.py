@@ -74,7 +74,7 @@ def main():
         return "the answer includes a file, which is not allowed here"
     program = read("alone")
     apart = instances(program, bench["dut"])
-    if any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
+    if not apart or any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
         return "the answer is built otherwise beside the test bench than alone"
     for instance in apart:
         complaint = port_complaint(instance, program, bench["ports"], bench["connected"])
