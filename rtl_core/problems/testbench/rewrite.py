@@ -3,6 +3,7 @@
 - What prints the verdict writes to a file that only the bench opens; the simulator's own output decides nothing.
 - A `$finish` of the bench first leaves a mark in that file.
 - Random numbers come from seeds of the bench's own. The values are the published ones.
+- Waves are not written.
 - Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no
   answer can hold, so both sides may use the same names.
 
@@ -68,7 +69,7 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
     ended = any(_inside(call, "FinalBlock") for call in calls)
     parts, finishes = [], 0
     for name, tree in trees.items():
-        edits = [*_to_channel(tree, marker, channel), *_seeded(tree, home), *_opened(tree, top)]
+        edits = [*_to_channel(tree, marker, channel), *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree)]
         marks = list(_marked(tree, channel))
         finishes += len(marks)
         edited = tree.edited((*edits, *marks))
@@ -112,12 +113,19 @@ def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
 
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
-    """Before each `$finish` the mark is written; both in a block, since the statement may hang on an `if`."""
+    """Before each `$finish` the mark is written; both in a block, since the statement may depend on an `if`."""
     for node in walk(tree.root):
         if name_of(node) == "ExpressionStatement" and _called(node.expr) == "$finish" and tree.span(node):
             start, end = _span(tree, node)
             yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
             yield Edit(end, end, " end")
+
+
+def _without_waves(tree: SourceTree) -> Iterator[Edit]:
+    """Nobody looks at the bench's waves, and their calls take time to compile."""
+    for node in walk(tree.root):
+        if name_of(node) == "ExpressionStatement" and _called(node.expr).startswith("$dump") and tree.span(node):
+            yield Edit(*_span(tree, node), ";")
 
 
 def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
