@@ -15,9 +15,9 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
+from rtl_core.problems import testbench
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
-from rtl_core.problems.testbench.rewrite import rewritten
 from rtl_core.problems.verilog_eval import read_verilog_eval
 from rtl_core.prompting.answer import Answer
 
@@ -200,7 +200,7 @@ def test_why_a_design_was_not_paid_is_said(grader: Grader, tiny: dict[str, Probl
 def test_a_verdict_at_the_end_of_a_simulation_that_the_bench_does_not_end_is_refused() -> None:
     bench = 'module tb; d u(); final $display("Mismatches: 0 in 1 samples"); endmodule\n'
     with pytest.raises(ValueError, match="does not end itself"):
-        rewritten({"t.sv": bench}, dut="d", top="tb", marker="Mismatches:")
+        testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Mismatches:")
 
 
 def test_a_rewritten_bench_says_how_its_design_stands_in_it() -> None:
@@ -208,7 +208,7 @@ def test_a_rewritten_bench_says_how_its_design_stands_in_it() -> None:
         "`timescale 1ns/1ps\n`define N 3\nmodule tb; wire a; d #(.W(`N)) u(a); // $finish; Passed\n"
         'initial begin $urandom_range(5, 1); if (a) $finish; else $display("%s Passed", "x"); end endmodule\n'
     )
-    made = rewritten({"t.sv": bench}, dut="d", top="tb", marker="Passed")
+    made = testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Passed")
     assert (made.overridden, made.connected, made.timescale, made.ended) == (("W",), "positional", "1ns/1ps", False)
     assert "module tb_RTLWORD;" in made.text
     assert "`undef N" in made.text
