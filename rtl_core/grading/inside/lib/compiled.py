@@ -36,9 +36,7 @@ REFUSED = 99
 """The exit code of a simulator that was not started."""
 
 _STRING = r'"((?:[^"\\\n]|\\.)*)"'
-_CALL = re.compile(
-    rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{_STRING}(?:\s*,\s*(?:{_STRING}|([^\s,;{{]+)))?"
-)
+_CALL = re.compile(rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{_STRING}(?:\s*,\s*(?:{_STRING}|([^\s,;{{]+)))?")
 _CALL_WORD = re.compile(r"%vpi_(?:call|func)|\.sfunc")
 _FORCE = re.compile(r"%force/|%release/")
 _LIBRARY = re.compile(r"^:vpi_module ", re.M)
