@@ -7,7 +7,6 @@ the verified design, its top module renamed to what the bench instantiates.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import BrokenLine, ProblemSet
 from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.problem import Problem
-from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, renamed
+from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, prints, renamed
 
 SOURCE = "rtllm"
 DESCRIPTION = "design_description.txt"
@@ -55,14 +54,11 @@ def _problem(folder: Path) -> Problem:
     if len(tops) != 1 or not used:
         raise ValueError(f"the test bench has {len(tops)} top modules and instantiates {', '.join(used) or 'nothing'}")
     dut = folder.name if folder.name in used else used[0]
-    spoken = _without_comments(bench_text)
-    marker = next((m for m in MARKERS if m in spoken), None)
+    marker = next((m for m in MARKERS if prints(bench_text, m)), None)
     if marker is None:
         raise ValueError("the test bench never says that the design passed")
     target = f"rtl/{dut}.v"
     data = dict(_data_files(folder, verified))
-    bench = Bench(sources={"testbench.v": bench_text}, design=target, dut=dut, top=tops[0], marker=marker, data=data)
-    harness = bench_harness(bench)
     golden = None
     if golden_text is not None:
         own = bench_modules(golden_text)[0]
@@ -70,6 +66,16 @@ def _problem(folder: Path) -> Problem:
         if named is None:
             raise ValueError(f"{verified[0].name} holds no top module")
         golden = {target: renamed(golden_text, {named: dut})}
+    bench = Bench(
+        sources={"testbench.v": bench_text},
+        design=target,
+        dut=dut,
+        top=tops[0],
+        marker=marker,
+        data=data,
+        golden=golden[target] if golden else None,
+    )
+    harness = bench_harness(bench)
     return Problem(
         id=f"rtllm_{folder.name}",
         source=SOURCE,
@@ -98,7 +104,3 @@ def _data_files(folder: Path, verified: list[Path]) -> Iterator[tuple[str, str]]
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)

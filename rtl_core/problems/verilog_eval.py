@@ -55,15 +55,16 @@ def _problem(folder: Path, name: str) -> Problem:
     }
     if "module RefModule" not in text["ref.sv"]:
         raise ValueError(f"{name}_ref.sv holds no module RefModule")
+    golden = {TARGET: renamed(text["ref.sv"], {"RefModule": "TopModule"})}
     bench = Bench(
         sources={"test.sv": text["test.sv"], "ref.sv": text["ref.sv"]},
         design=TARGET,
         dut="TopModule",
         top="tb",
         marker="Mismatches:",
-        passed=r" +0 in +[1-9][0-9]* samples",
+        passed=r" +0 in +[1-9][0-9]* samples *$",
+        golden=golden[TARGET],
     )
-    golden = {TARGET: renamed(text["ref.sv"], {"RefModule": "TopModule"})}
     harness = bench_harness(bench)
     prompt = text["prompt.txt"].strip() + "\n"
     return Problem(

@@ -37,6 +37,8 @@ _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
 _COCOTB = [
+    "gate",
+    "instances",
     "cocotb_tools._coverage",
     "cocotb.logging",
     "cocotb._init",

@@ -1,8 +1,8 @@
 """A Verilog test bench as a CVDP harness: one compose service whose exit code is the bench's verdict.
 
-The bench's text stays as it was published; at every run its verdict line and names are made unguessable (see
-`run_bench.py`, which travels with the harness). Not covered: a bench that its design can fool by behaviour alone; that is
-what validation looks for.
+The bench is rewritten once (rewrite.py) so that its verdict goes where no design can write, and `run_bench.py`, which
+travels with the harness, judges by that. Not covered: a bench that its design can fool by behaviour alone; that is what
+validation looks for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from rtl_core.problems.problem import Difficulty
+from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.problem import Difficulty, InterfaceSource
+from rtl_core.problems.testbench.rewrite import rewritten
 from rtl_core.problems.tree import Edit, SourceTree, name_of, tokens, walk
 
 COMPOSE = """\
@@ -41,24 +43,31 @@ class Bench:
     top: str
     """Name of the bench's own top module."""
     marker: str
-    """Text in the bench's sources that begins the verdict."""
+    """Text in a printing call of the bench that begins the verdict."""
     passed: str = ""
-    """Regular expression for what follows the marker when the design passed."""
+    """Regular expression for what follows the marker, on each line with it, when the design passed."""
+    golden: str | None = None
+    """A right design: its ports have the directions that any answer's must have."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Files that the bench reads: name -> text."""
 
 
 def bench_harness(bench: Bench) -> dict[str, str]:
-    """The harness around a bench: path -> text. Raises ValueError when the marker does not stand in the sources."""
-    if not any(bench.marker in text for text in bench.sources.values()):
-        raise ValueError(f"its test bench never prints {bench.marker!r}")
+    """The harness around a bench: path -> text. Raises ValueError when the bench never prints the marker."""
+    made = rewritten(bench.sources, dut=bench.dut, top=bench.top, marker=bench.marker)
     settings = {
         "design": bench.design,
-        "top": bench.top,
-        "files": [*bench.sources, *bench.data],
-        "hidden": sorted(_hidden(bench)),
+        "dut": bench.dut,
+        "top": made.top,
+        "data": [*bench.data],
         "marker": bench.marker,
         "passed": bench.passed,
+        "ended": made.ended,
+        "tasks": made.tasks,
+        "timescale": made.timescale,
+        "overridden": made.overridden,
+        "connected": made.connected,
+        "ports": _ports(bench),
     }
     environment = (
         f"SIM = icarus\nTOPLEVEL_LANG = verilog\nVERILOG_SOURCES = /code/{bench.design}\nTOPLEVEL = {bench.dut}\n"
@@ -68,29 +77,17 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "src/.env": environment,
         "src/run_bench.py": (files("rtl_core.problems.testbench") / "run_bench.py").read_text(),
         "src/bench.json": json.dumps(settings, indent=1) + "\n",
-        **{f"src/{name}": text for name, text in {**bench.sources, **bench.data}.items()},
+        "src/bench.sv": made.text,
+        **{f"src/{name}": text for name, text in bench.data.items()},
     }
 
 
-def _hidden(bench: Bench) -> set[str]:
-    """Names by which a design could reach into the bench: modules, instances, tasks, functions, named blocks."""
-    found: set[str] = set()
-    spoken: set[str] = set()
-    for text in bench.sources.values():
-        tree = SourceTree(text)
-        for node in walk(tree.root):
-            kind = name_of(node)
-            if kind == "ModuleDeclaration":
-                found.add(node.header.name.rawText)
-            elif kind == "InstanceName":
-                found.add(node.name.rawText)
-            elif kind in ("TaskDeclaration", "FunctionDeclaration"):
-                found.add(node.prototype.name.getLastToken().rawText)
-            elif kind == "NamedBlockClause":
-                found.add(node.name.rawText)
-            elif kind in ("NamedPortConnection", "NamedParamAssignment"):
-                spoken.add(node.name.rawText)
-    return {name for name in found - spoken if name.isidentifier()} - {bench.dut}
+def _ports(bench: Bench) -> list[tuple[str, str]]:
+    """(name, direction) of the golden design's ports in order; empty where there is none."""
+    if bench.golden is None:
+        return []
+    interface = parse_interface({bench.design: bench.golden}, bench.dut, InterfaceSource.GOLDEN)
+    return [(p.name, p.direction) for p in interface.ports if p.direction] if interface else []
 
 
 def bench_modules(text: str) -> tuple[list[str], list[str]]:

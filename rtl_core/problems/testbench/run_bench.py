@@ -1,70 +1,141 @@
-"""Compile an answer with a test bench, run it, exit 0 only if the bench's own verdict line says that it passed.
+"""Compiles an answer with a test bench, runs it, and exits with 0 only if the bench's own verdict says that it passed.
 
-The answer is hostile code in the same simulation as the bench, so:
-* it goes through the preprocessor first, and is refused if it then uses a system task that is not on the list below (files,
-  `$finish`, plusargs, ...) or if it includes a file. Nothing that a macro pastes together stays hidden.
-* the verdict line's words, and the bench's modules, instances and tasks, are renamed with a random word of this run, so that
-  the answer can neither print the verdict, nor reach into the bench, nor use the reference that stands in it.
-Reads /src/bench.json; needs only Python's standard library and Icarus Verilog.
+The answer is hostile code in the same simulation as the bench. What keeps them apart:
+* The bench writes its verdict to a file that it opens itself (rewrite.py made it so). The simulator's output decides nothing.
+* The answer is also compiled alone, so no name in it leads out. That program may call nothing that reaches a file, and must
+  drive none of its inputs; what is simulated later holds the same instances with the same parameters.
+* The bench's names carry a word made of the answer's text, so both sides may use the same names and cannot use each other's.
+* A verdict that is printed at the end of the simulation counts only when the bench itself ended it.
+Reads /src/bench.json and /src/bench.sv; needs Python's standard library, Icarus Verilog and the sandbox's /guard/lib.
+
+Not covered: a bench that a design fools through its ports alone; validation looks for these. A bench that leaves a name
+undeclared as an implicit net.
 """
 
+import hashlib
 import json
 import os
 import re
-import secrets
 import subprocess
 import sys
 
-ALLOWED = {
-    "$display", "$write", "$monitor", "$strobe", "$displayb", "$displayh", "$displayo", "$error", "$warning", "$info",
-    "$signed", "$unsigned", "$clog2", "$bits", "$size", "$high", "$low", "$left", "$right", "$increment", "$dimensions",
-    "$countones", "$onehot", "$onehot0", "$isunknown", "$time", "$stime", "$realtime", "$random", "$urandom",
-    "$urandom_range", "$rtoi", "$itor", "$realtobits", "$bitstoreal", "$ceil", "$floor", "$pow", "$sqrt", "$ln", "$log10",
-}  # fmt: skip
-HDL = (".v", ".sv")
+try:
+    import gate
+    from instances import instances, parameters, port_complaint, shape
+except ImportError as missing:
+    sys.exit(f"this sandbox cannot look into compiled programs: {missing}")
+
+WORD = "RTLWORD"
+ENDED = "the test bench ended the simulation"
+VERDICT_FILE = "verdict"
+CHANNEL_TASKS = [
+    "fopen",
+    *("f" + kind + base for kind in ("display", "write", "strobe", "monitor") for base in ["", *"bho"]),
+]
 
 
 def main():
     bench = json.loads(read("/src/bench.json"))
-    design = "/code/" + bench["design"]
-    if not os.path.isfile(design):
+    path = "/code/" + bench["design"]
+    if not os.path.isfile(path):
         return f"there is no {bench['design']}"
-    if re.search(r"`\s*include\b", read(design)):
+    with open(path, "rb") as file:
+        answer = file.read()
+    # Names are settled when the answer is compiled, and no text holds its own digest.
+    word = "b" + hashlib.sha256(answer).hexdigest()[:24]
+    os.mkdir(word)
+    os.chdir(word)
+    for name in bench["data"]:
+        write(name, read("/src/" + name))
+    write("bench.sv", read("/src/bench.sv").replace(WORD, word))
+    # The same file both times, and nothing of the bench's directives before it.
+    timescale = f"`timescale {bench['timescale']}\n" if bench["timescale"] else ""
+    head = f'`resetall\n{timescale}`line 1 "{os.path.basename(path)}" 0\n'
+    with open("design.sv", "wb") as file:
+        file.write(head.encode() + answer)
+
+    both = compiler("sim", bench["top"].replace(WORD, word), "bench.sv", "design.sv")
+    # Two compilers at a time, unless the one has to show the parameters that the other is given.
+    apart = None if bench["overridden"] else alone(word, bench, [""])
+    said, code = finished(both)
+    if code:
+        if apart:
+            finished(apart)
+        return said.replace("_" + word, "")
+    together = instances(read("sim"), bench["dut"])
+    if not together:
+        return f"the test bench holds no module {bench['dut']} of the answer"
+    if apart is None:
+        apart = alone(word, bench, [parameters(instance, bench["overridden"]) for instance in together])
+    said, code = finished(apart)
+    if code:
+        return "the answer does not compile without the test bench:\n" + said.replace("_" + word, "")
+    if os.path.exists("included") and read("included").strip():
         return "the answer includes a file, which is not allowed here"
-    word = "b" + secrets.token_hex(12)
-    place = os.path.join(os.getcwd(), word)
-    os.mkdir(place)
-    os.chdir(place)
-    done = run(["iverilog", "-g2012", "-E", "-o", "design.sv", design])
-    if done.returncode:
-        return done.stdout
-    used = set(re.findall(r"\$[A-Za-z_]\w*", without_comments_and_strings(read("design.sv")))) - ALLOWED
-    if used:
-        return f"the answer uses {', '.join(sorted(used))}, which is not allowed here"
-    secret = word + "_verdict"
-    for name in bench["files"]:
-        text = read("/src/" + name)
-        if name.endswith(HDL):
-            for hidden in bench["hidden"]:
-                text = re.sub(rf"\b{re.escape(hidden)}\b", f"{hidden}_{word}", text)
-            text = text.replace(bench["marker"], secret)
-        with open(name, "w") as file:
-            file.write(text)
-    sources = [name for name in bench["files"] if name.endswith(HDL)]
-    top = f"{bench['top']}_{word}"
-    done = run(["iverilog", "-g2012", "-Wno-timescale", "-o", "sim", "-s", top, *sources, "design.sv"])
-    if done.returncode:
-        return done.stdout.replace("_" + word, "")
+    program = read("alone")
+    apart = instances(program, bench["dut"])
+    if not apart or any(shape(instance) != shape(apart[place % len(apart)]) for place, instance in enumerate(together)):
+        return "the answer is built otherwise beside the test bench than alone"
+    for instance in apart:
+        complaint = port_complaint(instance, program, bench["ports"], bench["connected"])
+        if complaint:
+            return complaint
+    sys.stdout.flush()
+    # Both end this process, with a word to the grader, when a program must not be run.
+    gate.stop_if_refused(["alone"], {})
+    gate.stop_if_refused(["sim"], {"RTL_TASKS": ",".join([*bench["tasks"], *CHANNEL_TASKS])})
     with open("log", "wb") as log:
-        code = subprocess.call(["vvp", "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    printed = read("log")
-    good = re.search(secret + bench["passed"], printed) is not None
-    print(printed.replace(secret, bench["marker"]).replace("_" + word, "")[-8000:])
+        code = subprocess.call([simulator(), "-n", "sim", "-none"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    said = read(VERDICT_FILE) if os.path.isfile(VERDICT_FILE) else ""
+    print(read("log").replace("_" + word, "")[-8000:])
+    print("\n".join(line for line in said.splitlines() if line != ENDED)[-2000:])
     if code:
         return f"the simulator ended with code {code}"
-    if not good:
+    return verdict_complaint(said.splitlines(), bench)
+
+
+def verdict_complaint(lines, bench):
+    """Why what the bench wrote is not a pass; None when it is."""
+    if bench["ended"] and ENDED not in lines:
+        return "the simulation was ended before the test bench had come to its end"
+    said = [line for line in lines if bench["marker"] in line]
+    if not said:
+        return "the test bench came to no verdict"
+    if not all(re.search(re.escape(bench["marker"]) + bench["passed"], line) for line in said):
         return "the test bench did not say that the design passed"
     return None
+
+
+def alone(word, bench, settings):
+    """Starts to compile the design under a top level that holds nothing else: an instance for each setting of parameters."""
+    top = "alone_" + word
+    held = [f"  {bench['dut']} #({setting}) dut{number} ();" for number, setting in enumerate(settings)]
+    write("alone.sv", "\n".join([f"module {top};", *held, "endmodule", ""]))
+    return compiler("alone", top, "-Minclude=included", "alone.sv", "design.sv")
+
+
+def compiler(output, top, *words):
+    return subprocess.Popen(
+        ["iverilog", "-g2012", "-Wno-timescale", "-s", top, "-o", output, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def finished(process):
+    """(what a process said, its exit code)"""
+    said = process.communicate()[0].decode(errors="replace")
+    return said, process.returncode
+
+
+def simulator():
+    """The simulator itself: what stands before it in PATH to look at programs has looked already."""
+    for place in os.environ.get("PATH", "").split(":"):
+        program = os.path.join(place, "vvp")
+        if place and not place.startswith("/guard") and os.access(program, os.X_OK):
+            return program
+    return "vvp"
 
 
 def read(path):
@@ -72,15 +143,9 @@ def read(path):
         return file.read()
 
 
-def run(command):
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True,
-        errors="replace",
-    )  # fmt: skip
-
-
-def without_comments_and_strings(text):
-    return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', " ", text, flags=re.S)
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,250 @@
+"""A published test bench, rewritten so that a design beside it can neither speak for it nor stop it nor steer it.
+
+- What prints the verdict writes to a file that only the bench opens; the simulator's own output decides nothing.
+- A `$finish` of the bench first leaves a mark in that file.
+- Random numbers come from seeds of the bench's own. The values are the published ones.
+- Waves are not written.
+- Modules, instances, tasks, functions and named blocks get a suffix that `run_bench.py` replaces by a word that no
+  answer can hold, so both sides may use the same names.
+
+Everything else stays as it was published. Not covered: what a macro of the bench expands to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
+
+WORD = "RTLWORD"
+"""Stands in the rewritten text for the word that every run makes of its design."""
+ENDED = "the test bench ended the simulation"
+"""The mark in the verdict's file."""
+VERDICT_FILE = "verdict"
+_PRINTS = re.compile(r"\$(display|write|strobe|monitor)[bho]?")
+_LEXEME = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/|\\\S+|[$`]?[A-Za-z_][\w$]*', re.S)
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.S)
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A bench as one text, and what its runner must know of it."""
+
+    text: str
+    top: str
+    """Name of the top module in `text`."""
+    ended: bool
+    """Whether the verdict is printed at the end of the simulation, which then must be the bench's own."""
+    tasks: tuple[str, ...]
+    """System tasks that `text` calls, without the dollar sign; `force` where it forces or releases."""
+    timescale: str
+    """The time unit and precision that hold after the bench, as after `` `timescale ``; empty for the simulator's own."""
+    overridden: tuple[str, ...]
+    """Parameters of the design that the bench sets; `*` where it does not name them."""
+    connected: str
+    """How the design's ports are connected: `named`, `positional` or `wildcard`."""
+
+
+def prints(text: str, marker: str) -> bool:
+    """Whether a bench has a printing call with `marker` in one of its string literals."""
+    return any(True for _ in _verdicts(SourceTree(text), marker))
+
+
+def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) -> Rewritten:
+    """Rewrites a bench (name -> text, in the order of compilation); `dut` and `top` are names of modules.
+
+    Raises ValueError when no call in the files as written prints `marker`, or when the verdict comes at the end of a
+    simulation that the bench itself does not end.
+    """
+    trees = {name: SourceTree(text) for name, text in sources.items()}
+    hidden = _hidden(trees.values()) | {top}
+    hidden.discard(dut)
+    home = f"{top}_{WORD}"
+    channel = f"{home}.channel_{WORD}"
+    calls = [call for tree in trees.values() for call in _verdicts(tree, marker)]
+    if not calls:
+        raise ValueError(f"its test bench never prints {marker!r}")
+    ended = any(_inside(call, "FinalBlock") for call in calls)
+    parts, finishes = [], 0
+    for name, tree in trees.items():
+        edits = [*_to_channel(tree, marker, channel), *_seeded(tree, home), *_opened(tree, top), *_without_waves(tree)]
+        marks = list(_marked(tree, channel))
+        finishes += len(marks)
+        edited = tree.edited((*edits, *marks))
+        parts += [f'`line 1 "{name}" 0', _suffixed(edited, hidden)]
+    if ended and not finishes:
+        raise ValueError("its test bench prints the verdict at the end of a simulation that it does not end itself")
+    whole = "\n".join(sources.values())
+    undefined = sorted(set(re.findall(r"`define[ \t]+([A-Za-z_][\w$]*)", whole)))
+    text = "\n".join([*parts, *(f"`undef {name}" for name in undefined), ""])
+    return Rewritten(
+        text=text,
+        top=home,
+        ended=ended,
+        tasks=_tasks(text, trees.values()),
+        timescale=_timescale(whole),
+        overridden=_overridden(trees.values(), dut),
+        connected=_connected(trees.values(), dut),
+    )
+
+
+def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
+    """Printing calls with the marker in a string literal, as far as they stand in the file as written."""
+    for node in walk(tree.root):
+        if (
+            name_of(node) == "InvocationExpression"
+            and name_of(node.left) == "SystemName"
+            and node.arguments is not None
+        ):
+            printing = _PRINTS.fullmatch(node.left.systemIdentifier.rawText)
+            literals = (t.rawText for t in tokens(node.arguments) if name_of(t) == "StringLiteral")
+            if printing and any(marker in literal for literal in literals) and tree.span(node):
+                yield node
+
+
+def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
+    for call in _verdicts(tree, marker):
+        name = call.left.systemIdentifier
+        yield Edit(*_span(tree, name), "$f" + name.rawText[1:])
+        opening = _span(tree, call.arguments.openParen)
+        yield Edit(opening[1], opening[1], f"{channel}, ")
+
+
+def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
+    """Before each `$finish` the mark is written; both in a block, since the statement may depend on an `if`."""
+    for node in walk(tree.root):
+        if name_of(node) == "ExpressionStatement" and _called(node.expr) == "$finish" and tree.span(node):
+            start, end = _span(tree, node)
+            yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
+            yield Edit(end, end, " end")
+
+
+def _without_waves(tree: SourceTree) -> Iterator[Edit]:
+    """Nobody looks at the bench's waves, and their calls take time to compile."""
+    for node in walk(tree.root):
+        if name_of(node) == "ExpressionStatement" and _called(node.expr).startswith("$dump") and tree.span(node):
+            yield Edit(*_span(tree, node), ";")
+
+
+def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
+    """Draws from the simulator's common generators become draws from a variable of the bench that starts as they do."""
+    for node in walk(tree.root):
+        name = _called(node)
+        if name_of(node) == "SystemName" and name_of(node.parent) == "InvocationExpression":
+            continue
+        if name not in ("$random", "$urandom", "$urandom_range") or not tree.span(node):
+            continue
+        given = [] if name_of(node) == "SystemName" else _arguments(tree, node)
+        seed = f"{home}.{'seed' if name == '$random' else 'useed'}_{WORD}"
+        if name == "$urandom_range" and given:
+            first, second = (*given, "0")[:2]
+            low, high = (f"(({first}) {sign} ({second}) ? ({first}) : ({second}))" for sign in "<>")
+            yield Edit(*_span(tree, node), f"$unsigned($dist_uniform({seed}, {low}, {high}))")
+        elif not given:
+            yield Edit(*_span(tree, node), f"{name}({seed})")
+
+
+def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
+    """The file and the seeds, declared behind the top module's header on the same line."""
+    for node in walk(tree.root):
+        if name_of(node) == "ModuleDeclaration" and node.header.name.rawText == top:
+            at = _span(tree, node.header.semi)[1]
+            opened = f' integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
+            yield Edit(at, at, f"{opened} integer seed_{WORD} = 0; integer useed_{WORD} = 0;")
+
+
+def _hidden(trees: Collection[SourceTree]) -> set[str]:
+    """Names of modules, packages, instances, tasks, functions and named blocks, but for those that ports have too."""
+    found: set[str] = set()
+    spoken: set[str] = set()
+    for tree in trees:
+        for node in walk(tree.root):
+            kind = name_of(node)
+            if kind in ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration"):
+                found.add(node.header.name.rawText)
+            elif kind == "InstanceName":
+                found.add(node.name.rawText)
+            elif kind in ("TaskDeclaration", "FunctionDeclaration"):
+                found.add(node.prototype.name.getLastToken().rawText)
+            elif kind == "NamedBlockClause":
+                found.add(node.name.rawText)
+            elif kind in ("NamedPortConnection", "NamedParamAssignment"):
+                spoken.add(node.name.rawText)
+    return {name for name in found - spoken if name.isidentifier()}
+
+
+def _suffixed(text: str, names: set[str]) -> str:
+    """`text` with the word behind each of the identifiers; comments and strings stay."""
+    return _LEXEME.sub(lambda match: f"{match[0]}_{WORD}" if match[0] in names else match[0], text)
+
+
+def _tasks(text: str, trees: Collection[SourceTree]) -> tuple[str, ...]:
+    found = set(re.findall(r"\$([A-Za-z_][\w$]*)", _COMMENT.sub(" ", text)))
+    words = {token.rawText for tree in trees for token in tokens(tree.root)}
+    return tuple(sorted(found | ({"force"} if words & {"force", "release"} else set())))
+
+
+def _timescale(text: str) -> str:
+    plain = _COMMENT.sub(lambda match: match[1] or " ", text)
+    found = re.findall(r"`(?:timescale[ \t]+([^\n]*)|resetall\b)", plain)
+    return found[-1].strip() if found else ""
+
+
+def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
+    for tree in trees:
+        for node in walk(tree.root):
+            if name_of(node) == "HierarchyInstantiation" and node.type.rawText == dut:
+                yield node
+
+
+def _overridden(trees: Collection[SourceTree], dut: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for tree in trees:
+        for node in walk(tree.root):
+            if name_of(node) == "DefParam":
+                found["*"] = None
+    for instance in _instances(trees, dut):
+        for node in walk(instance):
+            if name_of(node) == "NamedParamAssignment":
+                found[node.name.rawText] = None
+            elif name_of(node) == "OrderedParamAssignment":
+                found["*"] = None
+    return tuple(found)
+
+
+def _connected(trees: Collection[SourceTree], dut: str) -> str:
+    kinds = {name_of(node) for instance in _instances(trees, dut) for node in walk(instance)}
+    if "WildcardPortConnection" in kinds:
+        return "wildcard"
+    return "positional" if "OrderedPortConnection" in kinds else "named"
+
+
+def _called(node: Node) -> str:
+    """The name of the system task or function that an expression calls, else an empty text."""
+    if is_token(node):
+        return ""
+    if name_of(node) == "InvocationExpression":
+        node = node.left
+    return node.systemIdentifier.rawText if name_of(node) == "SystemName" else ""
+
+
+def _arguments(tree: SourceTree, call: Node) -> list[str]:
+    inner = children(call.arguments) if call.arguments is not None else []
+    return [tree.text(child) for child in inner if not is_token(child) and tree.text(child)]
+
+
+def _inside(node: Node, kind: str) -> bool:
+    while node is not None:
+        if name_of(node) == kind:
+            return True
+        node = node.parent
+    return False
+
+
+def _span(tree: SourceTree, node: Node) -> tuple[int, int]:
+    span = tree.span(node)
+    if span is None:
+        raise ValueError("a macro of its test bench hides what must be rewritten")
+    return span

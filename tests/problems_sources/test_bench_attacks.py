@@ -1,0 +1,221 @@
+"""No wrong design is paid by a Verilog test bench for what it prints, ends, names or drives; honest idioms pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from bench_attacks import Attack, attacks
+from tiny_benches import judged, tiny_problems
+
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.base import Executor
+from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+from rtl_core.grading.grader import Grader
+from rtl_core.problems import testbench
+from rtl_core.problems.problem import Problem
+from rtl_core.problems.rtllm import read_rtllm
+from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.prompting.answer import Answer
+
+ATTACKS = attacks()
+SLOW = {"waits in no time"}
+PUBLISHED = ("Prob009_popcount3", "Prob031_dff", "Prob127_lemmings1", "counter_12", "adder_8bit")
+
+HONEST = {
+    "plain": "  assign out = in * 4'd3;",
+    "prints what a bench says": '  assign out = in * 3; initial $display("Mismatches: 5 in 7 samples"); final $display("Failed");',
+    "ends when a parameter is wrong": "  parameter W = 4;\n  initial if (W > 4) begin $error; $finish; end\n  assign out = in * 3;",
+    "stops when a parameter is wrong": "  parameter W = 4;\n  initial if (W > 4) $stop;\n  assign out = in * 3;",
+    "flushes": "  assign out = in * 3; initial $fflush;",
+    "names an include in a comment": '  // `include "x.vh" is not needed\n  assign out = in * 3;',
+    "includes only in another tool": '`ifdef OTHER_TOOL\n  `include "x.vh"\n`endif\n  assign out = in * 3;',
+    "uses the bench's macro names": "`define OK 3\n  assign out = in * `OK;",
+    "has a helper of the reference's name": "  RefModule r(in, out);\nendmodule\n"
+    "module RefModule(input [3:0] a, output [3:0] y); assign y = a * 3;",
+    "has a test bench behind it": "  assign out = in * 3;\nendmodule\nmodule tb; reg c; wire [3:0] o; "
+    'TopModule t(c, 4\'d1, o); initial begin $dumpfile("w.vcd"); $dumpvars(0, tb); #10 $finish; end',
+    "names its generate blocks": "  genvar i; generate for (i = 0; i < 1; i = i + 1) begin wire [3:0] x; assign x = in; end "
+    "endgenerate\n  assign out = genblk1[0].x * 3;",
+    "has an escaped name": "  wire [3:0] \\a//b ; assign \\a//b = in; assign out = \\a//b * 3;",
+    "draws random numbers": "  reg [3:0] x; initial x = $random; assign out = in * 3;",
+    "has a function and a task": "  function [3:0] f(input [3:0] a); f = a * 3; endfunction\n"
+    "  task t(input x); begin end endtask\n  assign out = f(in);",
+    "has nameless blocks": "  reg [3:0] o; always @* begin for (int i = 0; i < 1; i++) begin int k; k = i; o = in * 3 + k; end end\n"
+    "  assign out = o;",
+    "dumps waves": '  assign out = in * 3; initial begin $dumpfile("dump.vcd"); $dumpvars(0, TopModule); end',
+    "checks times": "  assign out = in * 3; specify (in => out) = 1; $setup(in, posedge clk, 1); endspecify",
+    "says what time it is": "  assign out = in * 3; initial $timeformat(-9, 2, \"ns\", 10); always @(posedge clk) if ($time > 1) ;",
+}  # fmt: skip
+HONEST_WHOLE = {
+    "older style": "module TopModule(clk, in, out); input clk; input [3:0] in; output [3:0] out; wire [3:0] in;\n"
+    "reg [3:0] out; always @* out = in * 3; endmodule\n",
+    "its own timescale": "`timescale 1ns/1ps\nmodule TopModule(input clk, input [3:0] in, output [3:0] out);\n"
+    "assign out = in * 3; endmodule\n",
+    "no implicit nets": "`default_nettype none\nmodule TopModule(input wire clk, input wire [3:0] in, output wire [3:0] out);\n"
+    "assign out = in * 3; endmodule\n`default_nettype wire\n",
+    "types of the file": "typedef struct packed { logic a; logic [2:0] b; } pair_t;\ntypedef enum logic { A, B } state_t;\n"
+    "module TopModule(input logic clk, input pair_t in, output logic [3:0] out); state_t s; assign out = in * 3; endmodule\n",
+    "a package": "package p; localparam N = 3; endpackage\n"
+    "module TopModule import p::*; (input clk, input [3:0] in, output [3:0] out); assign out = in * N; endmodule\n",
+    "further outputs and a parameter": "module TopModule #(parameter N = 3)(input clk, input [3:0] in, output [3:0] out, "
+    "output more); assign out = in * N; assign more = 0; endmodule\n",
+    "an input that it does not have to have": "module TopModule(input [3:0] in, output [3:0] out, input clk, input more);\n"
+    "assign out = in * 3; endmodule\n",
+    "a memory that no file fills": "module TopModule(input clk, input [3:0] in, output [3:0] out); reg [3:0] m [0:1];\n"
+    'initial begin m[0] = 3; if (0) $readmemh("m.hex", m); end assign out = in * m[0]; endmodule\n',
+}
+COUNTER = """\
+module counter_tiny #(parameter WIDTH = 2, localparam TOP = {WIDTH{1'b1}}, parameter [7:0] STEP = 1, parameter NAME = "x")
+  (input clk, input rst_n, output reg [WIDTH-1:0] out);
+  generate if (WIDTH == 4) begin : wide
+    always @(posedge clk or negedge rst_n) if (!rst_n) out <= 0; else out <= out == TOP ? 0 : out + STEP;
+  end endgenerate
+endmodule
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Problem]:
+    return tiny_problems(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def published(data: Path) -> list[Problem]:
+    found = [*read_verilog_eval(data / "verilog-eval").problems, *read_rtllm(data / "RTLLM").problems]
+    return [problem for problem in found if problem.id.endswith(PUBLISHED)]
+
+
+@pytest.fixture(scope="module", params=["warm", "cold", pytest.param("docker", marks=pytest.mark.docker)])
+def each(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    made = BubblewrapExecutor(warm=request.param == "warm") if request.param != "docker" else make_executor("docker")
+    with made as executor:
+        yield executor
+
+
+def paid(executor: Executor, problem: Problem, tried: list[Attack]) -> list[str]:
+    """Names of the attacks that the harness alone lets pass, or that bring it to say nothing."""
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda attack: judged(executor, problem, attack.design(problem)), tried))
+    wrong = [
+        (attack.name, result.output[-300:])
+        for attack, result in zip(tried, results, strict=True)
+        if result.exit_code == 0 or "Traceback" in result.output or (result.overrun and attack.name not in SLOW)
+    ]
+    return [f"{name}: {said}" for name, said in wrong]
+
+
+def test_the_attacks_are_many_and_each_has_its_name() -> None:
+    names = [attack.name for attack in ATTACKS]
+    assert len(set(names)) == len(names) >= 100
+
+
+@pytest.mark.parametrize("name", ["times3", "counter"])
+def test_the_right_design_passes_and_a_plain_wrong_one_does_not(
+    grader: Grader, tiny: dict[str, Problem], name: str
+) -> None:
+    problem = tiny[name]
+    assert problem.golden is not None
+    assert grader.grade(problem, Answer(files=problem.golden)).passed
+    done = judged(grader.executor, problem, Attack("does nothing").design(problem))
+    assert done.exit_code == 1
+    assert "the test bench did not say that the design passed" in done.output or "no verdict" in done.output
+
+
+@pytest.mark.parametrize("name", ["times3", "counter"])
+def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(
+    grader: Grader, tiny: dict[str, Problem], name: str
+) -> None:
+    assert paid(grader.executor, tiny[name], ATTACKS) == []
+
+
+def test_no_attack_is_paid_by_a_published_bench(grader: Grader, published: list[Problem]) -> None:
+    assert len(published) == len(PUBLISHED)
+    for problem in published:
+        assert paid(grader.executor, problem, [a for a in ATTACKS if a.name not in SLOW]) == [], problem.id
+
+
+def test_no_attack_is_paid_by_the_grader(grader: Grader, tiny: dict[str, Problem]) -> None:
+    for problem in tiny.values():
+        for attack in ATTACKS:
+            if attack.name not in SLOW:
+                verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
+                assert not verdict.passed, attack.name
+
+
+def test_the_same_holds_warm_cold_and_in_docker(each: Executor, tiny: dict[str, Problem]) -> None:
+    few = [a for a in ATTACKS if a.name not in SLOW][::9]
+    for problem in tiny.values():
+        assert problem.golden is not None
+        assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0
+        assert paid(each, problem, few) == []
+    for text in (_honest("ends when a parameter is wrong"), HONEST_WHOLE["types of the file"]):
+        done = judged(each, tiny["times3"], text)
+        assert done.exit_code == 0, done.output
+    variable = next(a for a in ATTACKS if a.given_as == "input var logic")
+    assert paid(each, tiny["times3"], [variable]) == []
+
+
+@pytest.mark.parametrize("name", [*HONEST, *HONEST_WHOLE])
+def test_an_honest_idiom_passes(grader: Grader, tiny: dict[str, Problem], name: str) -> None:
+    done = judged(grader.executor, tiny["times3"], HONEST_WHOLE.get(name) or _honest(name))
+    assert done.exit_code == 0, done.output
+
+
+def test_parameters_that_the_bench_sets_arrive_when_the_design_is_compiled_alone(
+    grader: Grader, tiny: dict[str, Problem]
+) -> None:
+    done = judged(grader.executor, tiny["counter"], COUNTER)
+    assert done.exit_code == 0, done.output
+
+
+def test_random_numbers_of_a_design_leave_the_bench_its_own(grader: Grader, tiny: dict[str, Problem]) -> None:
+    text = "module TopModule(input clk, input [3:0] in, output [3:0] out);\n  assign out = in;\n  BODYendmodule\n"
+    said = [
+        re.findall(r"Mismatches: .*", judged(grader.executor, tiny["times3"], text.replace("BODY", body)).output)
+        for body in ("", "reg [31:0] x; always @(clk) x = $random + $urandom + $urandom_range(3);\n  ")
+    ]
+    assert said[0]
+    assert said[0] == said[1]
+
+
+def test_why_a_design_was_not_paid_is_said(grader: Grader, tiny: dict[str, Problem]) -> None:
+    for body, said in {
+        "initial #12 $finish;": "before the test bench had come to its end",
+        "assign IN = 0;": "drives its own input in",
+        "initial $system(1);": r"the system task \$system",
+        "initial force IN = 0;": "a `force`",
+        "assign OUT = tb.out_ref;": "does not compile|Unable to bind",
+        '`include "/src/bench.sv"': "includes a file|already declared|error",
+    }.items():
+        done = judged(grader.executor, tiny["times3"], Attack("", body).design(tiny["times3"]))
+        assert done.exit_code not in (0, None)
+        assert re.search(said, done.output), done.output
+        assert not re.search(r"b[0-9a-f]{24}", done.output), "the word of the run shows"
+
+
+def test_a_verdict_at_the_end_of_a_simulation_that_the_bench_does_not_end_is_refused() -> None:
+    bench = 'module tb; d u(); final $display("Mismatches: 0 in 1 samples"); endmodule\n'
+    with pytest.raises(ValueError, match="does not end itself"):
+        testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Mismatches:")
+
+
+def test_a_rewritten_bench_says_how_its_design_stands_in_it() -> None:
+    bench = (
+        "`timescale 1ns/1ps\n`define N 3\nmodule tb; wire a; d #(.W(`N)) u(a); // $finish; Passed\n"
+        'initial begin $urandom_range(5, 1); if (a) $finish; else $display("%s Passed", "x"); end endmodule\n'
+    )
+    made = testbench.rewritten({"t.sv": bench}, dut="d", top="tb", marker="Passed")
+    assert (made.overridden, made.connected, made.timescale, made.ended) == (("W",), "positional", "1ns/1ps", False)
+    assert "module tb_RTLWORD;" in made.text
+    assert "`undef N" in made.text
+    assert made.text.count("$fdisplay(tb_RTLWORD.channel_RTLWORD, ") == 2
+    assert "// $finish; Passed" in made.text
+    assert "$dist_uniform(tb_RTLWORD.useed_RTLWORD" in made.text
+
+
+def _honest(name: str) -> str:
+    return f"module TopModule(input clk, input [3:0] in, output [3:0] out);\n{HONEST[name]}\nendmodule\n"
