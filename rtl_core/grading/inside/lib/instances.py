@@ -23,7 +23,7 @@ def instances(program, module):
     `text` is what the program says of the scope itself: ports, parameters, nets. An instance below another is part of it.
     """
     heads = list(_SCOPE.finditer(program))
-    found, within = [], {}
+    found, within: dict = [], {}
     for match, following in zip(heads, [*heads[1:], None], strict=True):
         label, kind, name, type_, parent = match.groups()
         end = following.start() if following else program.find("\n    .scope ", match.end())
@@ -85,11 +85,11 @@ def port_complaint(instance, program, expected, connected):
         if direction.lower() != right and (right or direction == "INOUT"):
             return f"the answer's port {name} is an {direction.lower()}" + (f", not an {right}" if right else "")
     arrays = dict(_ARRAY.findall(text))
-    nets = {}
+    nets: dict = {}
     for name, array, source, drivers in _NET.findall(text):
         nets.setdefault(arrays.get(array) if array else name, []).append((source, drivers))
     floating = set(_FLOATING.findall(program))
-    taken = set()
+    taken: set = set()
     for direction, name in ports:
         if direction == "INPUT":
             sources = {source for source, drivers in nets.get(name, ()) if drivers == "0" and source in floating}
