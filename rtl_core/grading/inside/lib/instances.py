@@ -23,7 +23,8 @@ def instances(program, module):
     `text` is what the program says of the scope itself: ports, parameters, nets. An instance below another is part of it.
     """
     heads = list(_SCOPE.finditer(program))
-    found, within: dict = [], {}
+    found: list = []
+    within: dict = {}
     for match, following in zip(heads, [*heads[1:], None], strict=True):
         label, kind, name, type_, parent = match.groups()
         end = following.start() if following else program.find("\n    .scope ", match.end())
