@@ -5,7 +5,7 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 
-.PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench learning-report models lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,6 +52,9 @@ format: setup ## Format and fix what can be fixed
 
 bench: setup ## Print where a step's time goes
 	@$(PY) -m benchmarks.step
+
+redteam: setup ## Attack the grader with every known way to be paid for wrong RTL (minutes)
+	@$(PY) -m benchmarks.redteam $(ARGS)
 
 learning-report: setup ## Measure what each ingredient of learning adds, with intervals (hours on two cores; ARGS="--jobs 8" on more)
 	@$(PY) -m benchmarks.learning $(ARGS)

@@ -46,5 +46,5 @@ def verdict_of(request, single, grader) -> Iterator[Callable[[str], Verdict]]:
         def submit(name: str) -> Future[Verdict]:
             return pool.submit(grader.grade, single[name], golden_of(single[name]))
 
-        jobs = {name: submit(name) for name in selected if name}
+        jobs = {name: submit(name) for name in selected if name in single}
         yield lambda name: jobs[name].result()

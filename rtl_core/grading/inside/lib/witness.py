@@ -148,10 +148,10 @@ def _witness_results(module):
 class _Ports:
     """Whether the top level's outputs do anything while its inputs move.
 
-    `watch` is `input,...;output,...`. Outputs are looked at when inputs change, at the end of the time step. The first input
-    that has changed `ENOUGH` times sets the pace. If it is a single bit it is taken for the clock, and only what outputs are
-    after its rising edges counts: an echo of the clock, or a pulse between edges, is no behaviour. An output has moved when it
-    took two values without unknown bits; then nothing is watched any more.
+    `watch` is `input,...;output,...`. Outputs are looked at when an input changes (rises, if it is a single bit), just before
+    the change and at the end of its time step. The first input that has changed `ENOUGH` times sets the pace, and only looks
+    at its changes count. That is the clock, where there is one: an echo of it, or a pulse between its edges, is no behaviour.
+    An output has moved when two looks of one kind gave two values without unknown bits; then nothing is watched any more.
     """
 
     ENOUGH = 32
@@ -161,7 +161,8 @@ class _Ports:
         self.moved = False
         self.pacer = ""
         self.counts: dict[str, int] = {}
-        self.seen: dict[str, dict[str, str]] = {}
+        self.before: dict[str, dict[str, str]] = {}
+        self.after: dict[str, dict[str, str]] = {}
         self.inputs: dict = {}
         self.outputs: dict = {}
         self.waiting: dict = {}
@@ -203,26 +204,27 @@ class _Ports:
         value = self.inputs[name].get_signal_val_binstr()
         if self.counts[name] == self.ENOUGH:
             self._set_pace(name)
-        if len(value) > 1 or value == "1":
-            self.waiting[name] = self.settle(self._settled, name)
-        else:
+        if len(value) == 1 and value != "1":
             self._wait(name)
+            return
+        self._look(name, self.before)
+        if not self.moved:
+            self.waiting[name] = self.settle(self._settled, name)
 
     def _set_pace(self, name):
+        # Callbacks of the other inputs stay: one that is removed while its time step is under way can crash the simulator.
         self.pacer = name
-        for other in [other for other in self.waiting if other != name]:
-            self._take_back(other)
-        self.moved = any(value == "" for value in self.seen.get(name, {}).values())
+        self.moved = any("" in kind.get(name, {}).values() for kind in (self.before, self.after))
 
     def _settled(self, name):
         self.waiting.pop(name, None)
-        self._look(name)
+        self._look(name, self.after)
         if not self.moved:
             self._wait(name)
 
-    def _look(self, name):
-        """Notes the outputs beside those of earlier looks; "" stands for one that has had two values."""
-        seen = self.seen.setdefault(name, {})
+    def _look(self, name, kind):
+        """Notes the outputs beside those of earlier looks of this kind; "" stands for one that has had two values."""
+        seen = kind.setdefault(name, {})
         for output, handle in self.outputs.items():
             value = handle.get_signal_val_binstr()
             if not set(value) - {"0", "1"} and seen.setdefault(output, value) != value:
@@ -230,19 +232,16 @@ class _Ports:
         if self.pacer == name:
             self.moved = "" in seen.values()
 
-    def _take_back(self, name):
-        callback = self.waiting.pop(name, None)
-        if hasattr(callback, "deregister"):
-            callback.deregister()
-
     def report(self):
         """What was seen. Callbacks that still wait are taken back: a simulator that ends with them may crash."""
-        for name in list(self.waiting):
-            self._take_back(name)
+        for callback in self.waiting.values():
+            if hasattr(callback, "deregister"):
+                callback.deregister()
+        self.waiting.clear()
         if not self.pacer:
             # Few changes: whatever two looks found different has moved, whichever input they followed.
             values: dict[str, set[str]] = {}
-            for seen in self.seen.values():
+            for seen in (*self.before.values(), *self.after.values()):
                 for output, value in seen.items():
                     values.setdefault(output, set()).add(value)
             self.moved = any("" in found or len(found) > 1 for found in values.values())
