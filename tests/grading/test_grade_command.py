@@ -145,7 +145,7 @@ def is_gone(group):
     return False
 
 
-@pytest.mark.parametrize("executor", ["bubblewrap", "docker"])
+@pytest.mark.parametrize("executor", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
 @pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_goes_on(
     files, tmp_path, executor, number, group

@@ -132,6 +132,7 @@ def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(
     assert paid(grader.executor, tiny[name], ATTACKS) == []
 
 
+@pytest.mark.slow
 def test_no_attack_is_paid_by_a_published_bench(grader: Grader, published: list[Problem]) -> None:
     assert len(published) == len(PUBLISHED)
     for problem in published:

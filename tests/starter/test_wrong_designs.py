@@ -160,6 +160,7 @@ def golden_specs():
                 yield pytest.param(spec, next(seeds), id=f"{family.name}-{option}-{width}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "seed"), golden_specs())
 def test_golden_answers_pass(executor, spec, seed):
     with closing(Grader(executor, seed=seed)) as grader:
