@@ -8,6 +8,7 @@ in full overrules the demanded interface, whatever it was read from; the differe
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ from rtl_core.grading.executors.base import Executor, Job, JobResult, Mount, Ste
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
+from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stand_in import activity_check, stand_in
@@ -73,6 +75,7 @@ class Grader:
         self._tools = executor.tools()
         self._lacking: dict[str, list[str]] = {}
         self._reach: dict[str, int] = {}
+        self._demanded: dict[str, dict[str, list[int]]] = {}
 
     def grade(self, problem: Problem, answer: Answer, until: Stage | None = None) -> Verdict:
         """The verdict on one answer, graded to the stage `until` (None: the grader's own).
@@ -158,6 +161,13 @@ class Grader:
         return self._analyst.analyse(
             files, problem.context, top, design, harness=harness, several_tools=uses_several_tools(problem.harness)
         )
+
+    def demanded(self, problem: Problem) -> dict[str, list[int]]:
+        """See `demanded_values`; looked up once a problem."""
+        known = self._demanded.get(problem.fingerprint)
+        if known is None:
+            known = self._demanded[problem.fingerprint] = demanded_values(problem)
+        return known
 
     def reach(self, problem: Problem) -> int:
         """How far the harness comes with an answer that no model wrote (`StepResult.reach`); looked up once a problem.
@@ -410,12 +420,17 @@ class _Grading:
 
     @cached_property
     def _instructions(self) -> dict[str, str]:
-        """What witness and gate are told: the ports to watch, and the tasks that the problem's own files call."""
+        """What witness and gate are told: ports to watch, tasks that the problem's own files call, values of parameters."""
         given = (*self.problem.context.items(), *self.problem.harness.items())
         tasks = {task for path, text in given if path.endswith(_HDL) for task in re.findall(r"\$([a-z]\w*)", text)}
         forced = {"force" for path, text in given if path.endswith(_HDL) if re.search(r"\bforce\b", text)}
         watch = ";".join(",".join(p.name for p in self.ports if p.direction == d) for d in ("input", "output"))
-        return {"RTL_WATCH": watch if self.ports else "", "RTL_TASKS": ",".join(sorted(tasks - ALLOWED_TASKS | forced))}
+        top = self.problem.interface.module if self.problem.interface else ""
+        return {
+            "RTL_WATCH": watch if self.ports else "",
+            "RTL_TASKS": ",".join(sorted(tasks - ALLOWED_TASKS | forced)),
+            "RTL_PARAMETERS": json.dumps({"top": top, "values": self.grader.demanded(self.problem)}),
+        }
 
     def _not_tested(self) -> Verdict:
         """The verdict when grading was asked to stop before the tests."""
@@ -468,12 +483,10 @@ def never_changed(results: tuple[StepResult, ...]) -> bool:
 
 
 def changed_parameters(results: tuple[StepResult, ...]) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that a build of the harness set and that the design did not take as they were."""
+    """Parameters that a build of the harness set, or that it reads back, and that have another value in the design."""
     found = {tuple(change): None for result in results for build in result.builds for change in build["parameters"]}
     return tuple(
-        InterfaceMismatch(
-            kind=MismatchKind.WRONG_PARAMETER, name=name, expected=f"{wanted}, as the harness sets it", got=got
-        )
+        InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=wanted, got=got)
         for name, wanted, got in found
     )
 

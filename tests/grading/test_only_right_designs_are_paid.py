@@ -57,12 +57,14 @@ endmodule
 """
 
 
-def gray_problem(test=GRAY_TEST, runner=RUNNER, golden=""):
+def gray_problem(
+    test=GRAY_TEST, runner=RUNNER, golden="", prompt="Convert binary to Gray code of WIDTH bits.", context=None
+):
     return problem_from_record(
         {
             "id": "gray_0001",
             "categories": ["cid003", "easy"],
-            "input": {"prompt": "Convert binary to Gray code of WIDTH bits.", "context": {}},
+            "input": {"prompt": prompt, "context": context or {}},
             "output": {"response": "", "context": {"rtl/gray.sv": golden}},
             "harness": {
                 "files": {
@@ -127,6 +129,26 @@ def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, ar
     )
     assert done.exit_code == 0, done.output
     assert bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
+
+
+UNSET = RUNNER.replace(', parameters={"WIDTH": width}', "")
+GIVEN = RIGHT.replace("binary ^ (binary >> 1)", "binary")
+
+
+@pytest.mark.parametrize(
+    ("width", "prompt", "paid"),
+    [
+        (4, "Mend it.", True),
+        (1, "Mend it.", False),
+        (1, "The output is WIDTH-1 down to 0.", False),
+        (6, "Mend it.", False),
+        (6, "Mend it and let WIDTH be 6.", True),
+    ],
+)
+def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width, prompt, paid):
+    problem = gray_problem(runner=UNSET, prompt=prompt, context={"rtl/gray.sv": GIVEN})
+    verdict = grader.grade(problem, Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")}))
+    assert verdict.passed is paid, verdict.reasons
 
 
 # Outputs move

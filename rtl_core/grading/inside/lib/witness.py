@@ -311,7 +311,9 @@ def _witness_builds(module):
 
 
 def _changed_parameters(command, cwd):
-    """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold."""
+    """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold, and those that the harness
+    reads back though it did not set them (RTL_PARAMETERS, see rtl_core/grading/parameters.py) and that are not as demanded.
+    """
     words = [str(word) for word in command]
     settings: dict[str, dict[str, str]] = {}
     for word in words:
@@ -319,13 +321,23 @@ def _changed_parameters(command, cwd):
             path, _, value = word[2:].partition("=")
             top, _, name = path.partition(".")
             settings.setdefault(top, {})[name] = value
-    if not settings or "-o" not in words[:-1]:
+    demanded = os.environ.get("RTL_PARAMETERS", "{}")
+    if "-o" not in words[:-1] or not (settings or '": [' in demanded):
         return []
+    import json
+
     import compiled
 
     with open(os.path.join(cwd or ".", words[words.index("-o") + 1]), errors="replace") as file:
         program = file.read()
-    return [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
+    found = [list(change) for top, own in settings.items() for change in compiled.changed_parameters(program, top, own)]
+    given = json.loads(demanded)
+    for name, values in given.get("values", {}).items():
+        if name not in settings.get(given["top"], {}):
+            for change in compiled.changed_parameters(program, given["top"], {name: str(values[0])}):
+                if change[2] not in [str(value) for value in values]:
+                    found.append(list(change))
+    return found
 
 
 def _look_into_verilator(subprocess, command, named):
