@@ -17,7 +17,12 @@ def some(wrong):
     return list({one.kind: one for one in chosen if one.kind != "stub"}.values())[:6]
 
 
-@pytest.mark.parametrize("family", BY_NAME)
+QUICK = ("counter", "adder", "mux", "arbiter", "scaled", "fifo")
+
+
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in BY_NAME]
+)
 def test_wrong_designs_are_killed(executor, family):
     tally = strength(executor, specs_of(family, 3, seed=1)[1:2], seed=1, threads=2, choose=some)
     assert not tally.survivors
