@@ -172,7 +172,7 @@ def test_the_red_team_in_bubblewrap(warm):
 
 @pytest.mark.docker
 def test_a_tenth_of_the_red_team_in_docker():
-    assert runner.main(["--executor", "docker", "--quick"]) == 0
+    assert runner.main(["--executor", "docker", "--quick", "--wall", "10"]) == 0
 
 
 @pytest.mark.slow
