@@ -5,6 +5,9 @@ TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 
+# Tests mostly wait for simulators and servers: three at a time keep two cores busy.
+PARALLEL := -n 3 --dist worksteal
+
 .PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
 
 help: ## List what can be made
@@ -21,11 +24,11 @@ train: setup ## Train the embedded demo: a small model learns to follow RTL spec
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest -m "not slow and not timing and not docker and not cookbook" $(ARGS)
+	@$(PY) -m pytest $(PARALLEL) -m "not slow and not timing and not docker and not cookbook" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql
-	@$(PY) -m pytest -m "slow and not docker" $(ARGS)
+	@$(PY) -m pytest $(PARALLEL) -m "slow and not docker" $(ARGS)
 
 test-timing: setup-test ## Run the tests with a time limit, on an idle machine
 	@$(PY) -m pytest -m timing $(ARGS)

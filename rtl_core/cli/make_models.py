@@ -44,5 +44,5 @@ def make_models(
         console.print(f"{name}: step {step}, loss {loss:.4f} per answer token, {elapsed:.0f} s")
 
     for name, steps in make(output, seconds, report).items():
-        console.print(f"{name}: {steps} steps, in {output / name}")
-    console.print(f"checksums in {output / CHECKSUMS}")
+        console.print(f"{name}: {steps} steps, in {output / name}", soft_wrap=True)
+    console.print(f"checksums in {output / CHECKSUMS}", soft_wrap=True)

@@ -60,11 +60,11 @@ def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
     console.print(table)
     console.print(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     for moved in loaded.moved:
-        console.print(f"moved: {moved}", markup=False, highlight=False)
+        console.print(f"moved: {moved}", markup=False, highlight=False, soft_wrap=True)
     for broken in loaded.broken:
-        console.print(f"broken: {broken}", markup=False, highlight=False)
+        console.print(f"broken: {broken}", markup=False, highlight=False, soft_wrap=True)
     for entry in loaded.left_out:
-        console.print(f"left out: {entry.id}: {entry.reason}", markup=False, highlight=False)
+        console.print(f"left out: {entry.id}: {entry.reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 @problems.command()

@@ -85,4 +85,4 @@ def synthesize(
     )
     for reason, times in found.dropped.most_common():
         console.print(f"  left out {times}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0')
+    console.print(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0', soft_wrap=True)

@@ -120,7 +120,9 @@ def hanging(lines):
 @contextlib.contextmanager
 def started(*arguments):
     """The command in a process group of its own, of which nothing is left."""
-    command = [sys.executable, "-c", "from rtl_core.cli import main; main()", "grade", *map(str, arguments)]
+    # What a shell starts in the background ignores interrupts, and so would what we start.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{heed}; from rtl_core.cli import main; main()", "grade", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
     try:
         yield process
