@@ -3,9 +3,10 @@
 import pytest
 
 from rtl_core.grading.cache import normalised
-from rtl_core.grading.grader import CONSTANT, Grader
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.reasons import CONSTANT
 from rtl_core.grading.verdict import MismatchKind, Outcome
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.prompting.answer import Answer
