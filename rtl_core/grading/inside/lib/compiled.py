@@ -76,7 +76,7 @@ def scopes(program):
     found = []
     for head, following in zip_longest(heads, heads[1:]):
         end = following.start() if following else program.find(_CODE, head.end())
-        found.append(Scope(*head.groups(), program[head.end() : end if end >= 0 else None]))
+        found.append(Scope._make((*head.groups(), program[head.end() : end if end >= 0 else None])))
     return found
 
 
