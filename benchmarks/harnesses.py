@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rtl_core.grading import Grader, Limits, Outcome, Verdict, make_executor
-from rtl_core.grading.grader import HARNESS_FAILED
+from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.harness_use import harness_use

@@ -21,6 +21,8 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import Mount, Step
 
 WORKDIR = "/code/rundir"
+DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
+"""Directories of the workspace."""
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
@@ -123,7 +125,7 @@ def _volumes(name: str, volumes: Any) -> list[Mount]:
         if not source or not str(source).startswith(("./", ".")) or not target:
             raise InfrastructureError(f"service {name}: the volume {volume} is not a directory of the workspace")
         plain = posixpath.normpath(str(source))
-        if plain.startswith("..") or plain.split("/")[0] not in ("src", "rtl", "verif", "docs", "rundir", "."):
+        if plain.startswith("..") or plain.split("/")[0] not in (*DIRECTORIES, "."):
             raise InfrastructureError(f"service {name}: the volume {volume} lies outside the workspace")
         if plain == ".":
             # The workspace is there for every service anyway.

@@ -1,12 +1,16 @@
-"""What a failing step says, in few words."""
+"""The reasons of a verdict, in few words: two that are known by their text, and what a failing step says."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from rtl_core.grading.executors.base import StepResult
+from rtl_core.grading.limits import Limits
 
+CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
+"""The reason of an answer that its harness passes and that is refused all the same."""
+HARNESS_FAILED = "the harness failed before it ran anything"
+"""How the reason of an infrastructure error begins that no other answer and no second try can mend."""
 MAX_REASONS = 12
 MAX_CHARS = 400
 _OVERRUNS = {
@@ -20,10 +24,10 @@ _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unk
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def overrun_reason(step: StepResult, limits: Mapping[str, object]) -> str:
+def overrun_reason(step: StepResult, limits: Limits) -> str:
     """Which limit a step went over."""
     assert step.overrun is not None
-    return f"{step.name} " + _OVERRUNS[step.overrun].format(**limits)
+    return f"{step.name} " + _OVERRUNS[step.overrun].format(**limits.model_dump())
 
 
 def compile_reasons(text: str) -> tuple[str, ...]:

@@ -31,6 +31,11 @@ def draws_random(harness: Mapping[str, str]) -> bool:
     )
 
 
+def uses_cocotb(harness: Mapping[str, str]) -> bool:
+    """Whether the harness has cocotb tests, so that it cannot pass without a simulation."""
+    return any("@cocotb.test" in text for path, text in harness.items() if path.endswith(".py"))
+
+
 def uses_several_tools(harness: Mapping[str, str]) -> bool:
     """Whether a tool other than Icarus reads the design: a linter or a synthesiser, which may see another text."""
     return any(re.search(r"\b(?:verilator|yosys)\b", text) for text in harness.values())

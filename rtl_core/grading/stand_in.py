@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rtl_core.grading.executors.base import Step
+from rtl_core.grading.jobs import SOURCE_SUFFIXES
 from rtl_core.problems.interface import module_names, top_levels
 from rtl_core.problems.problem import Port, Problem
 
-_HDL = (".v", ".sv")
 ACTIVITY_TEST = '''\
 """Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
 
@@ -86,7 +86,7 @@ def stand_in(problem: Problem) -> dict[str, str]:
     The golden answer where there is one, else the context's versions of the targets, else an empty module with the demanded
     interface. Targets that are no HDL are left out.
     """
-    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(_HDL)}
+    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(SOURCE_SUFFIXES)}
     if problem.golden:
         return dict(problem.golden)
     interface = problem.interface

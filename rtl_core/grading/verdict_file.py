@@ -13,11 +13,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.verdict import Outcome
+from rtl_core.grading.answer_file import AnswerLine
+from rtl_core.grading.verdict import Outcome, Verdict
 
 _BEGINNING = b'{"id":'
 
@@ -29,6 +31,47 @@ class Place(NamedTuple):
     sample: int
     key: str
     """Hash of problem, answer and settings (batch.answer_key)."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
+
+    verdict: Verdict
+    flips: tuple[str, ...] = ()
+
+
+def verdict_record(line: AnswerLine, graded: Graded, key: str) -> dict[str, Any]:
+    """What is written for one answer; `key` is its `answer_key`."""
+    verdict = graded.verdict
+    record = {
+        "id": line.problem.id,
+        "sample": line.sample,
+        "outcome": verdict.outcome.value,
+        "passed": verdict.passed,
+        "stages": {
+            result.stage.value: {
+                "status": result.status,
+                "reasons": list(result.reasons),
+                "wall_s": round(result.wall_s, 4),
+            }
+            for result in verdict.stages
+        },
+        "tests_passed": verdict.tests_passed,
+        "tests_total": verdict.tests_total,
+        "reasons": list(verdict.reasons),
+        "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
+        "wall_s": round(verdict.wall_s, 4),
+        "executor": verdict.executor,
+        "tools": verdict.tools,
+        "seed": verdict.seed,
+        "key": key,
+    }
+    if line.answer.ignored:
+        record["ignored"] = list(line.answer.ignored)
+    if graded.flips:
+        record["flips"] = list(graded.flips)
+    return record
 
 
 class VerdictFile:

@@ -23,7 +23,8 @@ from typing import Any
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
-from rtl_core.grading.grader import CONSTANT, HARNESS_FAILED, Grader
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import top_levels

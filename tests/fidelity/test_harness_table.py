@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harnesses import Kind, kind, stand_in
 from rtl_core.grading import Outcome, Verdict
-from rtl_core.grading.grader import HARNESS_FAILED
+from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.verdict import Stage, StageResult
 from rtl_core.prompting.answer import Answer
 

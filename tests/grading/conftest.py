@@ -56,6 +56,26 @@ def executor():
         yield started
 
 
+class Counting:
+    """An executor that keeps the results of its jobs."""
+
+    def __init__(self, executor):
+        self.executor, self.jobs = executor, []
+
+    def __getattr__(self, name):
+        return getattr(self.executor, name)
+
+    def run(self, job):
+        result = self.executor.run(job)
+        self.jobs.append(result)
+        return result
+
+
+@pytest.fixture
+def counting(executor):
+    return Counting(executor)
+
+
 @pytest.fixture(scope="session")
 def grader(executor):
     made = Grader(executor)

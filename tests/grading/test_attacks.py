@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.evidence import cheating
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job
-from rtl_core.grading.grader import Grader, cheating
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.screen import screen

@@ -1,6 +1,7 @@
 """`rtl-distill grade` as a user runs it."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -10,6 +11,11 @@ import time
 from subprocess import PIPE
 
 import pytest
+from rich.console import Console
+
+from rtl_core.grading.batch import grade_file
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.verdict import Stage
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,13 @@ def files(cvdp, examples, tmp_path_factory):
 def run(*arguments):
     command = [sys.executable, "-c", "from rtl_core.cli import main; main()", "grade", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+
+def graded(problems, answers, output, **settings):
+    """The same in this process, which starts sooner; what the console is told."""
+    told = io.StringIO()
+    grade_file(problems, answers, output, console=Console(file=told, width=200), **settings)
+    return told.getvalue()
 
 
 def test_a_verdict_for_every_answer_in_order(files):
@@ -188,39 +201,37 @@ def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_g
 def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:4]), tmp_path / "verdicts.jsonl"
-    call = (problems, "--answers", answers, "--output", output, "--until", "syntax")
-    assert "taken up" not in run(*call).stderr
+    call = (problems, answers, output)
+    assert "taken up" not in graded(*call, until=Stage.FORMAT)
     whole = output.read_text()
-    assert "3 verdicts taken up" in run(*call).stderr
+    assert "3 verdicts taken up" in graded(*call, until=Stage.FORMAT)
     assert output.read_text() == whole
     # An answer before the others moves their numbers; one that changed is graded again; a broken last line is dropped.
     other = {path: "// changed\n" + text for path, text in lines[3]["files"].items()}
     moved = [{"id": lines[0]["id"], "response": "Neither do I."}, lines[1], lines[2], {**lines[3], "files": other}]
     write(answers, moved)
     output.write_text(whole + whole.splitlines()[0][:40])
-    told = run(*call)
-    assert "2 verdicts taken up" in told.stderr
-    assert "1 lines replaced" in told.stderr
+    told = graded(*call, until=Stage.FORMAT)
+    assert "2 verdicts taken up" in told
+    assert "1 lines replaced" in told
     assert [(record["sample"], record["outcome"]) for record in read(output)] == [
         (0, "no_answer"),
         (1, "not_tested"),
         (9, "no_answer"),
         (3, "not_tested"),
     ]
-    for setting in (("--seed", 5), ("--timeout", 119), ("--repeat", 2), ("--until", "interface")):
-        told = run(*call, *setting)
-        assert "4 lines replaced" in told.stderr, setting
+    for setting in ({"seed": 5}, {"limits": Limits(wall_s=119)}, {"repeat": 2}, {"until": Stage.INTERFACE}):
+        assert "4 lines replaced" in graded(*call, **{"until": Stage.FORMAT, **setting}), setting
         assert len(read(output)) == 4
 
 
 def test_a_failed_grading_is_done_again(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:3]), tmp_path / "verdicts.jsonl"
-    call = (problems, "--answers", answers, "--output", output, "--until", "interface")
-    run(*call)
+    graded(problems, answers, output, until=Stage.INTERFACE)
     good, other = read(output)
     write(output, [{**good, "outcome": "infrastructure_error"}, other])
-    assert "1 verdicts taken up" in run(*call).stderr
+    assert "1 verdicts taken up" in graded(problems, answers, output, until=Stage.INTERFACE)
     assert [record["outcome"] for record in read(output)] == ["not_tested", "no_answer"]
 
 

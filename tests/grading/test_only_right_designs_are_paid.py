@@ -3,11 +3,14 @@
 import pytest
 
 from rtl_core.grading.cache import normalised
-from rtl_core.grading.grader import CONSTANT, Grader
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
+from rtl_core.grading.jobs import instructions
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.reasons import CONSTANT
 from rtl_core.grading.verdict import MismatchKind, Outcome
 from rtl_core.problems.cvdp import problem_from_record
+from rtl_core.problems.problem import Interface, InterfaceSource, Parameter
 from rtl_core.prompting.answer import Answer
 
 LFSR = "cvdp_copilot_lfsr_0001"
@@ -223,21 +226,6 @@ def test_a_harness_that_fails_on_one_text_alone_gives_a_verdict(grader):
 # What an answer costs
 
 
-class Counting:
-    """An executor that counts the jobs it is given."""
-
-    def __init__(self, executor):
-        self.executor, self.jobs = executor, []
-
-    def __getattr__(self, name):
-        return getattr(self.executor, name)
-
-    def run(self, job):
-        result = self.executor.run(job)
-        self.jobs.append(result)
-        return result
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -254,8 +242,7 @@ class Counting:
         ),
     ],
 )
-def test_an_answer_that_never_ends_costs_its_limit_once(executor, text):
-    counting = Counting(executor)
+def test_an_answer_that_never_ends_costs_its_limit_once(counting, text):
     grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
     verdict = grade(grader, text)
     grader.close()
@@ -273,11 +260,10 @@ def test_the_time_of_a_killed_simulator_is_counted(shell):
     assert done.cpu_s > 0.3
 
 
-def test_no_service_runs_after_one_that_ran_out_of_time(executor):
+def test_no_service_runs_after_one_that_ran_out_of_time(counting):
     problem = gray_problem()
     second = COMPOSE.partition("services:\n")[2].replace("direct", "again")
     problem = replace_harness(problem, {"docker-compose.yml": COMPOSE + second})
-    counting = Counting(executor)
     grader = Grader(counting, limits=Limits(wall_s=3, cpu_s=20))
     loop = RIGHT.replace("endmodule", "integer i; initial while (1) i = i + 1;\nendmodule")
     grader.grade(problem, Answer(files={"rtl/gray.sv": loop}))
@@ -316,13 +302,43 @@ def test_a_majority_of_seeds_decides_where_no_golden_answer_can(grader, unlucky,
         assert verdict.reasons == ("the tests pass under 2 of 3 seeds",)
 
 
-def test_a_wrong_design_is_simulated_twice_at_most(executor):
-    counting = Counting(executor)
+def test_a_wrong_design_is_simulated_twice_at_most(counting):
     grader = Grader(counting)
     wrong = RIGHT.replace(">> 1", ">> 2")
     assert not grade(grader, wrong, test=LUCK.replace("SEEDS", "9,")).passed
     grader.close()
     assert len(counting.jobs) == 2
+
+
+def test_a_golden_answer_that_is_found_later_changes_what_is_known_of_a_problem(grader):
+    """Samples of a teacher can become the golden answer; the grader has graded the problem before."""
+    problem = gray_problem(runner=UNSET)
+    assert grader.demanded(problem) == {}
+    width = Parameter(name="WIDTH", default=4)
+    interface = Interface(module="gray", parameters=(width,), source=InterfaceSource.CONTEXT, exact=False)
+    found = problem.model_copy(update={"golden": {"rtl/gray.sv": RIGHT}, "interface": interface})
+    assert grader.demanded(found) == {"WIDTH": [4]}
+    answer = Answer(files={"rtl/gray.sv": RIGHT})
+    assert grader.key(problem, answer) != grader.key(found, answer)
+
+
+def test_a_service_without_simulation_is_one_test_whatever_the_others_say(grader):
+    lint = """  lint:
+    image: __OSS_SIM_IMAGE__
+    env_file: ./src/.env
+    command: iverilog -t null /code/rtl/gray.sv
+"""
+    problem = replace_harness(gray_problem(), {"docker-compose.yml": COMPOSE + lint})
+    verdicts = [
+        grader.grade(problem, Answer(files={"rtl/gray.sv": text})) for text in (RIGHT, RIGHT.replace(">> 1", ">> 2"))
+    ]
+    assert [(verdict.tests_passed, verdict.tests_total) for verdict in verdicts] == [(3, 3), (1, 3)]
+
+
+def test_a_task_of_a_given_header_may_be_called():
+    context = {"rtl/gray.sv": "", "rtl/dump.vh": 'initial f = $fopen("x");\n'}
+    told = instructions(gray_problem(context=context), (), {})
+    assert told["RTL_TASKS"] == "fopen"
 
 
 # The verdict cache

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.evidence import cheating
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.grader import Grader, cheating
+from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer import Answer
 

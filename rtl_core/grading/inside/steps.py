@@ -1,29 +1,18 @@
-"""Runs the steps of one job as process 1 of its own process namespace. Standard library only.
-
-The results of a simulation are attested here: the simulator's own Python (lib/sitecustomize.py) reports over an
-abstract Unix socket, which HDL can neither open nor name as a file. When the simulator is gone, the results file is
-compared with what cocotb had written; a `final` block that wrote another one is found out.
-"""
+"""Runs the steps of one job as process 1 of its own process namespace. Standard library only."""
 
 import contextlib
-import hashlib
-import json
 import os
 import resource
-import select
 import selectors
 import signal
 import socket
 import time
 import traceback
 
+import attestation
 import namespaces
 
-ATTEST_ADDRESS = "\0rtl-attest"
-MAX_MESSAGE = 8 << 20
-MAX_SESSIONS = 1000
 WATCH_EVERY_S = 0.1
-MAX_RESULTS_FILE = 16 << 20
 
 
 class Output:
@@ -52,104 +41,9 @@ class Output:
         return (bytes(self.head) + middle + tail).decode("utf-8", "replace")
 
 
-class Witness:
-    """Collects what simulators and build commands report during one step."""
-
-    def __init__(self):
-        self.sessions = []
-        self.builds = []
-        self.refused = []
-        self.started = 0
-        self.buffers = {}
-
-    def begin(self, connection):
-        self.buffers[connection] = {"data": bytearray(), "session": None}
-
-    @staticmethod
-    def waiting(connection):
-        """Whether a connection has something to say, its end included."""
-        return bool(select.select([connection], [], [], 0)[0])
-
-    def receive(self, connection):
-        """Takes what a connection has to say; False when it has ended."""
-        state = self.buffers[connection]
-        try:
-            data = connection.recv(1 << 16)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        state["data"] += data
-        if not data or len(state["data"]) > MAX_MESSAGE:
-            return False
-        while b"\n" in state["data"]:
-            line, _, rest = bytes(state["data"]).partition(b"\n")
-            state["data"] = bytearray(rest)
-            try:
-                self.take(state, json.loads(line.decode()))
-            except (ValueError, KeyError, TypeError):
-                continue
-        return True
-
-    def take(self, state, message):
-        if message["kind"] == "build":
-            self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
-        elif message["kind"] == "started":
-            self.started += 1
-        elif message["kind"] == "refused":
-            self.refused += [str(reason) for reason in message["reasons"]]
-        elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
-            state["session"] = {
-                "results_file": message["file"],
-                "complete": False,
-                "forged": False,
-                "tests": [],
-                "changes": 0,
-                "moved": True,
-                "pacer": "",
-            }
-            self.sessions.append(state["session"])
-        elif message["kind"] == "end" and state["session"] is not None:
-            facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
-            state["session"].update(facts, complete=True)
-
-    def end(self, connection):
-        state = self.buffers.pop(connection, None)
-        connection.close()
-        if state and state["session"]:
-            session = state["session"]
-            found = digest(session["results_file"])
-            session["forged"] = found is not None and found != session.pop("digest", None)
-
-    def close(self):
-        for connection in list(self.buffers):
-            self.end(connection)
-
-
-def digest(path):
-    """SHA-256 of a results file, None when there is none, `?` when it is none that cocotb would write."""
-    try:
-        if os.path.islink(path) or not os.path.isfile(path):
-            return "?" if os.path.lexists(path) else None
-        if os.path.getsize(path) > MAX_RESULTS_FILE:
-            return "?"
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return "?"
-
-
-def listen():
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(ATTEST_ADDRESS)
-    server.listen(64)
-    server.setblocking(False)
-    return server
-
-
 def run_steps(job, report, launch=None):
     """Runs the steps in order and calls `report(result)` after each. `launch` may start them from warm memory."""
-    server = listen()
+    server = attestation.listen()
     for step in job["steps"]:
         result = run_step(job, step, server, launch)
         report(result)
@@ -174,7 +68,7 @@ class Running:
         self.cpu_before = cpu_of_children()
         self.reading, writing = os.pipe()
         os.set_blocking(self.reading, False)
-        self.output, self.witness = Output(self.limits["output_kb"] << 10), Witness()
+        self.output, self.reports = Output(self.limits["output_kb"] << 10), attestation.Reports()
         self.status = self.overrun = None
         self.watched = self.started
         self.killed_before = oom_kills()
@@ -193,7 +87,7 @@ class Running:
         self.pipe_open = True
 
     def to_end(self):
-        while self.status is None or self.pipe_open or self.witness.buffers or self.on_connection(None):
+        while self.status is None or self.pipe_open or self.reports.buffers or self.on_connection(None):
             left = self.started + self.limits["wall_s"] - time.monotonic()
             if self.status is None:
                 if left <= 0:
@@ -211,7 +105,7 @@ class Running:
                 key.data(key.fileobj)
         kill_all()
         reap_all()
-        self.witness.close()
+        self.reports.close()
         for key in list(self.selector.get_map().values()):
             if key.fileobj not in (self.server, self.job.get("control")):
                 self.close(key.fileobj)
@@ -246,10 +140,10 @@ class Running:
             "wall_s": time.monotonic() - self.started,
             "cpu_s": cpu_of_children() - self.cpu_before,
             "overrun": self.overrun,
-            "sessions": self.witness.sessions,
-            "builds": self.witness.builds,
-            "refused": self.witness.refused,
-            "started": self.witness.started,
+            "sessions": self.reports.sessions,
+            "builds": self.reports.builds,
+            "refused": self.reports.refused,
+            "started": self.reports.started,
         }
 
     def close(self, source):
@@ -278,14 +172,14 @@ class Running:
         except OSError:
             return False
         connection.setblocking(False)
-        self.witness.begin(connection)
+        self.reports.begin(connection)
         self.selector.register(connection, selectors.EVENT_READ, self.on_report)
         return True
 
     def on_report(self, connection):
-        if not self.witness.receive(connection):
+        if not self.reports.receive(connection):
             self.selector.unregister(connection)
-            self.witness.end(connection)
+            self.reports.end(connection)
 
     def on_request(self, requests):
         pid = self.launch.simulate(self.job, requests)
@@ -305,8 +199,8 @@ class Running:
             self.overrun = self.overrun or "cpu"
         while self.on_connection(None):
             pass
-        for connection in list(self.witness.buffers):
-            while connection in self.witness.buffers and self.witness.waiting(connection):
+        for connection in list(self.reports.buffers):
+            while connection in self.reports.buffers and self.reports.waiting(connection):
                 self.on_report(connection)
         with contextlib.suppress(OSError):
             requests.send(str(code).encode())

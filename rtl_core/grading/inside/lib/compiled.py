@@ -1,4 +1,4 @@
-"""What a compiled Icarus program (a `vvp` file) may do, read from the program itself. Standard library only.
+"""What stands in a compiled Icarus program (a `vvp` file), and whether it may be run. Standard library only.
 
 No reading of Verilog text can be trusted to be the simulator's: preprocessors differ in macros, escapes and white space.
 The compiled program has none of these. Every system task that it can ever call stands in it by name, so a list of what is
@@ -9,6 +9,8 @@ Not covered: what a design does through its ports and within its own modules.
 
 import posixpath
 import re
+from collections import namedtuple
+from itertools import zip_longest
 
 _ALLOWED = """
 display displayb displayo displayh write writeb writeo writeh strobe strobeb strobeo strobeh monitor monitorb
@@ -35,22 +37,53 @@ WAVES = re.compile(r"(?:/code/rundir/)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt
 REFUSED = 99
 """The exit code of a simulator that was not started."""
 
-_STRING = r'"((?:[^"\\\n]|\\.)*)"'
+STRING = r'"((?:[^"\\\n]|\\.)*)"'
 _CALL = re.compile(
-    rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{_STRING}(?:\s*,\s*(?:{_STRING}|([^\s,;{{]+)))?"
+    rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{STRING}(?:\s*,\s*(?:{STRING}|([^\s,;{{]+)))?"
 )
 _CALL_WORD = re.compile(r"%vpi_(?:call|func)|\.sfunc")
 _FORCE = re.compile(r"%force/|%release/")
 _LIBRARY = re.compile(r"^:vpi_module ", re.M)
-_TEXT_PARAMETER = re.compile(rf"^(P_\w+) \.param/str {_STRING} [^,\n]*, {_STRING};", re.M)
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
-_PARAMETER = re.compile(rf"^P_\w+ \.param/(\w+) {_STRING} [^,\n]*, (.*);", re.M)
-_NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {_STRING}", re.M)
-_SCOPE = re.compile(rf"^(S_\w+) \.scope (\w+), {_STRING} {_STRING} \d+ \d+(.*);", re.M)
+_TEXT = re.compile(STRING)
+_PARAMETER = re.compile(rf"^(P_\w+) \.param/(\w+) {STRING} (\d+)[^,\n]*, (.*);", re.M)
+_NAMED = re.compile(rf"^\s*\w+ \.(?:net|var|array)\S* {STRING}", re.M)
+_SCOPE = re.compile(rf"^(S_\w+) \.scope (\w+), {STRING} {STRING} \d+ \d+(?:.*, (S_\w+)|.*);", re.M)
+_CODE = "\n    .scope "
 _IN_SCOPE = re.compile(r"^ +\.scope (S_\w+);$", re.M)
-_PARENT = re.compile(r"(S_\w+)$")
 _RUNNERS = "cocotb_iverilog_dump"
-_NUMBER = re.compile(r"(\+?)C4<([01xz]*)>")
+_NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
+
+
+Scope = namedtuple("Scope", "label kind name type parent text")
+"""A module's instance, or a named block. `parent` is the label of the scope around it, None for a root; `text` is what the
+program says of the scope itself: ports, parameters, nets."""
+
+
+class Parameter(namedtuple("Parameter", "label kind name local value")):
+    """`kind` is `str`, `real` or a letter for numbers; `local` says that nobody can set it."""
+
+    @property
+    def number(self):
+        """(whether signed, bits), or None for text and real numbers."""
+        match = _NUMBER.fullmatch(self.value)
+        return match and (bool(match[1]), match[2])
+
+
+def scopes(program):
+    """All scopes of a program, each behind the one around it."""
+    heads = list(_SCOPE.finditer(program))
+    found = []
+    for head, following in zip_longest(heads, heads[1:]):
+        end = following.start() if following else program.find(_CODE, head.end())
+        found.append(Scope._make((*head.groups(), program[head.end() : end if end >= 0 else None])))
+    return found
+
+
+def parameters(text):
+    """The parameters in the text of a scope or of a whole program."""
+    found = _PARAMETER.findall(text)
+    return [Parameter(label, kind, name, local != "0", value) for label, kind, name, local, value in found]
 
 
 def refusals(program, more=frozenset(), harness=frozenset()):
@@ -71,7 +104,8 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     if _FORCE.search(program) and "force" not in more:
         found.append("a `force`")
     names = _file_names(program)
-    texts = {label: value for label, _, value in _TEXT_PARAMETER.findall(program)}
+    values = {p.label: _TEXT.fullmatch(p.value) for p in parameters(program) if p.kind == "str"}
+    texts = {label: match[1] for label, match in values.items() if match}
     for call in calls:
         number, line, task, text, other = call.groups()
         place = f"{names.get(int(number), 'the design')}:{line}: "
@@ -86,7 +120,7 @@ def refusals(program, more=frozenset(), harness=frozenset()):
     return list(dict.fromkeys(found))
 
 
-_TOKEN = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|\\\S+|(\$\w+)|(`systemc\w*)|\b(force|release)\b", re.S)
+_TOKEN = re.compile(rf"{STRING}|//[^\n]*|/\*.*?\*/|\\\S+|(\$\w+)|(`systemc\w*)|\b(force|release)\b", re.S)
 
 
 def refusals_of_text(text, more=frozenset()):
@@ -116,10 +150,9 @@ def _without_wave_dumper(program):
     if _RUNNERS not in program:
         return program
     own = set()
-    for scope in _SCOPE.finditer(program):
-        parent = _PARENT.search(scope[5])
-        if parent[1] in own if parent else scope[3] == _RUNNERS:
-            own.add(scope[1])
+    for scope in scopes(program):
+        if scope.parent in own if scope.parent else scope.name == _RUNNERS:
+            own.add(scope.label)
     parts = _IN_SCOPE.split(program)
     code = [parts[0], *(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope not in own)]
     # The table of file names stands behind the last piece of code.
@@ -154,50 +187,39 @@ def changed_parameters(program, top, settings):
     `settings` maps names to texts, as after `-P top.`. A name that the top level does not have at all is left alone; a
     variable, net or block of that name is not, since a test bench would read it in the parameter's place.
     """
-    root, own = _scope(program, top)
+    found_scopes = scopes(program)
+    root = next((s for s in found_scopes if s.kind == "module" and s.name == top and s.parent is None), None)
     if root is None:
         return []
-    parameters = {name: (kind, value) for kind, name, value in _PARAMETER.findall(own)}
-    others = set(_NAMED.findall(own)) | {s[3] for s in _SCOPE.finditer(program) if s[5].endswith(root)}
+    known = {parameter.name: parameter for parameter in parameters(root.text)}
+    others = {*_NAMED.findall(root.text), *(scope.name for scope in found_scopes if scope.parent == root.label)}
     found = []
     for name, wanted in settings.items():
-        if name in parameters:
-            kind, value = parameters[name]
-            if not _arrived(wanted, kind, value):
-                found.append((name, wanted, _readable(value)))
+        if name in known:
+            if not _arrived(wanted, known[name]):
+                found.append((name, wanted, _readable(known[name])))
         elif name in others:
             found.append((name, wanted, "no parameter"))
     return found
 
 
-def _scope(program, top):
-    """Label and text of the root scope of module `top`, up to the next scope; (None, "") without one."""
-    for match in _SCOPE.finditer(program):
-        if match[2] == "module" and match[3] == top and not _PARENT.search(match[5]):
-            following = re.compile(r"^S_\w+ \.scope ", re.M).search(program, match.end())
-            return match[1], program[match.end() : following.start() if following else len(program)]
-    return None, ""
-
-
-def _arrived(wanted, kind, value):
-    number = _NUMBER.fullmatch(value)
-    if number is None:
-        return kind != "str" or wanted.strip().strip('"') == value.strip('"')
+def _arrived(wanted, parameter):
+    if parameter.number is None:
+        return parameter.kind != "str" or wanted.strip().strip('"') == parameter.value.strip('"')
     try:
         set_to = int(wanted)
     except ValueError:
         return True
-    bits = number[2]
-    if set(bits) - {"0", "1"} or not bits:
+    _, bits = parameter.number
+    if set(bits) - {"0", "1"}:
         return False
     width = len(bits)
     return -(1 << (width - 1)) <= set_to < (1 << width) and (set_to - int(bits, 2)) % (1 << width) == 0
 
 
-def _readable(value):
-    number = _NUMBER.fullmatch(value)
-    if number is None or set(number[2]) - {"0", "1"} or not number[2]:
-        return value[:60]
-    bits = number[2]
-    signed = number[1] and bits[0] == "1" and len(bits) > 1
-    return str(int(bits, 2) - ((1 << len(bits)) if signed else 0))
+def _readable(parameter):
+    if parameter.number is None or set(parameter.number[1]) - {"0", "1"}:
+        return parameter.value[:60]
+    signed, bits = parameter.number
+    negative = signed and bits[0] == "1" and len(bits) > 1
+    return str(int(bits, 2) - ((1 << len(bits)) if negative else 0))

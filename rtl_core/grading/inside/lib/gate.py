@@ -3,14 +3,12 @@
 The agent asks before it forks a warm simulator; the `vvp` in `bin/` asks before it starts a fresh one.
 """
 
-import json
 import os
-import socket
 import sys
 
 import compiled
+import witness
 
-ADDRESS = "\0rtl-attest"
 MAX_PROGRAM = 64 << 20
 HARNESS = "/code/src"
 
@@ -30,7 +28,7 @@ def stop_if_refused(paths, environment):
         else:
             reasons += compiled.refusals(program, _more(environment), harness)
     _stop(reasons)
-    tell({"kind": "started"})
+    witness.report({"kind": "started"})
 
 
 def stop_if_refused_text(text, environment):
@@ -44,17 +42,9 @@ def _more(environment):
 
 def _stop(reasons):
     if reasons:
-        tell({"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]})
+        witness.report(
+            {"kind": "refused", "reasons": [reason.encode("utf-8", "replace").decode() for reason in reasons[:20]]}
+        )
         sys.stderr.write("refused: " + "; ".join(reasons[:20]).encode("ascii", "replace").decode() + "\n")
         sys.stderr.flush()
         os._exit(compiled.REFUSED)
-
-
-def tell(message):
-    """One message to the agent; nobody listens outside of a grade."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        try:
-            channel.connect(ADDRESS)
-            channel.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            return

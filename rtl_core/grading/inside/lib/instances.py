@@ -6,35 +6,30 @@ the bench's, so that a design compiled alone can be compared with the same desig
 
 import re
 
-_TEXT = r'"((?:[^"\\]|\\.)*)"'
+import compiled
+from compiled import STRING, scopes
+
 _SOURCE = r"(?:-?\d+ -?\d+, )?(\S+); +(?:alias, )?(\d+) drivers"
-_SCOPE = re.compile(rf"^(S_\w+) \.scope (\w+), {_TEXT} {_TEXT} \d+ \d+(?:, \d+ \d+ \d+, (S_\w+))?.*;$", re.M)
-_PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +\d+ {_TEXT}", re.M)
-_PARAMETER = re.compile(rf"^P_\w+ \.param/(\w+) {_TEXT} (\d+) \d+ \d+, (.*);$", re.M)
-_NET = re.compile(rf"^v\w+ \.net\S* (?:{_TEXT}|(v\w+) \d+), {_SOURCE}", re.M)
-_ARRAY = re.compile(rf"^(v\w+) \.array {_TEXT}", re.M)
+_PORT = re.compile(rf"^ +\.port_info \d+ /(\w+) +\d+ {STRING}", re.M)
+_NET = re.compile(rf"^v\w+ \.net\S* (?:{STRING}|(v\w+) \d+), {_SOURCE}", re.M)
+_ARRAY = re.compile(rf"^(v\w+) \.array {STRING}", re.M)
 _FLOATING = re.compile(r"^(o\w+) \.functor BUFZ ", re.M)
-_NUMBER = re.compile(r"(\+?)C4<([01xz]+)>")
 
 
 def instances(program, module):
-    """The instances of `module`, each as a list of scopes, its own first: [(kind, name, type, text), ...].
+    """The instances of `module`, each as a list of its scopes (compiled.Scope), its own first.
 
-    `text` is what the program says of the scope itself: ports, parameters, nets. An instance below another is part of it.
+    An instance below another is part of it.
     """
-    heads = list(_SCOPE.finditer(program))
     found: list = []
     within: dict = {}
-    for match, following in zip(heads, [*heads[1:], None], strict=True):
-        label, kind, name, type_, parent = match.groups()
-        end = following.start() if following else program.find("\n    .scope ", match.end())
-        scope = (kind, name, type_, program[match.end() : end if end >= 0 else None])
-        if parent in within:
-            within[label] = within[parent]
-            within[label].append(scope)
-        elif kind == "module" and type_ == module:
-            within[label] = [scope]
-            found.append(within[label])
+    for scope in scopes(program):
+        if scope.parent in within:
+            within[scope.label] = within[scope.parent]
+            within[scope.label].append(scope)
+        elif scope.kind == "module" and scope.type == module:
+            within[scope.label] = [scope]
+            found.append(within[scope.label])
     return found
 
 
@@ -44,9 +39,10 @@ def shape(instance):
     The names that Icarus gives to nameless scopes count through the whole program, so they are left out.
     """
     compared = []
-    for place, (kind, name, type_, text) in enumerate(instance):
-        names = [word if word[:1] != "$" else "$" for word in (name if place else "", type_)]
-        compared.append((kind, *names, _PORT.findall(text), _PARAMETER.findall(text)))
+    for place, scope in enumerate(instance):
+        names = [word if word[:1] != "$" else "$" for word in (scope.name if place else "", scope.type)]
+        held = [(p.kind, p.name, p.local, p.value) for p in compiled.parameters(scope.text)]
+        compared.append((scope.kind, *names, _PORT.findall(scope.text), held))
     return compared
 
 
@@ -56,11 +52,14 @@ def parameters(instance, names):
     Only those in `names`, all if `*` is one of them. Real numbers are left out.
     """
     given = []
-    for kind, name, local, value in _PARAMETER.findall(instance[0][3]):
-        bits = _NUMBER.fullmatch(value)
-        if local == "0" and (name in names or "*" in names) and (bits or kind == "str"):
-            literal = f"{len(bits[2])}'{'s' if bits[1] else ''}b{bits[2]}" if bits else value
-            given.append(f".{name}({literal})")
+    for parameter in compiled.parameters(instance[0].text):
+        if parameter.local or not ({parameter.name, "*"} & set(names)):
+            continue
+        if parameter.number:
+            signed, bits = parameter.number
+            given.append(f".{parameter.name}({len(bits)}'{'s' if signed else ''}b{bits})")
+        elif parameter.kind == "str":
+            given.append(f".{parameter.name}({parameter.value})")
     return ", ".join(given)
 
 
@@ -71,7 +70,7 @@ def port_complaint(instance, program, expected, connected):
     bench connects them: `named`, `positional` or `wildcard`. An input must be a net that nothing in the design drives,
     pulls or joins with another input: Icarus makes a port and what is connected to it one net.
     """
-    text = instance[0][3]
+    text = instance[0].text
     ports = _PORT.findall(text)
     if len({name for _, name in ports}) < len(ports):
         return "two ports of the answer have one name"

@@ -95,6 +95,14 @@ def _seed_numpy(module):
     module.random.seed(_seed())
 
 
+def report(message):
+    """One message to the agent; nobody listens outside of a grade."""
+    channel = _connect()
+    if channel is not None:
+        _tell(channel, message)
+        os.close(channel)
+
+
 def _tell(channel, message):
     import json
 
@@ -297,12 +305,9 @@ def _witness_builds(module):
             elif log is not None and isinstance(getattr(log, "name", None), str):
                 with open(log.name, errors="replace") as file:
                     text = file.read(1 << 20)
-            channel = _connect()
-            if channel is not None:
-                message = {"kind": "build", "argv": [str(word)[:300] for word in command][:100]}
-                message["parameters"] = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
-                _tell(channel, {**message, "exit_code": done.returncode, "output": text[-20000:]})
-                os.close(channel)
+            changed = [] if done.returncode else _changed_parameters(command, named.get("cwd"))
+            facts = {"exit_code": done.returncode, "output": text[-20000:], "parameters": changed}
+            report({"kind": "build", "argv": [str(word)[:300] for word in command][:100], **facts})
             if checked and done.returncode:
                 raise real.CalledProcessError(done.returncode, command)
             return done

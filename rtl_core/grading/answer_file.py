@@ -1,0 +1,100 @@
+"""The input of `rtl-distill grade`: one answer a line, as a model's response or as files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from rtl_core.errors import ProblemError
+from rtl_core.problems.cvdp import ProblemSet
+from rtl_core.problems.problem import Problem
+from rtl_core.prompting.answer import Answer
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
+
+MAX_LINE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """One usable line of an answers file."""
+
+    line: int
+    problem: Problem
+    sample: int
+    answer: Answer
+
+
+def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[str]]:
+    """Usable lines, and a sentence with file and line for each other one. `sample` counts up per id when not given."""
+    problems = {problem.id: problem for problem in found.problems}
+    why_not = {left.id: left.reason for left in found.left_out}
+    why_not.update({broken.id: str(broken) for broken in found.broken if broken.id})
+    lines: list[AnswerLine] = []
+    complaints: list[str] = []
+    counted: Counter[str] = Counter()
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(_lines(file), 1):
+                if raw is not None and not raw.strip():
+                    continue
+                try:
+                    line = _answer_line(number, raw, problems, why_not, counted)
+                except ValueError as error:
+                    complaints.append(f"{path.name}:{number}: {error}")
+                else:
+                    counted[line.problem.id] += 1
+                    lines.append(line)
+    except OSError as error:
+        raise ProblemError(f"cannot read the answers file {path}: {error.strerror}", "check the path") from error
+    return lines, complaints
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Lines of a file; None for one that is too long to be read."""
+    while raw := file.readline(MAX_LINE_BYTES + 1):
+        too_long = len(raw) > MAX_LINE_BYTES
+        while too_long and not raw.endswith(b"\n") and (raw := file.readline(1 << 20)):
+            pass
+        yield None if too_long else raw
+
+
+def _answer_line(
+    number: int, raw: bytes | None, problems: dict[str, Problem], why_not: dict[str, str], counted: Counter[str]
+) -> AnswerLine:
+    """One line as an answer; raises ValueError that says what is wrong with it."""
+    if raw is None:
+        raise ValueError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"is a JSON {type(record).__name__}, not an object")
+    identity = record.get("id")
+    if not isinstance(identity, str):
+        raise ValueError("id: is missing or no text")
+    if identity not in problems:
+        reason = why_not.get(identity)
+        raise ValueError(f"id: {identity!r} " + (f"is left out: {reason}" if reason else "is none of the problems"))
+    sample = record.get("sample", counted[identity])
+    if not isinstance(sample, int) or isinstance(sample, bool) or sample < 0:
+        raise ValueError("sample: is no whole number from 0")
+    problem = problems[identity]
+    if isinstance(record.get("files"), dict) and record.get("response") is None:
+        files = record["files"]
+        for path, text in files.items():
+            if not isinstance(text, str):
+                raise ValueError(f"files.{path[:80]}: is {type(text).__name__}, not text")
+        size = sum(len(text) for text in files.values())
+        if size > MAX_RESPONSE_CHARS:
+            too_long = f"the files have {size} characters, more than {MAX_RESPONSE_CHARS}"
+            return AnswerLine(number, problem, sample, Answer(error=too_long))
+        return AnswerLine(number, problem, sample, Answer(files=files))
+    if isinstance(record.get("response"), str) and record.get("files") is None:
+        return AnswerLine(number, problem, sample, answer_to(problem, record["response"]))
+    raise ValueError("needs either `response` (text) or `files` (an object of path and text)")

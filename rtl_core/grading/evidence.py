@@ -1,0 +1,73 @@
+"""What the results of a harness' services show. Pure functions; a session is one simulation (executors/base.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rtl_core.grading.executors.base import StepResult
+from rtl_core.grading.requirements import uses_cocotb
+from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
+
+ENOUGH_CHANGES = 16
+"""Fewer changes of inputs say nothing about outputs that stay."""
+
+
+def has_failing_test(result: StepResult) -> bool:
+    """Whether a test of this service failed; a service may fail without one."""
+    return any(test["status"] == "failed" for session in result.sessions for test in session.tests)
+
+
+def count_tests(results: Sequence[StepResult]) -> tuple[int, int]:
+    """(passed, all) tests that were not skipped.
+
+    A service that passed without a simulation, or that failed without a failing test, is itself one test.
+    """
+    run = [test for result in results for session in result.sessions for test in session.tests]
+    passed = sum(test["status"] == "passed" for test in run)
+    total = sum(test["status"] != "skipped" for test in run)
+    passed_alone = sum(result.exit_code == 0 and not result.sessions for result in results)
+    failed_alone = sum(result.exit_code != 0 and not has_failing_test(result) for result in results)
+    return passed + passed_alone, total + passed_alone + failed_alone
+
+
+def refusals(results: Sequence[StepResult]) -> tuple[str, ...]:
+    """Why compiled programs were not simulated, each reason once."""
+    return tuple(dict.fromkeys(reason for result in results for reason in result.refused))
+
+
+def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple[str, ...]:
+    """What shows that the results are not the simulators' own; empty when nothing does."""
+    for result in results:
+        for session in result.sessions:
+            if session.forged:
+                return (f"{result.name}: the results file is not the one that cocotb wrote",)
+            if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
+                return (f"{result.name}: a test did not come from the harness",)
+    passed = all(result.exit_code == 0 for result in results)
+    if passed and uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
+        return ("the harness passed although no simulation brought its tests to an end",)
+    return ()
+
+
+def changed_parameters(results: Sequence[StepResult]) -> tuple[InterfaceMismatch, ...]:
+    """Parameters that a build of the harness set, or that it reads back, and that have another value in the design."""
+    found = {tuple(change): None for result in results for build in result.builds for change in build["parameters"]}
+    return tuple(
+        InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=wanted, got=got)
+        for name, wanted, got in found
+    )
+
+
+def never_changed(results: Sequence[StepResult]) -> bool:
+    """Whether no watched output moved through all simulations although the inputs were moved enough.
+
+    An honest design does something under any harness worth the name; a constant passes some weak ones.
+    """
+    sessions = [session for result in results for session in result.sessions]
+    changes = sum(session.changes for session in sessions)
+    return changes >= ENOUGH_CHANGES and not any(session.moved for session in sessions)
+
+
+def pacer(results: Sequence[StepResult]) -> str:
+    """The input that the harness changed most, see `Session.pacer`; empty where no simulation had one."""
+    return next((session.pacer for result in results for session in result.sessions if session.pacer), "")

@@ -1,0 +1,114 @@
+"""What simulators and builds of a job report, and whether it is true. Standard library only.
+
+The simulator's own Python (lib/witness.py) reports over an abstract Unix socket, which HDL can neither open nor name as a
+file. When the simulator is gone, the results file is compared with what cocotb had written; a `final` block that wrote
+another one is found out.
+"""
+
+import hashlib
+import json
+import os
+import select
+import socket
+
+ADDRESS = "\0rtl-attest"
+"""The same as in lib/witness.py, which the agent does not import."""
+MAX_MESSAGE = 8 << 20
+MAX_SESSIONS = 1000
+MAX_RESULTS_FILE = 16 << 20
+
+
+def listen():
+    """The socket on which reports arrive, without blocking."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(ADDRESS)
+    server.listen(64)
+    server.setblocking(False)
+    return server
+
+
+class Reports:
+    """Collects what simulators and build commands report during one step."""
+
+    def __init__(self):
+        self.sessions = []
+        self.builds = []
+        self.refused = []
+        self.started = 0
+        self.buffers = {}
+
+    def begin(self, connection):
+        self.buffers[connection] = {"data": bytearray(), "session": None}
+
+    @staticmethod
+    def waiting(connection):
+        """Whether a connection has something to say, its end included."""
+        return bool(select.select([connection], [], [], 0)[0])
+
+    def receive(self, connection):
+        """Takes what a connection has to say; False when it has ended."""
+        state = self.buffers[connection]
+        try:
+            data = connection.recv(1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        state["data"] += data
+        if not data or len(state["data"]) > MAX_MESSAGE:
+            return False
+        while b"\n" in state["data"]:
+            line, _, rest = bytes(state["data"]).partition(b"\n")
+            state["data"] = bytearray(rest)
+            try:
+                self.take(state, json.loads(line.decode()))
+            except (ValueError, KeyError, TypeError):
+                continue
+        return True
+
+    def take(self, state, message):
+        if message["kind"] == "build":
+            self.builds.append({key: message[key] for key in ("argv", "exit_code", "output", "parameters")})
+        elif message["kind"] == "started":
+            self.started += 1
+        elif message["kind"] == "refused":
+            self.refused += [str(reason) for reason in message["reasons"]]
+        elif message["kind"] == "begin" and len(self.sessions) < MAX_SESSIONS:
+            state["session"] = {
+                "results_file": message["file"],
+                "complete": False,
+                "forged": False,
+                "tests": [],
+                "changes": 0,
+                "moved": True,
+                "pacer": "",
+            }
+            self.sessions.append(state["session"])
+        elif message["kind"] == "end" and state["session"] is not None:
+            facts = {key: message[key] for key in ("tests", "digest", "changes", "moved", "pacer")}
+            state["session"].update(facts, complete=True)
+
+    def end(self, connection):
+        state = self.buffers.pop(connection, None)
+        connection.close()
+        if state and state["session"]:
+            session = state["session"]
+            found = digest(session["results_file"])
+            session["forged"] = found is not None and found != session.pop("digest", None)
+
+    def close(self):
+        for connection in list(self.buffers):
+            self.end(connection)
+
+
+def digest(path):
+    """SHA-256 of a results file, None when there is none, `?` when it is none that cocotb would write."""
+    try:
+        if os.path.islink(path) or not os.path.isfile(path):
+            return "?" if os.path.lexists(path) else None
+        if os.path.getsize(path) > MAX_RESULTS_FILE:
+            return "?"
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return "?"

@@ -1,0 +1,74 @@
+"""What is run for an answer, and how: the harness' services, a compile, and what witness and gate inside are told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rtl_core.grading.compose import DIRECTORIES, read_services
+from rtl_core.grading.executors.base import Mount, Step
+from rtl_core.grading.vocabulary import ALLOWED_TASKS
+from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
+from rtl_core.problems.problem import Port, Problem
+
+SOURCE_SUFFIXES = (".v", ".sv")
+"""Files that a compiler is given by name; headers are included."""
+
+
+def harness_steps(
+    harness: Mapping[str, str], *, until_one_fails: bool = False
+) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
+    """The services of a harness and their volumes. `until_one_fails` lets pytest stop at the first failing test: whether
+    all pass is told all the same.
+    """
+    services, mounts = read_services(harness)
+    if until_one_fails:
+        services = tuple(
+            replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+            for step in services
+        )
+    return services, mounts
+
+
+def compile_step(problem: Problem, files: Mapping[str, str], *, top_level: bool) -> Step:
+    """Elaboration with Icarus, as the harness' runner would: its sources, and with `top_level` from the one that it names."""
+    tops = top_levels(problem.harness)[:1] if top_level else []
+    argv = ["iverilog", "-g2012", "-t", "null", "-I", "/code/rtl", *(word for top in tops for word in ("-s", top))]
+    return Step("compile", (*argv, *sources(problem, files)))
+
+
+def sources(problem: Problem, files: Mapping[str, str]) -> list[str]:
+    """The source files that the harness names, or all of the design's; absolute paths inside."""
+    design = {p for p in (*problem.context, *files) if p.endswith(SOURCE_SUFFIXES) and not p.startswith("verif/")}
+    named = [
+        word.removeprefix("/code/")
+        for path, text in sorted(problem.harness.items())
+        if ".env" in path
+        for line in re.findall(r"^[ \t]*VERILOG_SOURCES[ \t]*=(.*)$", text, re.M)
+        for word in line.split()
+    ]
+    found = [path for path in dict.fromkeys(named) if path in design or path in problem.harness]
+    return [f"/code/{path}" for path in found or sorted(design)]
+
+
+def placed(harness: Mapping[str, str]) -> dict[str, str]:
+    """The files of a harness that stand in the workspace; docker-compose.yml and Dockerfile do not."""
+    return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
+
+
+def instructions(problem: Problem, ports: Sequence[Port], demanded: Mapping[str, list[int]]) -> dict[str, str]:
+    """What witness and gate are told through the environment: the answer's ports to watch, the tasks that the problem's own
+    files call, and the values of parameters that are right.
+    """
+    watch = ";".join(",".join(p.name for p in ports if p.direction == d) for d in ("input", "output"))
+    given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
+    tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
+    forced = {"force" for text in given if re.search(r"\bforce\b", text)}
+    top = problem.interface.module if problem.interface else ""
+    return {
+        "RTL_WATCH": watch if ports else "",
+        "RTL_TASKS": ",".join(sorted(tasks | forced)),
+        "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
+    }

@@ -1,0 +1,308 @@
+"""One grading: the stages format, screen and interface, syntax, tests, and the verdict that they come to.
+
+The verdict is CVDP's: an answer passes if and only if every service of the harness exits with 0 - provided that the
+simulators themselves, over a channel that HDL cannot reach, say the same. What the earlier stages find decides which
+word a failing answer gets. Only where the harness' top level is not there at all is it not run. A harness that passes
+in full overrules the demanded interface, whatever it was read from; the differences are then still named in their stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading import evidence
+from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
+from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
+from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
+from rtl_core.grading.neutralise import neutralise
+from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
+from rtl_core.grading.requirements import cocotb_generation, uses_cocotb, uses_several_tools
+from rtl_core.grading.stand_in import activity_check
+from rtl_core.grading.testbenches import without_test_benches
+from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
+from rtl_core.problems.interface import HDL_SUFFIXES
+from rtl_core.problems.problem import Port, Problem
+from rtl_core.prompting.answer import Answer
+
+if TYPE_CHECKING:
+    from rtl_core.grading.grader import Grader
+
+
+@dataclass
+class Grading:
+    """One grading of one answer under one seed; `run` adds stage after stage until one decides."""
+
+    grader: Grader
+    problem: Problem
+    answer: Answer
+    until: Stage
+    seed: int
+    stages: dict[Stage, StageResult] = field(default_factory=dict)
+    mismatches: tuple[InterfaceMismatch, ...] = ()
+    ports: tuple[Port, ...] = ()
+    """The answer's own ports, where its interface could be read."""
+    failed_tests: bool = False
+    """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
+        several = uses_several_tools(self.problem.harness)
+        return {path: neutralise(text, several_tools=several) for path, text in self._design[0].items()}
+
+    @cached_property
+    def _design(self) -> tuple[dict[str, str], list[str]]:
+        """The files without their test benches, and what was left out."""
+        asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
+        return without_test_benches(self.problem, asked)
+
+    def run(self) -> Verdict:
+        foreign = sorted(set(self.answer.files) - set(self.problem.targets))
+        notes = tuple(f"{path[:200]!a} is no target of this problem, it was left out" for path in foreign[:20])
+        if not self.files:
+            reasons = notes or (self.answer.error or "the answer holds no file",)
+            self._add(Stage.FORMAT, "failed", reasons)
+            return self._verdict(Outcome.REJECTED if foreign else Outcome.NO_ANSWER, reasons)
+        self._add(Stage.FORMAT, "passed", (*notes, *self._design[1][:20]))
+        if self.until is Stage.FORMAT:
+            return self._not_tested()
+        refused = self._analyse()
+        if refused:
+            return self._verdict(Outcome.REJECTED, refused)
+        if self.until is Stage.INTERFACE:
+            return self._not_tested()
+        if is_fatal(self.mismatches, self.problem.harness, self._design_texts()):
+            self._compile()
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        if self.until is Stage.SYNTAX:
+            self._compile()
+            return self._not_tested()
+        return self._test()
+
+    def reach(self) -> int:
+        """How far the harness comes with these files, see `StepResult.reach`."""
+        return max(result.reach for result in self._run(*harness_steps(self.problem.harness)))
+
+    # Screen and interface
+
+    def _analyse(self) -> tuple[str, ...]:
+        """Adds the interface stage; why the answer is refused before it, empty when it is not."""
+        started = time.monotonic()
+        found = self.grader.analyse(self.problem, self.files)
+        spent = time.monotonic() - started
+        refused = (found.failed,) if found.failed else tuple(str(finding) for finding in found.findings)
+        expected = self.problem.interface
+        if refused:
+            self._add(Stage.INTERFACE, "skipped", (), spent)
+        elif expected is None:
+            self._add(Stage.INTERFACE, "passed", ("the problem demands no interface that could be derived",), spent)
+        else:
+            self.ports = found.interface.ports if found.interface else ()
+            self.mismatches = compare(expected, found.interface, self.files)
+            reasons = tuple(str(mismatch) for mismatch in self.mismatches)
+            self._add(Stage.INTERFACE, "failed" if reasons else "passed", reasons, spent)
+        return refused[:20]
+
+    def _design_texts(self) -> list[str]:
+        """The texts of all design files that a harness could build."""
+        files = {**self.problem.context, **self.files, **self.problem.harness}
+        return [text for path, text in files.items() if path.endswith(HDL_SUFFIXES)]
+
+    # Syntax
+
+    def _compile(self) -> bool:
+        """A compile of our own, where no harness run tells; whether it succeeded."""
+        # Where the interface differs or is unknown, the module that the harness names may be missing.
+        step = compile_step(self.problem, self.files, top_level=not self._interface_reasons)
+        (result,) = self._run((step,))
+        reasons: tuple[str, ...] = ()
+        if result.overrun:
+            reasons = (overrun_reason(result, self.grader.limits),)
+        elif result.exit_code != 0:
+            reasons = compile_reasons(result.output)
+        self._add(Stage.SYNTAX, "failed" if reasons else "passed", reasons, result.wall_s)
+        return not reasons
+
+    def _compiled(self, failed: Sequence[StepResult], overrun: StepResult | None) -> bool:
+        """Whether the answer compiles, by the harness' own build commands if it made any, else by one of ours.
+
+        A harness that ran out of a limit before it simulated anything was still compiling.
+        """
+        builds = [build for result in failed for build in result.builds]
+        broken = next((build for build in builds if build["exit_code"] != 0), None)
+        if broken is not None:
+            self._add(Stage.SYNTAX, "failed", compile_reasons(broken["output"] or failed[0].output))
+            return False
+        if builds:
+            return True
+        if overrun:
+            self._add(Stage.SYNTAX, "failed", (overrun_reason(overrun, self.grader.limits),))
+            return False
+        return self._compile()
+
+    def _did_not_compile(self, overrun: StepResult | None) -> Verdict:
+        if self.mismatches:
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        if overrun:
+            return self._verdict(Outcome.TIMEOUT, (overrun_reason(overrun, self.grader.limits),))
+        return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
+
+    # Tests
+
+    def _test(self) -> Verdict:
+        """Runs the harness and judges what came of it."""
+        lacking = self.grader.lacking(self.problem)
+        if lacking:
+            raise InfrastructureError(f"the harness needs {', '.join(lacking)}")
+        # Where a port that the harness drives is missing, the first failing test tells all.
+        hopeless = is_hopeless(self.mismatches, self.problem.harness)
+        results = self._run(*harness_steps(self.problem.harness, until_one_fails=hopeless))
+        cheat = evidence.refusals(results) or evidence.cheating(results, self.problem.harness)
+        if cheat:
+            return self._unpaid(Outcome.REJECTED, cheat, results)
+        if all(result.exit_code == 0 for result in results):
+            return self._all_services_passed(results)
+        return self._a_service_failed(results, hopeless)
+
+    def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
+        """The answer passes, whatever its interface, unless the design shows that the harness was fooled or could not tell."""
+        changed = evidence.changed_parameters(results)
+        if changed:
+            self.mismatches += changed
+            reasons = tuple(str(mismatch) for mismatch in changed)
+            self._amend(Stage.INTERFACE, "failed", self._interface_reasons + reasons)
+            return self._unpaid(Outcome.INTERFACE_MISMATCH, reasons, results)
+        passed, total = evidence.count_tests(results)
+        if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
+            return self._unpaid(Outcome.TESTS_FAILED, (CONSTANT,), results, total)
+        self._add(Stage.SYNTAX, "passed")
+        self._add(Stage.TESTS, "passed", (), _wall_s(results))
+        if self.mismatches:
+            accepted = tuple(f"{mismatch}, but the harness accepts it" for mismatch in self.mismatches)
+            self._amend(Stage.INTERFACE, "passed", accepted)
+        return self._verdict(Outcome.PASSED, (), passed, total)
+
+    def _a_service_failed(self, results: tuple[StepResult, ...], hopeless: bool) -> Verdict:
+        """The answer does not compile or fails tests, unless the harness fails with every answer."""
+        failed = [result for result in results if result.exit_code != 0]
+        overrun = next((result for result in failed if result.overrun), None)
+        simulated = any(result.sessions for result in results)
+        self.failed_tests = overrun is None and not hopeless and any(map(evidence.has_failing_test, failed))
+        if not simulated and not self._compiled(failed, overrun):
+            return self._did_not_compile(overrun)
+        if not simulated and overrun is None and uses_cocotb(self.problem.harness):
+            self._raise_if_no_answer_comes_further(results)
+        if Stage.SYNTAX not in self.stages:
+            self._add(Stage.SYNTAX, "passed")
+        reasons = tuple(reason for result in failed for reason in self._why(result))
+        if hopeless:
+            self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
+            return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
+        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
+        outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
+        if self.mismatches:
+            outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
+        return self._verdict(outcome, reasons, *evidence.count_tests(results))
+
+    def _raise_if_no_answer_comes_further(self, results: tuple[StepResult, ...]) -> None:
+        """For an answer that compiles while no test began. A simulator that was started refused the design; before that, it
+        is the answer's fault only if another answer comes further.
+        """
+        reach = max(result.reach for result in results)
+        if reach < 2 and self.grader.reach(self.problem) <= reach:
+            said = "; ".join(test_reasons(result)[0] for result in results if result.exit_code != 0)
+            raise InfrastructureError(f"{HARNESS_FAILED}: {said}")
+
+    def _is_active(self, pacer: str) -> bool:
+        """Whether an output moves when inputs are driven at random, where the harness moved none; True where it cannot be told."""
+        assert self.problem.interface is not None, "without an interface nothing is watched"
+        check = activity_check(self.problem.interface.module, sources(self.problem, self.files), self.ports, pacer)
+        if check is None:
+            return True
+        harness, step = check
+        (result,) = self._run((step,), harness=harness)
+        compiled = all(build["exit_code"] == 0 for build in result.builds)
+        return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
+
+    def _why(self, result: StepResult) -> tuple[str, ...]:
+        return (overrun_reason(result, self.grader.limits),) if result.overrun else test_reasons(result)
+
+    # Jobs
+
+    def _run(
+        self,
+        steps: tuple[Step, ...],
+        mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
+        harness: Mapping[str, str] | None = None,
+    ) -> tuple[StepResult, ...]:
+        """Runs steps in the answer's workspace, with the problem's harness or another."""
+        problem = self.problem
+        harness = problem.harness if harness is None else harness
+        job = Job(
+            files={**problem.context, **self.files},
+            harness=placed(harness),
+            steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
+            mounts=mounts,
+            limits=self.grader.limits,
+            seed=self.seed,
+            cocotb=cocotb_generation(harness),
+            dockerfile=problem.harness.get("Dockerfile"),
+        )
+        result = self.grader.executor.run(job)
+        # Once: what waits on purpose is as slow the second time, and that is its own fault.
+        return (self.grader.executor.run(job) if any(step.stalled for step in result.steps) else result).steps
+
+    @cached_property
+    def _instructions(self) -> dict[str, str]:
+        return instructions(self.problem, self.ports, self.grader.demanded(self.problem))
+
+    # Verdicts
+
+    @property
+    def _interface_reasons(self) -> tuple[str, ...]:
+        return self.stages[Stage.INTERFACE].reasons
+
+    def _unpaid(
+        self, outcome: Outcome, reasons: tuple[str, ...], results: tuple[StepResult, ...], total: int = 0
+    ) -> Verdict:
+        """The verdict on an answer that the harness ran to its end and that is not paid, whatever the harness said."""
+        self._add(Stage.SYNTAX, "passed")
+        self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
+        return self._verdict(outcome, reasons, 0, total)
+
+    def _not_tested(self) -> Verdict:
+        """The verdict when grading was asked to stop before the tests."""
+        failing = {Stage.INTERFACE: Outcome.INTERFACE_MISMATCH, Stage.SYNTAX: Outcome.COMPILE_FAILED}
+        for stage, outcome in failing.items():
+            if stage in self.stages and self.stages[stage].status == "failed":
+                return self._verdict(outcome, self.stages[stage].reasons)
+        return self._verdict(Outcome.NOT_TESTED, (f"graded until {self.until.value} only",))
+
+    def _add(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...] = (), wall_s: float = 0.0) -> None:
+        self.stages[stage] = StageResult(stage=stage, status=status, reasons=reasons, wall_s=wall_s)
+
+    def _amend(self, stage: Stage, status: StageStatus, reasons: tuple[str, ...]) -> None:
+        """A later stage has shown something else; the time stays."""
+        self._add(stage, status, reasons, self.stages[stage].wall_s)
+
+    def _verdict(self, outcome: Outcome, reasons: tuple[str, ...], passed: int = 0, total: int = 0) -> Verdict:
+        return Verdict(
+            outcome=outcome,
+            stages=tuple(self.stages.get(stage) or StageResult(stage=stage, status="skipped") for stage in Stage),
+            tests_passed=passed,
+            tests_total=total,
+            reasons=reasons,
+            mismatches=self.mismatches,
+            executor=self.grader.executor.name,
+            tools=self.grader.tools,
+            seed=self.seed,
+        )
+
+
+def _wall_s(results: Sequence[StepResult]) -> float:
+    return sum(result.wall_s for result in results)
