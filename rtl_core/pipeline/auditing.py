@@ -19,7 +19,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
@@ -29,25 +28,21 @@ from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline.progress import Progress
 from rtl_core.pipeline.session import limits_of
+from rtl_core.pipeline.stored import Which, texts_of
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 1
 """Raised whenever an audit may come to another result than before."""
 WRITE_EVERY_S = 5.0
-Which = Literal["all", "train", "evaluation"]
 
 _PASSES = """
 SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
 WHERE r.run = $run AND v.outcome = 'passed'
   AND ($purpose = 'all' OR r.purpose = $purpose)
 ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
-_TEXTS = """
-SELECT r.rollout, r.text FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND r.problem_id = $problem_id AND v.outcome = 'passed' ORDER BY r.rollout
 """
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
@@ -180,10 +175,8 @@ class _Auditing:
             if not wanted:
                 continue
             equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-            for row in self.history.query(_TEXTS, {"run": self.run, "problem_id": problem_id}).to_pylist():
-                if row["rollout"] in wanted:
-                    files = extract_answer(row["text"], problem.targets).files
-                    equal[tuple(sorted(files.items()))].append(row["rollout"])
+            for text, keys in texts_of(self.history, self.run, problem_id, wanted).items():
+                equal[tuple(sorted(answer_to(problem, text).files.items()))] += keys
             for pairs, keys in equal.items():
                 yield _Answer(problem, dict(pairs), tuple(keys), key)
 
