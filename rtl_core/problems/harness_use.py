@@ -49,7 +49,7 @@ def parse_python(text: str) -> ast.Module | None:
     with _parsing:
         try:
             return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deeply
             return None
 
 

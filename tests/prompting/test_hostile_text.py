@@ -8,10 +8,10 @@ import pytest
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
 from rtl_core.prompting.verilog_text import bare, modules
 
-SMALL, LARGE = 10_000, 160_000
+SMALL, LARGE = 5_000, 80_000
 MOST_GROWTH = 64
 """Sixteen times the text may take so many times as long: 16 times where reading is linear, 256 where it is quadratic."""
-LEAST_S = 0.001
+LEAST_S = 0.0005
 """CPU time below which the small text's time says nothing."""
 TARGETS = (("rtl/m.sv",), ("rtl/a.sv", "rtl/b.sv"))
 
