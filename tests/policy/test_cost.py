@@ -198,7 +198,7 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -
         f"run.history={tmp_path / 'none.duckdb'}",
     )
     options = [word for change in changes for word in ("--set", change)]
-    cli._register()
+    cli.register()
     done = CliRunner().invoke(cli.app, ["estimate", "demo", "--prices", str(prices), *options])
     assert done.exit_code == 0, done.output
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
