@@ -34,7 +34,7 @@ from rtl_core.prompting.answer_to import answer_to
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
 
-AUDITOR_VERSION = 1
+AUDITOR_VERSION = 2
 """Raised whenever an audit may come to another result than before."""
 WRITE_EVERY_S = 5.0
 
