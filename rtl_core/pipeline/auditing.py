@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from rtl_core.config import RunConfig
@@ -110,13 +111,14 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *,
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:
         return done
+    jobs = jobs or os.cpu_count() or 1
     with ExitStack() as stack:
-        pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1, thread_name_prefix="audit")
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="audit")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)  # first, so that no simulation is waited for when this is cut short
         work = _Auditing(
-            history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done
+            history, run, executor, limits_of(config), plan, jobs, {p: problems[p] for p in chosen}, chosen, done
         )
         stack.callback(work.write)  # and before that what is known is kept
         work.go(pool, tell)
@@ -130,6 +132,8 @@ class _Auditing:
     executor: Executor
     limits: Limits
     plan: AuditPlan
+    jobs: int
+    """Threads of the pool."""
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
@@ -142,15 +146,12 @@ class _Auditing:
         total = sum(map(len, self.chosen.values()))
         answers, finished = self._answers(), 0
         waiting: dict[Future[Comparison], _Answer] = {}
-        more = True
-        while more or waiting:
-            while more and len(waiting) < 2 * pool._max_workers:
-                answer = next(answers, None)
-                if answer is None:
-                    more = False
-                else:
-                    waiting[pool.submit(self._compare, answer)] = answer
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
+        while True:
+            for answer in islice(answers, 2 * self.jobs - len(waiting)):
+                waiting[pool.submit(self._compare, answer)] = answer
+            if not waiting:
+                return
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 answer = waiting.pop(future)
                 self._keep(answer, future)
                 finished += len(answer.rollouts)
