@@ -1,18 +1,13 @@
 """Whatever a model writes, its answer is read in time linear in its length: the trainer's own process does it."""
 
 import random
-import time
 
 import pytest
 
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
 from rtl_core.prompting.verilog_text import bare, modules
+from tests.growth import assert_linear
 
-SMALL, LARGE = 5_000, 80_000
-MOST_GROWTH = 64
-"""Sixteen times the text may take so many times as long: 16 times where reading is linear, 256 where it is quadratic."""
-LEAST_S = 0.0005
-"""CPU time below which the small text's time says nothing."""
 TARGETS = (("rtl/m.sv",), ("rtl/a.sv", "rtl/b.sv"))
 
 REPEATED = [
@@ -49,23 +44,6 @@ def _bytes(size):
     return random.Random(size).randbytes(size).decode("latin-1")
 
 
-def _cpu_s(work, text):
-    start = time.thread_time()
-    work(text)
-    return time.thread_time() - start
-
-
-def _is_linear(work, make):
-    small, large = make(SMALL), make(LARGE)
-    assert (len(small), len(large)) == (SMALL, LARGE)
-    most_s = MOST_GROWTH * max(LEAST_S, min(_cpu_s(work, small) for _ in range(2)))
-    # The garbage collector may come in between, but not three times.
-    taken_s = []
-    while not taken_s or (taken_s[-1] > most_s and len(taken_s) < 3):
-        taken_s.append(_cpu_s(work, large))
-    assert min(taken_s) <= most_s
-
-
 def _extract(targets):
     return lambda text: extract_answer(text, targets)
 
@@ -83,21 +61,21 @@ def _repeated(pattern):
 @pytest.mark.parametrize("pattern", REPEATED)
 def test_a_text_of_one_thing_repeated_is_read_in_linear_time(pattern):
     for targets in TARGETS:
-        _is_linear(_extract(targets), _repeated(pattern))
-    _is_linear(_look, _repeated(pattern))
+        assert_linear(_extract(targets), _repeated(pattern))
+    assert_linear(_look, _repeated(pattern))
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_what_begins_and_never_ends_is_read_in_linear_time(head):
     # The backtick at the end makes what almost was a fence line none.
     for pattern in AFTER_HEADS:
-        _is_linear(_extract(TARGETS[0]), lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`")
+        assert_linear(_extract(TARGETS[0]), lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`")
 
 
 @pytest.mark.parametrize("make", [_mixed, _bytes])
 @pytest.mark.parametrize("targets", TARGETS)
 def test_random_text_is_read_in_linear_time(make, targets):
-    _is_linear(_extract(targets), make)
+    assert_linear(_extract(targets), make)
 
 
 @pytest.mark.parametrize("targets", TARGETS)
