@@ -50,7 +50,8 @@ app = typer.Typer(
 )
 
 
-def _register() -> None:
+def register() -> None:
+    """Import every command and give it to `app`."""
     for name, target in COMMANDS.items():
         module, function = target.split(":")
         command = getattr(importlib.import_module(module), function)
@@ -62,7 +63,7 @@ def _register() -> None:
 
 def main() -> None:
     """Entry point: user errors become one clear message and their exit code, anything else keeps its traceback."""
-    _register()
+    register()
     try:
         app()
     except RtlDistillError as error:

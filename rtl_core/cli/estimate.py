@@ -100,7 +100,6 @@ def estimate(
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
     """Problems by split, tokens of their prompts (means, and what bounds them); adds to `notes` how each was found."""
-
     from rtl_core.config.models import StarterSource
     from rtl_core.problems.load import LOADERS, LoadedProblems
 
@@ -213,10 +212,9 @@ def _measured(config: RunConfig, notes: list[str]) -> Measured | None:
 
     if not config.run.history.is_file():
         return None
+    student = {"student": config.tinker.student}
     try:
-        (row,) = (
-            History(config.run.history, read_only=True).query(_MEASURED, {"student": config.tinker.student}).to_pylist()
-        )
+        (row,) = History(config.run.history, read_only=True).query(_MEASURED, student).to_pylist()
     except HistoryError as error:
         notes.append(f"nothing is measured: {error.message}")
         return None
@@ -232,15 +230,14 @@ def _shares(config: RunConfig, problems: int, measured: Measured | None, notes: 
     charged = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
     if any(charged):
         notes.append("trained on: every rollout of a step with a KL")
-    if all(charged):
-        pass
-    elif measured is not None and measured.trained_share is not None:
-        shares["trained_share"] = measured.trained_share
-        notes.append(
-            f"trained on: {measured.trained_share:.0%} of the tokens of a step without a KL, measured in {config.run.history}"
-        )
-    else:
-        notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
+    if not all(charged):
+        if measured is not None and measured.trained_share is not None:
+            shares["trained_share"] = measured.trained_share
+            notes.append(
+                f"trained on: {measured.trained_share:.0%} of the tokens of a step without a KL, measured in {config.run.history}"
+            )
+        else:
+            notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
     if config.refinement.turns > 1:
         known = None if measured is None else measured.failed_share
         shares["failed_share"] = FAILED_SHARE if known is None else known

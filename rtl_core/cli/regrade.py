@@ -33,7 +33,7 @@ def regrade(
 
     Examples:
 
-        rtl-distill regrade demo --seed 7                       # do verdicts hang on the harness' seed?
+        rtl-distill regrade demo --seed 7                       # do verdicts depend on the harness' seed?
 
         rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
     """

@@ -20,8 +20,9 @@ def demanded_values(problem: Problem) -> dict[str, list[int]]:
     """Name -> values that are right, the default first; empty where nothing is known. Parses the problem's own files."""
     if problem.interface is None:
         return {}
+    # A harness may call the design otherwise than `dut`, and guard what it reads.
     python = "\n".join(text for path, text in problem.harness.items() if path.endswith(".py"))
-    read = harness_use(problem.harness).parameters & set(re.findall(r"\bdut\.(\w+)", python))
+    read = harness_use(problem.harness).parameters & set(re.findall(r"\.(\w+)", python))
     if not read:
         return {}
     given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}

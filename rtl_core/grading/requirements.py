@@ -24,7 +24,7 @@ def cocotb_generation(harness: Mapping[str, str]) -> int:
 
 
 def draws_random(harness: Mapping[str, str]) -> bool:
-    """Whether the harness' Python imports a generator of random numbers, so that a verdict may hang on the seed."""
+    """Whether the harness' Python imports a generator of random numbers, so that a verdict may depend on the seed."""
     python = (text for path, text in harness.items() if path.endswith(".py"))
     return any(
         re.search(r"^\s*(?:import|from)\s[^\n]*\brandom\b|\bnp\.random\b|\bnumpy\.random\b", t, re.M) for t in python

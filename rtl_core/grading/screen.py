@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pydantic import BaseModel, ConfigDict
@@ -121,8 +122,6 @@ class _File:
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
         self.found: list[Finding] = []
-        self.scopes: list[tuple[object, set[str]]] = []
-        self.outside: set[str] = set()
         self.dotted: list[tuple[object, str, int]] = []
 
     def findings(self) -> list[Finding]:
@@ -228,19 +227,19 @@ class _File:
             key = None if scope is None else (scope.sourceRange.start.offset, scope.sourceRange.end.offset)  # type: ignore[attr-defined]
             if key not in declared:
                 declared[key] = _names(scope if scope is not None else self.tree.root)
-            if name not in declared[key] and name not in self._package_names() and not _UNNAMED.fullmatch(name):
+            if name not in declared[key] and name not in self._package_names and not _UNNAMED.fullmatch(name):
                 self._add(f"a hierarchical name out of the module ({name[:60]}.)", line)
 
+    @cached_property
     def _package_names(self) -> set[str]:
-        if not self.outside:
-            self.outside = {""}
+        names: set[str] = set()
 
-            def collect(item: object) -> None:
-                if getattr(item, "kind", None) == slang_syntax.SyntaxKind.PackageDeclaration:
-                    self.outside.update(_names(item))
+        def collect(item: object) -> None:
+            if getattr(item, "kind", None) == slang_syntax.SyntaxKind.PackageDeclaration:
+                names.update(_names(item))
 
-            self.tree.root.visit(collect)
-        return self.outside
+        self.tree.root.visit(collect)
+        return names
 
     def _hidden(self) -> None:
         """What a preprocessor might see that this one did not: dangerous words outside comments and strings."""

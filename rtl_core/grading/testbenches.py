@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import demanded_modules
-from rtl_core.prompting.verilog_text import Module, bare, modules
+from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
 
 MAX_CHARS = 1_000_000
 """Longer files are refused by the screen."""
@@ -30,7 +30,6 @@ _WORD = re.compile(r"[A-Za-z_][\w$]*")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
 _CONTINUED = re.compile(r"\\[ \t\r\f\v]*\n")
 _DIRECTIVE = re.compile(r"`(\w*)")
-_BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
 _DEFINE = re.compile(r"`define\b[^\n]*")
 _ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
 _OPENING = frozenset({"ifdef", "ifndef"})
@@ -96,9 +95,9 @@ def _benches(text: str) -> list[Module]:
 
 def _is_plain(code: str, found: list[Module]) -> bool:
     """Whether modules begin and end where they seem to: none nested, none cut by a conditional or made by a macro."""
-    if not all(module.closed for module in found) or len(_BOUNDARY.findall(code)) != 2 * len(found):
+    if not all(module.closed for module in found) or len(BOUNDARY.findall(code)) != 2 * len(found):
         return False
-    if any(_BOUNDARY.search(macro) for macro in _DEFINE.findall(code)):
+    if any(BOUNDARY.search(macro) for macro in _DEFINE.findall(code)):
         return False
     edges = sorted(edge for module in found for edge in (module.start, module.end))
     depth = at = 0

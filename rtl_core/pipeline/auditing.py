@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
@@ -29,25 +29,21 @@ from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline.progress import Progress
 from rtl_core.pipeline.session import limits_of
+from rtl_core.pipeline.stored import Which, texts_of
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
 
-AUDITOR_VERSION = 1
+AUDITOR_VERSION = 2
 """Raised whenever an audit may come to another result than before."""
 WRITE_EVERY_S = 5.0
-Which = Literal["all", "train", "evaluation"]
 
 _PASSES = """
 SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
 WHERE r.run = $run AND v.outcome = 'passed'
   AND ($purpose = 'all' OR r.purpose = $purpose)
 ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
-_TEXTS = """
-SELECT r.rollout, r.text FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND r.problem_id = $problem_id AND v.outcome = 'passed' ORDER BY r.rollout
 """
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
@@ -115,13 +111,14 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *,
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:
         return done
+    jobs = jobs or os.cpu_count() or 1
     with ExitStack() as stack:
-        pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1, thread_name_prefix="audit")
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="audit")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)  # first, so that no simulation is waited for when this is cut short
         work = _Auditing(
-            history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done
+            history, run, executor, limits_of(config), plan, jobs, {p: problems[p] for p in chosen}, chosen, done
         )
         stack.callback(work.write)  # and before that what is known is kept
         work.go(pool, tell)
@@ -135,6 +132,8 @@ class _Auditing:
     executor: Executor
     limits: Limits
     plan: AuditPlan
+    jobs: int
+    """Threads of the pool."""
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
@@ -147,15 +146,12 @@ class _Auditing:
         total = sum(map(len, self.chosen.values()))
         answers, finished = self._answers(), 0
         waiting: dict[Future[Comparison], _Answer] = {}
-        more = True
-        while more or waiting:
-            while more and len(waiting) < 2 * pool._max_workers:
-                answer = next(answers, None)
-                if answer is None:
-                    more = False
-                else:
-                    waiting[pool.submit(self._compare, answer)] = answer
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
+        while True:
+            for answer in islice(answers, 2 * self.jobs - len(waiting)):
+                waiting[pool.submit(self._compare, answer)] = answer
+            if not waiting:
+                return
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 answer = waiting.pop(future)
                 self._keep(answer, future)
                 finished += len(answer.rollouts)
@@ -180,10 +176,8 @@ class _Auditing:
             if not wanted:
                 continue
             equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-            for row in self.history.query(_TEXTS, {"run": self.run, "problem_id": problem_id}).to_pylist():
-                if row["rollout"] in wanted:
-                    files = extract_answer(row["text"], problem.targets).files
-                    equal[tuple(sorted(files.items()))].append(row["rollout"])
+            for text, keys in texts_of(self.history, self.run, problem_id, wanted).items():
+                equal[tuple(sorted(answer_to(problem, text).files.items()))] += keys
             for pairs, keys in equal.items():
                 yield _Answer(problem, dict(pairs), tuple(keys), key)
 

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from rich import box
 from rich.table import Table
@@ -27,11 +26,10 @@ from rtl_core.grading import Executor, Grader, make_executor
 from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.store import History
 from rtl_core.pipeline.session import Cluster, graders_of, limits_of
+from rtl_core.pipeline.stored import Which, texts_of
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
-
-Which = Literal["all", "train", "evaluation"]
 
 # Deterministic when cut short: which rollouts come first does not depend on how often one asks.
 _CHOSEN = """
@@ -40,7 +38,6 @@ WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BET
 ORDER BY hash(r.rollout), r.rollout LIMIT $most
 """
 _DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
-_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id"
 _CHANGES = """
 SELECT was, now, count(*) AS rollouts, count(DISTINCT problem_id) AS problems, min(rollout) AS example
 FROM changed_verdicts WHERE label = $label AND run = $run GROUP BY was, now ORDER BY rollouts DESC, was, now
@@ -87,12 +84,7 @@ class Regrading:
         Where grading itself fails, the rollout is left for a repetition and counted in `failed`.
         """
         problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
-        place = {"run": self.run, "problem_id": problem_id}
-        found = await asyncio.to_thread(self.history.query, _TEXTS, place)
-        by_text: dict[str, list[str]] = defaultdict(list)
-        for row in found.to_pylist():
-            if row["rollout"] in wanted:
-                by_text[row["text"]].append(row["rollout"])
+        by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
         loop = asyncio.get_running_loop()
         graded = await asyncio.gather(
             *(loop.run_in_executor(self.pool, self.grader.grade, problem, answer_to(problem, text)) for text in by_text)

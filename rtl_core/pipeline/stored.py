@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
+from typing import Literal
 
 from rtl_core.config import RunConfig, to_toml
 from rtl_core.history.store import History
 from rtl_core.pipeline.lock import run_folder
+
+Which = Literal["all", "train", "evaluation"]
+"""The purpose of the stored rollouts that a command looks at."""
+
+_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id ORDER BY rollout"
 
 
 def config_of(history: History, run: str) -> RunConfig:
@@ -17,6 +25,15 @@ def config_of(history: History, run: str) -> RunConfig:
     """
     record = history.existing_run(run)
     return RunConfig.model_validate({**record.config, "run": {**record.config["run"], "history": str(history.path)}})
+
+
+def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
+    """Text -> rollouts that hold it, of those of one problem's rollouts that are wanted."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
+        if row["rollout"] in wanted:
+            found[row["text"]].append(row["rollout"])
+    return found
 
 
 def pause_path(config: RunConfig) -> Path:

@@ -106,7 +106,7 @@ async def train_step(
     """One forward-backward pass over all examples and one optimizer step at `learning_rate`; neither without examples.
 
     Returns:
-        What was sent, and metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
+        Metrics and what was sent. Metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
         `optim/kl_sample_train_v2` (half the mean of its square), `optim/entropy` (mean of − sampler log-probability), `optim/lr`
         and what the service reports, under `service/`.
     """
@@ -140,7 +140,8 @@ async def supervised_step(
     """One cross-entropy pass over (prompt, answer) pairs and one optimizer step; neither without pairs.
 
     Returns:
-        What was sent, and metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step, nats), `optim/lr` and the service's.
+        Metrics and what was sent. Metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step,
+        nats), `optim/lr` and the service's.
     """
     if not pairs:
         return {}, Trained()

@@ -42,18 +42,14 @@ class HarnessUse:
         return (*self.driven, *self.touched)
 
 
-def parse_python(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file, or None for one that is none."""
-    return _parse(text)
-
-
 @lru_cache(maxsize=512)
-def _parse(text: str) -> ast.Module | None:
+def parse_python(text: str) -> ast.Module | None:
+    """The syntax tree of a Python file, or None for one that is none. Trees are shared: nobody may change one."""
     # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
     with _parsing:
         try:
             return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deeply
             return None
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
+"""Where a module begins or ends, in a text that went through `bare`."""
 _HIDDEN = re.compile(r'//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|"(?:[^"\\\n]++|\\(?s:.))*+"?|\\[!-~]*+')
 _NO_LINE_END = re.compile(r"[^\n]+")
-_BOUNDARY = re.compile(r"\b(?:(?:macro)?module|endmodule)\b")
 _NAME = re.compile(r"\s+(?:automatic\s+|static\s+)?([A-Za-z_][\w$]*)")
 _LABEL = re.compile(r"\s*:\s*[A-Za-z_][\w$]*")
 _PARENTHESIS = re.compile(r"[()]")
@@ -98,7 +99,7 @@ def bare(text: str) -> tuple[str, bool]:
 
 def modules(code: str) -> list[Module]:
     """The modules of a text that went through `bare`, in order. One within another leaves the outer one unclosed."""
-    boundaries = list(_BOUNDARY.finditer(code))
+    boundaries = list(BOUNDARY.finditer(code))
     found: list[Module] = []
     for index, boundary in enumerate(boundaries):
         if boundary[0] == "endmodule":

@@ -21,7 +21,10 @@ FROM audits a JOIN verdicts v USING (rollout)
 JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
 """
-_SHOWN = 20
+COUNTS = ("passes", "the same", "wrong", "unknown")
+"""What `cells` counts, in order."""
+SHOWN = 20
+"""How many wrong passes are listed."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +105,15 @@ def render(summary: AuditSummary) -> RenderableType:
     """The figures by source and family, then every wrong pass with its first difference, and why others are unknown."""
     table = Table(box=box.SIMPLE_HEAD, title="Passes beside the golden answers", title_justify="left")
     table.add_column("problems")
-    for name in ("passes", "the same", "wrong", "unknown"):
+    for name in COUNTS:
         table.add_column(name, justify="right")
     table.add_column("share wrong, 95 %", justify="right", no_wrap=True)
     for part in (summary.whole, *summary.parts):
         table.add_row(*cells(part))
-    lines = [Text(visible(f"wrong: {row['rollout']}: {row['detail']}")) for row in summary.wrong[:_SHOWN]]
-    if len(summary.wrong) > _SHOWN:
-        lines.append(Text(f"and {len(summary.wrong) - _SHOWN} more: rtl-distill query audit"))
-    lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:_SHOWN]]
+    lines = [Text(visible(f"wrong: {row['rollout']}: {row['detail']}")) for row in summary.wrong[:SHOWN]]
+    if len(summary.wrong) > SHOWN:
+        lines.append(Text(f"and {len(summary.wrong) - SHOWN} more: rtl-distill query audit"))
+    lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:SHOWN]]
     return Group(table, *lines)
 
 

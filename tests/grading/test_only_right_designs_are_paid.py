@@ -154,6 +154,13 @@ def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width
     assert verdict.passed is paid, verdict.reasons
 
 
+def test_the_same_holds_where_the_harness_calls_the_design_otherwise(grader):
+    problem = gray_problem(runner=UNSET, test=GRAY_TEST.replace("dut", "device"), context={"rtl/gray.sv": GIVEN})
+    for width, paid in ((4, True), (1, False)):
+        answer = Answer(files={"rtl/gray.sv": RIGHT.replace("WIDTH = 4", f"WIDTH = {width}")})
+        assert grader.grade(problem, answer).passed is paid
+
+
 # Outputs move
 
 

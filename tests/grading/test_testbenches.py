@@ -1,13 +1,12 @@
 """A test bench that is appended to the design is left out, and nothing else of the text ever is."""
 
-import time
-
 import pytest
 
 from rtl_core.grading.testbenches import MAX_CHARS, without_test_benches
 from rtl_core.grading.verdict import Outcome, Stage
 from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer import Answer
+from tests.growth import assert_linear
 
 DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"
 BENCH = """module tb;
@@ -137,11 +136,16 @@ def test_a_bench_that_another_file_of_the_answer_uses_stays():
     ],
 )
 def test_hostile_text_takes_linear_time_and_raises_nothing(pattern):
-    text = "".join(pattern.replace("{n}", str(n)) for n in range(MAX_CHARS // len(pattern) - 10))
-    start = time.process_time()
-    left((DESIGN + text)[:MAX_CHARS])
-    left((DESIGN + text)[: MAX_CHARS - len(BENCH)] + BENCH)
-    assert time.process_time() - start < 10
+    def text(size):
+        return "".join(pattern.replace("{n}", str(n)) for n in range(size // len(pattern) + 1))
+
+    assert_linear(left, lambda size: (DESIGN + text(size))[:size])
+    assert_linear(left, lambda size: (DESIGN + text(size))[: size - len(BENCH)] + BENCH)
+
+
+def test_a_file_that_the_screen_refuses_for_its_length_is_left_as_it_is():
+    text = DESIGN + BENCH + " " * MAX_CHARS
+    assert left(text) == text
 
 
 def test_a_right_answer_with_its_bench_passes_and_a_wrong_one_fails(grader, examples):

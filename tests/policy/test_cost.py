@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,18 +127,9 @@ def a_run(*overrides: str) -> RunConfig:
     )
 
 
-SMALL = Workload(
-    train_problems=4,
-    heldout_problems=1,
-    train_prompt=50,
-    heldout_prompt=40,
-    completion=20,
-    most_train_prompt=50,
-    most_heldout_prompt=40,
-    longest_train_prompt=70,
-    trained_share=0.25,
-    failed_share=0.5,
-)
+UNCOUNTED = Workload(train_problems=4, heldout_problems=1, train_prompt=50, heldout_prompt=40, completion=20)
+COUNTED = replace(UNCOUNTED, most_train_prompt=50, most_heldout_prompt=40, longest_train_prompt=70)
+SMALL = replace(COUNTED, trained_share=0.25, failed_share=0.5)
 
 
 def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price() -> None:
@@ -146,8 +138,7 @@ def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_
     assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
     assert found.training["teacher"] == Tokens(prefill=12 * 150, sample=12)
     assert found.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 100)}
-    unknown = Workload(train_problems=4, heldout_problems=1, train_prompt=50, heldout_prompt=40, completion=20)
-    assert at_most(config, unknown, PACE).training["student"].train == 12 * 599, (
+    assert at_most(config, UNCOUNTED, PACE).training["student"].train == 12 * 599, (
         "a prompt that is not counted is as long as may be"
     )
 
@@ -207,7 +198,7 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -
         f"run.history={tmp_path / 'none.duckdb'}",
     )
     options = [word for change in changes for word in ("--set", change)]
-    cli._register()
+    cli.register()
     done = CliRunner().invoke(cli.app, ["estimate", "demo", "--prices", str(prices), *options])
     assert done.exit_code == 0, done.output
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)

@@ -126,6 +126,8 @@ def test_parameters_are_what_the_harness_builds_with():
     assert "OLD" not in found.parameters
 
 
-@pytest.mark.parametrize("text", ["", "async def (", "\0", "x = " + "(" * 3000, "dut." * 5])
+@pytest.mark.parametrize(
+    "text", ["", "async def (", "\0", "x = " + "(" * 3000, "x = " + "-" * 200_000 + "1", "dut." * 5]
+)
 def test_what_is_no_python_names_nothing(text):
     assert use(text).names == ()

@@ -108,6 +108,16 @@ def paid(executor: Executor, problem: Problem, tried: list[Attack]) -> list[str]
     return [f"{name}: {said}" for name, said in wrong]
 
 
+def aimed_at(attack: Attack, number: int) -> str:
+    """The tiny bench whose names an attack uses; by turns where it uses none."""
+    text = attack.body + attack.text
+    if re.search(r"\b(?:testbench|error|BITS|WIDTH)\b", text):
+        return "counter"
+    if re.search(r"\b(?:tb|stim1|stimulus_gen|good1|stats1|RefModule|out_ref)\b", text):
+        return "times3"
+    return ("times3", "counter")[number % 2]
+
+
 def test_the_attacks_are_many_and_each_has_its_name() -> None:
     names = [attack.name for attack in ATTACKS]
     assert len(set(names)) == len(names) >= 100
@@ -129,26 +139,30 @@ def test_the_right_design_passes_and_a_plain_wrong_one_does_not(
 def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(
     grader: Grader, tiny: dict[str, Problem], name: str
 ) -> None:
-    assert paid(grader.executor, tiny[name], ATTACKS) == []
+    assert paid(grader.executor, tiny[name], [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) == name]) == []
 
 
 @pytest.mark.slow
-def test_no_attack_is_paid_by_a_published_bench(grader: Grader, published: list[Problem]) -> None:
+def test_no_attack_is_paid_by_the_other_tiny_bench_and_by_published_ones(
+    grader: Grader, tiny: dict[str, Problem], published: list[Problem]
+) -> None:
+    for name, problem in tiny.items():
+        assert paid(grader.executor, problem, [a for i, a in enumerate(ATTACKS) if aimed_at(a, i) != name]) == []
     assert len(published) == len(PUBLISHED)
     for problem in published:
         assert paid(grader.executor, problem, [a for a in ATTACKS if a.name not in SLOW]) == [], problem.id
 
 
-def test_no_attack_is_paid_by_the_grader(grader: Grader, tiny: dict[str, Problem]) -> None:
+@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_attack_is_paid_by_the_grader(grader: Grader, tiny: dict[str, Problem], every: int) -> None:
     for problem in tiny.values():
-        for attack in ATTACKS:
-            if attack.name not in SLOW:
-                verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
-                assert not verdict.passed, attack.name
+        for attack in [a for a in ATTACKS if a.name not in SLOW][::every]:
+            verdict = grader.grade(problem, Answer(files={problem.targets[0]: attack.design(problem)}))
+            assert not verdict.passed, attack.name
 
 
 def test_the_same_holds_warm_cold_and_in_docker(each: Executor, tiny: dict[str, Problem]) -> None:
-    few = [a for a in ATTACKS if a.name not in SLOW][::9]
+    few = [a for a in ATTACKS if a.name not in SLOW][::20]
     for problem in tiny.values():
         assert problem.golden is not None
         assert judged(each, problem, next(iter(problem.golden.values()))).exit_code == 0

@@ -1,16 +1,13 @@
 """Whatever a model writes, its answer is read in time linear in its length: the trainer's own process does it."""
 
 import random
-import time
 
 import pytest
 
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS, extract_answer
 from rtl_core.prompting.verilog_text import bare, modules
+from tests.growth import assert_linear
 
-MOST_S = 5.0
-"""CPU time of one extraction at the cap; it takes 0.1 to 0.4 s, and what grows with the square takes hours."""
-SIZES = (40_000, MAX_RESPONSE_CHARS // 4, MAX_RESPONSE_CHARS // 2, MAX_RESPONSE_CHARS)
 TARGETS = (("rtl/m.sv",), ("rtl/a.sv", "rtl/b.sv"))
 
 REPEATED = [
@@ -47,65 +44,49 @@ def _bytes(size):
     return random.Random(size).randbytes(size).decode("latin-1")
 
 
-def _cpu_s(work, *arguments):
-    start = time.process_time()
-    work(*arguments)
-    return time.process_time() - start
+def _extract(targets):
+    return lambda text: extract_answer(text, targets)
 
 
-def _is_quick(make):
-    # From small to large, so that time that grows with the square is seen before it takes hours.
-    for size in SIZES:
-        text = make(size)
-        assert len(text) == size
-        for targets in TARGETS if size in (SIZES[0], SIZES[-1]) else TARGETS[:1]:
-            assert _cpu_s(extract_answer, text, targets) < MOST_S, size
+def _look(text):
+    for module in modules(bare(text)[0]):
+        assert module.is_complete in (True, False)
+        assert module.is_bench in (True, False)
+
+
+def _repeated(pattern):
+    return lambda size: (pattern * (size // len(pattern) + 1))[:size]
 
 
 @pytest.mark.parametrize("pattern", REPEATED)
 def test_a_text_of_one_thing_repeated_is_read_in_linear_time(pattern):
-    _is_quick(lambda size: (pattern * (size // len(pattern) + 1))[:size])
+    for targets in TARGETS:
+        assert_linear(_extract(targets), _repeated(pattern))
+    assert_linear(_look, _repeated(pattern))
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_what_begins_and_never_ends_is_read_in_linear_time(head):
     # The backtick at the end makes what almost was a fence line none.
     for pattern in AFTER_HEADS:
-        text = (head + pattern * (MAX_RESPONSE_CHARS // len(pattern)))[: MAX_RESPONSE_CHARS - 1] + "`"
-        assert _cpu_s(extract_answer, text[:20_000] + "`", TARGETS[0]) < MOST_S, pattern
-        assert _cpu_s(extract_answer, text, TARGETS[0]) < MOST_S, pattern
+        assert_linear(_extract(TARGETS[0]), lambda size, p=pattern: head + _repeated(p)(size - len(head) - 1) + "`")
 
 
 @pytest.mark.parametrize("make", [_mixed, _bytes])
-def test_random_text_is_read_in_linear_time(make):
-    _is_quick(make)
-
-
-@pytest.mark.parametrize("pattern", REPEATED)
-def test_modules_are_found_in_linear_time(pattern):
-    text = (pattern * (SIZES[1] // len(pattern) + 1))[: SIZES[1]]
-
-    def look():
-        for module in modules(bare(text)[0]):
-            assert module.is_complete in (True, False)
-            assert module.is_bench in (True, False)
-
-    assert _cpu_s(look) < MOST_S
+@pytest.mark.parametrize("targets", TARGETS)
+def test_random_text_is_read_in_linear_time(make, targets):
+    assert_linear(_extract(targets), make)
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-def test_the_whole_path_of_a_long_answer_is_linear(targets):
-    """A real answer behind everything that may precede one, up to the cap."""
+def test_an_answer_is_found_at_the_end_of_the_longest_response(targets):
+    """A real answer behind everything that may precede one."""
     stems = [path.rsplit("/")[-1].removesuffix(".sv") for path in targets]
     blocks = "".join(f"```verilog\nmodule {name};\nassign y = 1;\nendmodule\n```\n" for name in stems)
     noise = "<think>``` " * 1000 + "</think>" + '{"code": {' * 1000 + "\n"
     text = noise + "prose\n" * ((MAX_RESPONSE_CHARS - len(noise) - len(blocks)) // 6) + blocks
-    start = time.process_time()
-    answer = extract_answer(text, targets)
-    assert time.process_time() - start < MOST_S
-    assert sorted(answer.files) == sorted(targets)
+    assert sorted(extract_answer(text, targets).files) == sorted(targets)
 
 
-def test_a_giant_response_is_refused_unread():
-    assert _cpu_s(extract_answer, "x" * 100_000_000, TARGETS[0]) < MOST_S
+def test_a_longer_response_is_refused():
     assert "characters" in extract_answer("x" * (MAX_RESPONSE_CHARS + 1), TARGETS[0]).error

@@ -16,7 +16,7 @@ from rtl_core.history.store import History
 
 @pytest.fixture(scope="module", autouse=True)
 def _commands() -> None:
-    cli._register()
+    cli.register()
 
 
 def run(history: History, *arguments: str) -> str:
@@ -141,6 +141,6 @@ def test_every_command_of_this_room_has_help_with_examples(demo):
 def test_commands_do_not_import_what_is_heavy_for_their_help():
     import subprocess
 
-    code = "import sys; from rtl_core import cli; cli._register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
+    code = "import sys; from rtl_core import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"

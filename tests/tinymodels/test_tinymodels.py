@@ -64,9 +64,9 @@ def test_the_shipped_pair_is_small():
 
 
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
-    from rtl_core.cli import _register, app
+    from rtl_core.cli import app, register
 
-    _register()
+    register()
     run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "pair"), "--seconds", "3"])
     assert run.exit_code == 0, run.output
     made = tmp_path / "pair"

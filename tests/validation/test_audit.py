@@ -23,7 +23,7 @@ from rtl_core.pipeline.progress import LogProgress
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 
@@ -66,7 +66,7 @@ class Audited:
             for i, code in enumerate(codes)
         ]  # fmt: skip
         self.history.record_rollouts(rollouts)
-        verdicts = [self.grader.grade(problem, extract_answer(r.text, problem.targets)) for r in rollouts]
+        verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
         rewards = [reward(verdict, self.config.reward.weights) for verdict in verdicts]
         self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
         return [r.key for r in rollouts]
@@ -100,6 +100,23 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: A
     assert summary.whole.wrong is not None
     assert summary.whole.wrong.mean == pytest.approx(2 / 16)
     assert 0.03 < summary.whole.wrong.lo < 0.04 < 0.36 < summary.whole.wrong.hi < 0.37
+
+
+def test_what_is_audited_is_the_answer_that_was_graded(run: Audited) -> None:
+    """The demanded module, though another design stands before it and the file is not named after it."""
+    record = run.half.model_dump()
+    moved = Problem.model_validate(
+        record
+        | {"id": "moved", "targets": ("rtl/design.sv",), "golden": {"rtl/design.sv": RIGHT}}
+        | {"harness": {path: text.replace("inv.sv", "design.sv") for path, text in run.half.harness.items()}}
+    )
+    run.history.record_problems("r", [(moved, "train", 99)])
+    helper = "module helper(input a, output y);\n  assign y = a;\nendmodule\n"
+    run.answer(moved, f"{helper}```\n```verilog\n{RIGHT}")
+    assert run.audit().passes == 1
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    assert (summary.whole.same, summary.unknown) == (1, {})
 
 
 def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:

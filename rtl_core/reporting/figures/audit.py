@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rtl_core.reporting.audit import AUDITS_SQL, cells, summary_of
+from rtl_core.reporting.audit import AUDITS_SQL, COUNTS, SHOWN, cells, summary_of
 from rtl_core.reporting.blocks import Block, Source, Table, draw
-
-_SHOWN = 20
 
 
 def blocks(source: Source) -> list[Block]:
@@ -24,20 +22,17 @@ def audited(source: Source) -> Table | None:
         f"Audited: {summary.in_words()}",
         "Each passed answer was simulated beside the golden one for long (rtl-distill audit). Wrong is what behaves differently; "
         "the share leaves out what is unknown and has Wilson's 95 % interval.",
-        [
-            ("problems", "left"),
-            *((name, "right") for name in ("passes", "the same", "wrong", "unknown", "share wrong")),
-        ],
+        [("problems", "left"), *((name, "right") for name in (*COUNTS, "share wrong"))],
         [cells(part) for part in (summary.whole, *summary.parts)],
     )
 
 
 def wrong(source: Source) -> Table | None:
     """Passes that were paid wrongly, with the first difference."""
-    found = [row for row in source.ask(AUDITS_SQL) if row["result"] == "different"]
+    found = summary_of(source.ask(AUDITS_SQL)).wrong
     if not found:
         return None
-    shown = found[:_SHOWN]
+    shown = found[:SHOWN]
     return Table(
         "wrongly-paid",
         "Passes that are wrong",
