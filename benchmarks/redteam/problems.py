@@ -15,6 +15,7 @@ from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.starter import Spec, problem_of
+from rtl_core.problems.starter.record import COMPOSE
 from rtl_core.problems.testbench import Bench, bench_harness
 from rtl_core.problems.verilog_eval import read_verilog_eval
 
@@ -51,16 +52,9 @@ CVDP = {
     "single/sorter": "cvdp_copilot_sorter_0001",
 }
 
-_COMPOSE = """\
-services:
-  direct:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
-"""
+_COMPOSE = COMPOSE.replace(
+    "python3 /src/test_runner.py", "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
+)
 _RUNNER = """\
 import os
 
