@@ -15,7 +15,6 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -26,42 +25,11 @@ from rich.table import Table
 
 from rtl_core.grading import Grader, Limits, Outcome, Verdict, make_executor
 from rtl_core.grading.grader import HARNESS_FAILED
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import module_names
-from rtl_core.problems.problem import Interface, Problem
+from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer import Answer
-
-
-def stand_in(problem: Problem) -> dict[str, str]:
-    """The context's version of the targets, with a stub of the demanded module where the context has none."""
-    files = {path: problem.context.get(path, "") for path in problem.targets}
-    interface = problem.interface
-    hdl = [text for path, text in problem.context.items() if path.startswith("rtl/")]
-    given = {name for text in (*files.values(), *hdl) for name in module_names(text)}
-    if interface is not None and interface.module not in given:
-        home = next((path for path in files if interface.module in path), problem.targets[0])
-        # Keywords are in small letters; a parameter that nobody sets harms nothing.
-        named = {n for n in harness_use(problem.harness).parameters if n != n.lower()}
-        files[home] += stub(interface, named - {port.name for port in interface.ports})
-    for path in files:
-        if not files[path].strip():
-            files[path] = f"module stub_{path.rsplit('/', 1)[-1].split('.')[0]}; endmodule\n"
-    return files
-
-
-def stub(interface: Interface, named: Iterable[str] = ()) -> str:
-    """A module that does nothing, with the demanded ports (32 bits where no width is known) and parameters, and those `named`."""
-    ports = []
-    for port in interface.ports:
-        width = 32 if port.width is None and port.name not in ("clk", "clock", "rst", "reset") else port.width or 1
-        ports.append(f"{port.direction or 'output'} [{width - 1}:0] {port.name}")
-    values = dict.fromkeys(sorted(named), 8)
-    values |= {p.name: 8 if p.default is None else p.default for p in interface.parameters}
-    parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
-    head = f" #({parameters})" if parameters else ""
-    return f"module {interface.module}{head}({', '.join(ports)});\nendmodule\n"
 
 
 class Kind(StrEnum):
@@ -129,7 +97,7 @@ def answer_to(problem: Problem, goldens: Path | None) -> Answer:
             return Answer(files=json.loads(several.read_text()))
         if (one := goldens / f"{problem.id}.sv").is_file():
             return Answer(files={problem.targets[0]: one.read_text()})
-    return Answer(files=problem.golden or stand_in(problem))
+    return Answer(files=stand_in(problem))
 
 
 def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:

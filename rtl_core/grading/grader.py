@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.activity import activity_check
 from rtl_core.grading.analysis import Analysis, Analyst
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.compose import read_services
@@ -26,7 +27,7 @@ from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.reasons import compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, draws_random, missing_requirements, uses_several_tools
-from rtl_core.grading.stand_in import activity_check, stand_in
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
 from rtl_core.grading.vocabulary import ALLOWED_TASKS
