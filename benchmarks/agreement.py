@@ -25,8 +25,8 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.grading import examples
-from benchmarks.harnesses import stand_in
 from rtl_core.grading import Executor, Grader, Limits, Outcome, Verdict, make_executor
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems

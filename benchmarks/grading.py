@@ -1,6 +1,7 @@
 """How fast answers are graded, against the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
+                                 [--against CHECKOUT]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
 threads. Blocks of both alternate, so that what else the machine does falls on both, and each executor is compared with
@@ -10,6 +11,9 @@ alone is given beside it, and where the wall time of one answer goes. The cache 
 
 With `rtl-distill toolchain install` the executors run the simulation image's tools and the bare tools are this machine's;
 point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the same tools.
+
+With --against the same loop runs in turns with this version and with another checkout's, each over its own problems and in a
+process of its own, and the ratio of their medians is printed; bare tools are not measured then.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
@@ -28,6 +32,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -104,16 +109,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--executors", default="bubblewrap", help="comma-separated")
+    parser.add_argument("--against", type=Path, help="another checkout of this project, to compare with")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     console = Console()
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
     names = [name for name in arguments.executors.split(",") if name]
+    if arguments.serve:
+        _serve(sets, names[0], arguments.threads)
+        return
     for title, problems in sets.items():
         if not problems:
             console.print(f"{title}: none found under {arguments.data}")
-            continue
-        _compare(console, title, problems, names, arguments.rounds, arguments.threads)
-    _cache(console, sets["starter set"], arguments.threads)
+        elif not arguments.against:
+            _compare(console, title, problems, names, arguments.rounds, arguments.threads)
+    if not arguments.against:
+        _cache(console, sets["starter set"], arguments.threads)
+        return
+    for name in names:
+        _against(console, [title for title, problems in sets.items() if problems], name, arguments)
 
 
 def _compare(
@@ -160,6 +174,52 @@ def _compare(
         for name, seconds in phases.items():
             table.add_row(name, *(f"{value:.3f}" for value in seconds.values()))
         console.print(table)
+
+
+def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
+    """Grades a set once for each line of standard input, which is its title, and prints the seconds that an answer took."""
+    with make_executor(name) as executor:
+        grader = Grader(executor)
+        for line in sys.stdin:
+            problems = sets[line.strip()]
+            wall, _ = measure(lambda p: _graded(grader, p), problems, threads)
+            print(wall / len(problems), flush=True)
+        grader.close()
+
+
+def _against(console: Console, titles: list[str], name: str, arguments: argparse.Namespace) -> None:
+    """Alternates this version and another checkout's and prints the ratio of their times."""
+    folders = {"this version": Path(__file__).resolve().parent.parent, "the other": arguments.against.resolve()}
+    passed_on = ("--data", arguments.data, "--count", arguments.count, "--threads", arguments.threads)
+    command = [sys.executable, "-P", __file__, "--serve", "--executors", name, *map(str, passed_on)]
+    table = Table("", *folders, "ratio", title=f"{name}: median s each of {arguments.rounds} rounds, in turns")
+    with ExitStack() as stack:
+        workers = {
+            label: stack.enter_context(
+                subprocess.Popen(
+                    command, env={**os.environ, "PYTHONPATH": str(folder)}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                )
+            )
+            for label, folder in folders.items()
+        }  # fmt: skip
+        for title in titles:
+            # The first round starts what starts once, and does not count.
+            rounds = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]
+            ours, other = (statistics.median(seconds) for seconds in zip(*rounds[1:], strict=True))
+            table.add_row(title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}")
+    console.print(table)
+
+
+def _asked(worker: subprocess.Popen[str], title: str) -> float:
+    """The seconds that a worker takes for an answer of a set."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(f"{title}\n")
+    worker.stdin.flush()
+    line = worker.stdout.readline()
+    if not line:
+        raise SystemExit(f"a worker ended with {worker.wait()}: {' '.join(map(str, worker.args))}")  # type: ignore[arg-type]
+    return float(line)
 
 
 def split(verdicts: list[Verdict]) -> dict[str, float]:

@@ -15,9 +15,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,42 +26,11 @@ from rich.table import Table
 
 from rtl_core.grading import Grader, Limits, Outcome, Verdict, make_executor
 from rtl_core.grading.reasons import HARNESS_FAILED
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import module_names
-from rtl_core.problems.problem import Interface, Problem
+from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer import Answer
-
-
-def stand_in(problem: Problem) -> dict[str, str]:
-    """The context's version of the targets, with a stub of the demanded module where the context has none."""
-    files = {path: problem.context.get(path, "") for path in problem.targets}
-    interface = problem.interface
-    hdl = [text for path, text in problem.context.items() if path.startswith("rtl/")]
-    given = {name for text in (*files.values(), *hdl) for name in module_names(text)}
-    if interface is not None and interface.module not in given:
-        home = next((path for path in files if interface.module in path), problem.targets[0])
-        # Keywords are in small letters; a parameter that nobody sets harms nothing.
-        named = {n for n in harness_use(problem.harness).parameters if n != n.lower()}
-        files[home] += stub(interface, named - {port.name for port in interface.ports})
-    for path in files:
-        if not files[path].strip():
-            files[path] = f"module stub_{path.rsplit('/', 1)[-1].split('.')[0]}; endmodule\n"
-    return files
-
-
-def stub(interface: Interface, named: Iterable[str] = ()) -> str:
-    """A module that does nothing, with the demanded ports (32 bits where no width is known) and parameters, and those `named`."""
-    ports = []
-    for port in interface.ports:
-        width = 32 if port.width is None and port.name not in ("clk", "clock", "rst", "reset") else port.width or 1
-        ports.append(f"{port.direction or 'output'} [{width - 1}:0] {port.name}")
-    values = dict.fromkeys(sorted(named), 8)
-    values |= {p.name: 8 if p.default is None else p.default for p in interface.parameters}
-    parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
-    head = f" #({parameters})" if parameters else ""
-    return f"module {interface.module}{head}({', '.join(ports)});\nendmodule\n"
 
 
 class Kind(StrEnum):
@@ -113,7 +82,7 @@ class Row:
     problem: str
     category: str
     found: dict[str, tuple[Kind, str]]
-    """Executor -> how far the harness got, and the outcome."""
+    """Executor and version of Icarus -> how far the harness got, and the outcome."""
     why: str = ""
     """The first reason where it did not run, or why the problem is left out."""
 
@@ -129,7 +98,7 @@ def answer_to(problem: Problem, goldens: Path | None) -> Answer:
             return Answer(files=json.loads(several.read_text()))
         if (one := goldens / f"{problem.id}.sv").is_file():
             return Answer(files={problem.targets[0]: one.read_text()})
-    return Answer(files=problem.golden or stand_in(problem))
+    return Answer(files=stand_in(problem))
 
 
 def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:
@@ -150,11 +119,13 @@ def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None
     seen = {name: look(found.problems, name, timeout_s, goldens) for name in names}
     rows = []
     for problem in found.problems:
-        verdicts = [seen[name][problem.id] for name in names]
-        cells = [(kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}") for v in verdicts]
-        row = Row(problem.id, problem.category, dict(zip(names, cells, strict=True)))
-        stopped = [v for v in verdicts if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
-        rows.append(replace(row, why=_word(stopped[0])) if stopped else row)
+        verdicts = {name: seen[name][problem.id] for name in names}
+        cells = {
+            f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
+            for name, v in verdicts.items()
+        }  # fmt: skip
+        stopped = [v for v in verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
+        rows.append(Row(problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
     rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
     return rows + [
         Row(broken.id or f"line {broken.line}", "", {}, f"broken: {broken.reason}") for broken in found.broken
@@ -173,24 +144,33 @@ def main() -> None:
     names = arguments.executors.split(",")
     rows = [row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens)]
     shown = [row for row in rows if arguments.all or not row.runs]
-    heads = ("problem", "category", *names, "why")
+    graders = list(dict.fromkeys(name for row in rows for name in row.found))
+    counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}
+    summary = [(name, *(str(counts[name][one]) for one in Kind)) for name in graders]
     cells = [
-        (r.problem.removeprefix("cvdp_"), r.category, *(": ".join(r.found.get(n, ())) for n in names), r.why)
-        for r in shown
+        (
+            row.problem.removeprefix("cvdp_"),
+            row.category,
+            *(": ".join(row.found.get(n, ("–",))) for n in graders),
+            row.why,
+        )
+        for row in shown
     ]
-    table = Table(*heads, title=", ".join(path.name for path in arguments.problems))
-    for row in cells:
-        table.add_row(*row)
+    tables = [(("", *(one.value for one in Kind)), summary), (("problem", "category", *graders, "why"), cells)]
     console = Console(width=160)
-    console.print(table)
-    for name in names:
-        counts = Counter(row.found[name][0].value for row in rows if name in row.found)
-        outcomes = Counter(row.found[name][1].split(",")[0] for row in rows if name in row.found)
-        console.print(name, dict(counts), dict(outcomes))
+    for columns, lines in tables:
+        table = Table(*columns, title=", ".join(path.name for path in arguments.problems))
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
     if arguments.markdown:
-        lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
-        arguments.markdown.write_text("\n".join(lines) + "\n")
+        arguments.markdown.write_text("\n".join(markdown(columns, lines) for columns, lines in tables))
+
+
+def markdown(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rows = [columns, ["---"] * len(columns), *lines]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
 
 
 def _word(verdict: Verdict) -> str:

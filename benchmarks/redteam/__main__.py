@@ -4,8 +4,9 @@
                                  [--quick] [--cold] [--json FILE]
 
 Wrong are: an attack that is paid, an infrastructure error, an honest answer that is refused, and a grade that takes more
-than one and a half times the wall limit of one service. Attacks on published problems are left out, with a count, where
-RTL_DISTILL_DATA does not hold them.
+than one and a half times the wall limit of one service. A grade that takes longer is done again when all others are done,
+and its time is scaled to an idle machine. Attacks on published problems are left out, with a count, where RTL_DISTILL_DATA
+does not hold them.
 """
 
 from __future__ import annotations

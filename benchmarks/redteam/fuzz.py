@@ -37,7 +37,7 @@ from pathlib import Path
 from benchmarks.redteam.attack import UNPAID, Attack
 from benchmarks.redteam.bases import ALL, COUNT10, COUNTER, DFF, INC, LFSR
 from benchmarks.redteam.catalogue import GROUPS
-from benchmarks.redteam.grading import LIMITS, Graded, grade, grader_for
+from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_for
 from benchmarks.redteam.preprocessor import FINISH, FOPEN, helped
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tricks import TEXT, TRICKS, Trick
@@ -331,7 +331,8 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
         while number < last and time.monotonic() < until and len(found) < arguments.most:
             block = range(number, min(last, number + 8 * arguments.jobs))
             number = block.stop
-            for graded in pool.map(one, block):
+            for graded in list(pool.map(one, block)):
+                graded = confirmed(grader, graded)
                 counted[f"{graded.group}: {graded.outcome.value}"] += 1
                 if faults := faults_of(graded):
                     small = smaller(grader, graded)

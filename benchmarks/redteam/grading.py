@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 from benchmarks.redteam.attack import Attack
@@ -27,6 +28,8 @@ EXTRACTION_S = 3.0
 """Longer than this (CPU time) no response may be searched for its answer."""
 PATIENCE_S = 20.0
 LONG_RESPONSE = 10_000
+SPIN_S = 0.3
+"""CPU time that is spent to find out how busy the machine is."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,14 @@ class Graded:
     outcome: Outcome
     reasons: tuple[str, ...]
     wall_s: float
+    """Wall time of the grade; of a second grade, the wall time that an idle machine would have taken."""
     limit_s: float
     extraction_s: float = 0.0
     """CPU time."""
+
+    @property
+    def slow(self) -> bool:
+        return self.wall_s > MOST_TIME * self.limit_s
 
     @property
     def faults(self) -> list[str]:
@@ -50,7 +58,7 @@ class Graded:
             found.append("infrastructure error")
         elif self.outcome not in self.attack.right:
             found.append("honest refused" if self.attack.honest else "paid")
-        if self.wall_s > MOST_TIME * self.limit_s or self.extraction_s > EXTRACTION_S:
+        if self.slow or self.extraction_s > EXTRACTION_S:
             found.append("over time")
         return found
 
@@ -77,22 +85,44 @@ def grade(grader: Grader, group: str, attack: Attack) -> Graded:
     problem = find(attack.problem)
     if problem is None:
         raise LookupError(attack.problem)
-    extraction = 0.0
-    if attack.response is not None:
-        response = attack.response() if callable(attack.response) else attack.response
-        answer, extraction = _extracted(response, problem.targets)
-    elif attack.files is not None:
-        answer = Answer(files=dict(attack.files))
-    else:
-        text = attack.text() if callable(attack.text) else attack.text or ""
-        answer = Answer(files={problem.targets[0]: text})
+    answer, extraction_s = _answer(attack, problem.targets)
     if attack.primed is not None:
         grader.grade(problem, Answer(files={problem.targets[0]: attack.primed}))
     started = time.monotonic()
     verdict = grader.grade(problem, answer)
-    return Graded(
-        group, attack, verdict.outcome, verdict.reasons, time.monotonic() - started, grader.limits.wall_s, extraction
-    )
+    spent = time.monotonic() - started
+    return Graded(group, attack, verdict.outcome, verdict.reasons, spent, grader.limits.wall_s, extraction_s)
+
+
+def confirmed(grader: Grader, graded: Graded) -> Graded:
+    """The same verdict, with the time of a second grade where the first was slow: what else the machine did is no fault of
+    the answer. Call it while nothing else is graded.
+    """
+    if not graded.slow:
+        return graded
+    uncached = copy.copy(grader)
+    uncached.cache = None
+    share = core_share()
+    wall_s = grade(uncached, graded.group, graded.attack).wall_s
+    return replace(graded, wall_s=wall_s * min(share, core_share()))
+
+
+def core_share() -> float:
+    """The share of a core that a busy thread gets now; 1 on an idle machine."""
+    started, spent = time.monotonic(), time.thread_time()
+    while time.thread_time() - spent < SPIN_S:
+        pass
+    return min(1.0, SPIN_S / (time.monotonic() - started))
+
+
+def _answer(attack: Attack, targets: Sequence[str]) -> tuple[Answer, float]:
+    """(answer, CPU seconds of its extraction)."""
+    if attack.response is not None:
+        return _extracted(attack.response() if callable(attack.response) else attack.response, targets)
+    if attack.files is not None:
+        return Answer(files=dict(attack.files)), 0.0
+    text = attack.text() if callable(attack.text) else attack.text or ""
+    return Answer(files={targets[0]: text}), 0.0
 
 
 def _extracted(response: str, targets: Sequence[str]) -> tuple[Answer, float]:
@@ -120,7 +150,17 @@ def _extract(pipe: Connection, response: str, targets: tuple[str, ...]) -> None:
 
 
 def grade_all(grader: Grader, attacks: Iterable[tuple[str, Attack]], jobs: int) -> Iterator[Graded]:
-    """The verdicts in order, `jobs` at a time; attacks on problems that are not at hand are left out."""
+    """The verdicts, `jobs` at a time; slow ones come last, confirmed one by one.
+
+    Attacks on problems that are not at hand are left out.
+    """
     there = [(group, attack) for group, attack in attacks if find(attack.problem) is not None]
+    slow = []
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda pair: grade(grader, *pair), there)
+        for graded in pool.map(lambda pair: grade(grader, *pair), there):
+            if graded.slow:
+                slow.append(graded)
+            else:
+                yield graded
+    for graded in slow:
+        yield confirmed(grader, graded)

@@ -7,6 +7,7 @@ there is left out, save CVDP's LFSR, which `own/lfsr` then replaces.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.starter import Spec, problem_of
+from rtl_core.problems.starter.record import COMPOSE
 from rtl_core.problems.testbench import Bench, bench_harness
 from rtl_core.problems.verilog_eval import read_verilog_eval
 
@@ -51,16 +53,9 @@ CVDP = {
     "single/sorter": "cvdp_copilot_sorter_0001",
 }
 
-_COMPOSE = """\
-services:
-  direct:
-    image: __OSS_SIM_IMAGE__
-    volumes:
-      - ./src/:/src/:ro
-    working_dir: /code/rundir
-    env_file: ./src/.env
-    command: pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v
-"""
+_COMPOSE = COMPOSE.replace(
+    "python3 /src/test_runner.py", "pytest -s -o cache_dir=/code/rundir/.cache /src/test_runner.py -v"
+)
 _RUNNER = """\
 import os
 
@@ -194,9 +189,18 @@ endmodule
 """
 
 
-def _cocotb(name: str, top: str, prompt: str, test: str, sources: tuple[str, ...], **rest: object) -> Problem:
-    context = rest.get("context", {})
-    sets = rest.get("sets", "[{}]")
+def _cocotb(
+    name: str,
+    top: str,
+    prompt: str,
+    test: str,
+    sources: tuple[str, ...],
+    *,
+    targets: tuple[str, ...] | None = None,
+    context: Mapping[str, str] | None = None,
+    sets: str = "[{}]",
+) -> Problem:
+    """A problem of the red team's own; `sets` are the parameters of each run, as a list in Python."""
     environment = {
         "SIM": "icarus",
         "TOPLEVEL_LANG": "verilog",
@@ -208,14 +212,14 @@ def _cocotb(name: str, top: str, prompt: str, test: str, sources: tuple[str, ...
     files = {
         "docker-compose.yml": _COMPOSE,
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
-        "src/test_runner.py": _RUNNER.replace("{sets}", str(sets)),
+        "src/test_runner.py": _RUNNER.replace("{sets}", sets),
         f"src/test_{top}.py": test,
     }
     record = {
         "id": f"redteam_{name}",
         "categories": ["cid003", "easy"],
-        "input": {"prompt": prompt, "context": context},
-        "output": {"response": "", "context": dict.fromkeys(rest.get("targets", sources), "")},  # type: ignore[call-overload]
+        "input": {"prompt": prompt, "context": dict(context or {})},
+        "output": {"response": "", "context": dict.fromkeys(targets or sources, "")},
         "harness": {"files": files},
     }
     return problem_from_record(record, source="redteam")

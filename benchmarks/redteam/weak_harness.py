@@ -31,6 +31,11 @@ endmodule
 """
 
 
+def _clocked(then: str, reset: str = "q <= 0") -> str:
+    """A clocked block that does `reset` while the reset is active, else `then`."""
+    return f"{_CLOCKED} if (!rst_n) {reset}; else {then};\n"
+
+
 def _fifo(**changed: str) -> str:
     plain = {"full": "c == 8", "empty": "c == 0", "q": "empty ? 0 : m[r]", "write": "i", "d": "d", "o": "o"}
     return _FIFO.format(**{**plain, **changed})
@@ -51,43 +56,40 @@ endmodule
 
 
 def _down(body: str) -> str:
-    return f"module cnt(input clk, input rst_n, input en, output reg [9:0] q);\n{body}\n"
+    return f"module cnt(input clk, input rst_n, input en, output reg [9:0] q);\n{body}"
 
 
 # name, idea, problem, text
 _STARTER = [
-    ("8-bit counter behind 14 bits", "the upper bits never move", "counter", _CNT.replace("reg [13:0]", "[13:0]") + f"reg [7:0] c; assign q = c;\n{_CLOCKED} if (!rst_n) c <= 0; else if (en) c <= c + 1;\n"),
-    ("9-bit counter behind 14 bits", "the upper bits never move", "counter", _CNT.replace("reg [13:0]", "[13:0]") + f"reg [8:0] c; assign q = c;\n{_CLOCKED} if (!rst_n) c <= 0; else if (en) c <= c + 1;\n"),
-    ("12-bit counter behind 14 bits", "the upper bits never move", "counter", _CNT.replace("reg [13:0]", "[13:0]") + f"reg [11:0] c; assign q = c;\n{_CLOCKED} if (!rst_n) c <= 0; else if (en) c <= c + 1;\n"),
-    ("saturating counter", "stops at its highest count", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en && ~&q) q <= q + 1;\n"),
-    ("counter that stops early", "stops at 48", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en && q < 48) q <= q + 1;\n"),
-    ("counter that wraps early", "wraps at 60", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q == 60 ? 0 : q + 1;\n"),
-    ("counter with a stuck top bit", "one output alone is stuck", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= (q + 1) & 31;\n"),
+    *[(f"{bits}-bit counter behind 14 bits", "the upper bits never move", "counter", _CNT.replace("reg [13:0]", "[13:0]") + f"reg [{bits - 1}:0] c; assign q = c;\n" + _clocked("if (en) c <= c + 1", "c <= 0")) for bits in (8, 9, 12)],
+    ("saturating counter", "stops at its highest count", "counter6", _CNT6 + _clocked("if (en && ~&q) q <= q + 1")),
+    ("counter that stops early", "stops at 48", "counter6", _CNT6 + _clocked("if (en && q < 48) q <= q + 1")),
+    ("counter that wraps early", "wraps at 60", "counter6", _CNT6 + _clocked("if (en) q <= q == 60 ? 0 : q + 1")),
+    ("counter with a stuck top bit", "one output alone is stuck", "counter6", _CNT6 + _clocked("if (en) q <= (q + 1) & 31")),
     ("counter that goes on in reset later", "reset works the first time only", "counter6", _CNT6 + f"reg once = 0; always @(posedge rst_n) once <= 1;\n{_CLOCKED} if (!rst_n && !once) q <= 0; else if (en) q <= q + 1;\n"),
-    ("counter cleared in part", "reset clears the lower bits only", "counter6", _CNT6 + f"initial q = 0;\n{_CLOCKED} if (!rst_n) q[4:0] <= 0; else if (en) q <= q + 1;\n"),
+    ("counter cleared in part", "reset clears the lower bits only", "counter6", _CNT6 + "initial q = 0;\n" + _clocked("if (en) q <= q + 1", "q[4:0] <= 0")),
     ("synchronous reset", "reset waits for a clock", "counter6", _CNT6 + "always @(posedge clk) if (!rst_n) q <= 0; else if (en) q <= q + 1;\n"),
     ("late reset", "reset comes one clock late", "counter6", _CNT6 + "reg n; always @(posedge clk) begin n <= rst_n; if (!n) q <= 0; else if (en) q <= q + 1; end\n"),
-    ("reset to 1", "a wrong value after reset", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 1; else if (en) q <= q + 1;\n"),
-    ("enable ignored", "an input has no effect", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= q + 1;\n"),
-    ("enable looked at late", "enable of the clock before", "counter6", _CNT6 + f"reg e; always @(posedge clk) e <= en;\n{_CLOCKED} if (!rst_n) q <= 0; else if (e) q <= q + 1;\n"),
+    ("reset to 1", "a wrong value after reset", "counter6", _CNT6 + _clocked("if (en) q <= q + 1", "q <= 1")),
+    ("enable ignored", "an input has no effect", "counter6", _CNT6 + _clocked("q <= q + 1")),
+    ("enable looked at late", "enable of the clock before", "counter6", _CNT6 + "reg e; always @(posedge clk) e <= en;\n" + _clocked("if (e) q <= q + 1")),
     ("falling edge", "the other edge of the clock", "counter6", _CNT6 + "always @(negedge clk or negedge rst_n) if (!rst_n) q <= 0; else if (en) q <= q + 1;\n"),
     ("both edges", "counts twice as fast", "counter6", _CNT6 + "always @(clk or negedge rst_n) if (!rst_n) q <= 0; else if (en) q <= q + 1;\n"),
-    ("right for 100 clocks", "wrong once a bench has gone", "counter6", _CNT6 + f"integer n = 0; always @(posedge clk) n = n + 1;\n{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q + (n > 100 ? 2 : 1);\n"),
-    ("right for 130 clocks", "wrong a little later", "counter6", _CNT6 + f"integer n = 0; always @(posedge clk) n = n + 1;\n{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q + (n > 130 ? 2 : 1);\n"),
-    ("right for 300 ns", "wrong when time has passed", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q + ($time > 300 ? 2 : 1);\n"),
-    ("wrong one time in fifty", "seldom wrong", "counter6", _CNT6 + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q + ($urandom_range(49) == 0 ? 2 : 1);\n"),
+    *[(f"right for {clocks} clocks", "wrong once a bench has gone", "counter6", _CNT6 + "integer n = 0; always @(posedge clk) n = n + 1;\n" + _clocked(f"if (en) q <= q + (n > {clocks} ? 2 : 1)")) for clocks in (100, 130)],
+    ("right for 300 ns", "wrong when time has passed", "counter6", _CNT6 + _clocked("if (en) q <= q + ($time > 300 ? 2 : 1)")),
+    ("wrong one time in fifty", "seldom wrong", "counter6", _CNT6 + _clocked("if (en) q <= q + ($urandom_range(49) == 0 ? 2 : 1)")),
     ("counter of an echo", "the clock at every bit", "counter6", _CNT6.replace("reg [5:0]", "[5:0]") + "assign q = {6{clk}};\n"),
     ("constant", "nothing at all", "counter6", _CNT6.replace("reg [5:0]", "[5:0]") + "assign q = 0;\n"),
     ("X for an output", "an unknown matches nothing", "counter6", _CNT6.replace("reg [5:0]", "[5:0]") + "assign q = 6'bx;\n"),
     ("Z for an output", "nobody drives it", "counter6", _CNT6.replace("reg [5:0]", "[5:0]") + "assign q = 6'bz;\n"),
     ("own enable driven", "the design drives its input", "counter6", _CNT6 + f"assign en = 0;\n{_CLOCKED} if (!rst_n) q <= 0;\n"),
     ("own enable tied", "a switch ties the input", "counter6", _CNT6 + f"supply0 low; tran t(en, low);\n{_CLOCKED} if (!rst_n) q <= 0;\n"),
-    ("own reset tied", "a switch holds the design in reset", "counter6", _CNT6 + f"supply0 low; tran t(rst_n, low);\n{_CLOCKED} if (!rst_n) q <= 0; else q <= 1;\n"),
+    ("own reset tied", "a switch holds the design in reset", "counter6", _CNT6 + "supply0 low; tran t(rst_n, low);\n" + _clocked("q <= 1")),
     ("own clock stopped", "a switch stops the clock", "counter6", _CNT6 + f"supply0 low; tran t(clk, low);\ninitial q = 0; {_CLOCKED} q <= 0;\n"),
     ("own enable forced", "the input is forced", "counter6", _CNT6 + f"initial force en = 0;\n{_CLOCKED} if (!rst_n) q <= 0;\n"),
-    ("8-bit down counter behind 10 bits", "the upper bits never move", "down", _down(f"reg [7:0] c; always @* q = {{2'b11, c}} ;\n{_CLOCKED} if (!rst_n) c <= 0; else if (en) c <= c - 1;")),
-    ("down counter that stops at 0", "saturates", "down", _down(f"{_CLOCKED} if (!rst_n) q <= 0; else if (en && q != 0) q <= q - 1;")),
-    ("down counter from the top that stops", "counts down once", "down", _down(f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q == 1 ? 1 : q - 1;")),
+    ("8-bit down counter behind 10 bits", "the upper bits never move", "down", _down("reg [7:0] c; always @* q = {2'b11, c} ;\n" + _clocked("if (en) c <= c - 1", "c <= 0"))),
+    ("down counter that stops at 0", "saturates", "down", _down(_clocked("if (en && q != 0) q <= q - 1"))),
+    ("down counter from the top that stops", "counts down once", "down", _down(_clocked("if (en) q <= q == 1 ? 1 : q - 1"))),
     *[(f"arbiter that ignores request {bit}", "one input has no effect", "arbiter", _ARB + f"for (k = 11; k >= 0; k = k - 1) if (req[k] && k != {bit}) gnt = 1 << k; end\n") for bit in (0, 3, 7, 11)],
     ("arbiter wrong for one pair", "two requests are confused", "arbiter", _ARB + "for (k = 11; k >= 0; k = k - 1) if (req[k]) gnt = 1 << k; if (req[6:5] == 3 && req[4:0] == 0) gnt = 64; end\n"),
     ("arbiter wrong for one pattern", "one request word of 4096", "arbiter", _ARB + "for (k = 11; k >= 0; k = k - 1) if (req[k]) gnt = 1 << k; if (req == 12'hfff) gnt = 2; end\n"),
@@ -103,10 +105,10 @@ _STARTER = [
     ("product of half a word", "the upper half of an input is ignored", "scaled", _MUL + "assign y = a * b[WIDTH/2-1:0];\n"),
     ("truncated product", "the upper half of the product is 0", "scaled", _MUL + "wire [WIDTH-1:0] p = a * b; assign y = p;\n"),
     ("square for the product", "one input is ignored", "scaled", _MUL + "assign y = a * a;\n"),
-    ("accumulator of 8 bits", "the upper bits never move", "accumulator", _ACC + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= (q + d) & 255;\n"),
-    ("accumulator of 8 input bits", "the input's upper bits are ignored", "accumulator", _ACC + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= q + d[7:0];\n"),
-    ("accumulator that saturates", "stops at its highest sum", "accumulator", _ACC + f"wire [12:0] s = q + d;\n{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= s[12] ? 12'hfff : s;\n"),
-    ("accumulator without its carry", "the carry is cut in the middle", "accumulator", _ACC + f"wire [5:0] s = q[5:0] + d[5:0];\n{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= {{q[11:6] + d[11:6], s}};\n"),
+    ("accumulator of 8 bits", "the upper bits never move", "accumulator", _ACC + _clocked("if (en) q <= (q + d) & 255")),
+    ("accumulator of 8 input bits", "the input's upper bits are ignored", "accumulator", _ACC + _clocked("if (en) q <= q + d[7:0]")),
+    ("accumulator that saturates", "stops at its highest sum", "accumulator", _ACC + "wire [12:0] s = q + d;\n" + _clocked("if (en) q <= s[12] ? 12'hfff : s")),
+    ("accumulator without its carry", "the carry is cut in the middle", "accumulator", _ACC + "wire [5:0] s = q[5:0] + d[5:0];\n" + _clocked("if (en) q <= {q[11:6] + d[11:6], s}")),
     ("adder without its carry", "the carry is cut at bit 8", "adder", _ADD + "wire [7:0] s = a[7:0] + b[7:0]; assign y = {a[15:8] + b[15:8], s};\n"),
     ("adder of 15 bits", "the top bit is 0", "adder", _ADD + "wire [14:0] s = a + b; assign y = s;\n"),
     ("adder that ignores one bit", "one input bit has no effect", "adder", _ADD + "assign y = a + (b & 16'hfbff);\n"),
@@ -125,14 +127,14 @@ _STARTER = [
     ("mux that ors", "right while the other is 0", "mux", "module sel(input [15:0] a, input [15:0] b, input s, output [15:0] y);\nassign y = s ? a : a | b;\n"),
     ("parity without one bit", "one input bit has no effect", "parity", "module par(input [15:0] d, output y);\nassign y = ~^d[14:0];\n"),
     ("parity of a byte", "the upper byte is ignored", "parity", "module par(input [15:0] d, output y);\nassign y = ~^d[7:0];\n"),
-    ("toggle of four", "the upper bits are stuck", "toggle", _TOG + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= q ^ t[3:0];\n"),
-    ("toggle stuck at one bit", "one output alone is stuck", "toggle", _TOG + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= (q ^ t) & 8'hbf;\n"),
-    ("register of 8 bits", "the upper bits are stuck", "register", _RGS + f"{_CLOCKED} if (!rst_n) q <= 0; else if (en) q <= d[7:0];\n"),
-    ("register without enable", "an input has no effect", "register", _RGS + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= d;\n"),
+    ("toggle of four", "the upper bits are stuck", "toggle", _TOG + _clocked("q <= q ^ t[3:0]")),
+    ("toggle stuck at one bit", "one output alone is stuck", "toggle", _TOG + _clocked("q <= (q ^ t) & 8'hbf")),
+    ("register of 8 bits", "the upper bits are stuck", "register", _RGS + _clocked("if (en) q <= d[7:0]")),
+    ("register without enable", "an input has no effect", "register", _RGS + _clocked("q <= d")),
     ("latch for a register", "transparent while the clock is high", "register", _RGS + "always @* if (!rst_n) q = 0; else if (en & clk) q = d;\n"),
-    ("shift register of 8 bits", "the upper bits never move", "shift", _SHF + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= {{q[6:0], din}};\n"),
-    ("shift register the other way", "shifts right", "shift", _SHF + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= {{din, q[11:1]}};\n"),
-    ("rotating register", "the top bit comes back", "shift", _SHF + f"{_CLOCKED} if (!rst_n) q <= 0; else q <= {{q[10:0], din | q[11]}};\n"),
+    ("shift register of 8 bits", "the upper bits never move", "shift", _SHF + _clocked("q <= {q[6:0], din}")),
+    ("shift register the other way", "shifts right", "shift", _SHF + _clocked("q <= {din, q[11:1]}")),
+    ("rotating register", "the top bit comes back", "shift", _SHF + _clocked("q <= {q[10:0], din | q[11]}")),
     ("decoder without its last lines", "the upper outputs are stuck", "decoder", "module dec(input [3:0] s, output [13:0] y);\nwire [11:0] z = 1 << s; assign y = z;\n"),
     ("decoder that wraps", "numbers beyond the last line start again", "decoder", "module dec(input [3:0] s, output [13:0] y);\nassign y = s > 13 ? 1 << (s - 14) : 1 << s;\n"),
     ("edge detector of 8 bits", "the upper bits are stuck", "edge", f"module edg(input clk, input rst_n, input [11:0] d, output [11:0] y);\nreg [7:0] z; {_CLOCKED} if (!rst_n) z <= 0; else z <= d;\nassign y = d[7:0] & ~z;\n"),
@@ -140,7 +142,7 @@ _STARTER = [
     ("priority encoder without its top", "the highest input is ignored", "priority", "module pri(input [11:0] d, output reg [3:0] y);\ninteger k; always @* begin y = 0; for (k = 0; k < 11; k = k + 1) if (d[k]) y = k; end\n"),
     ("priority encoder of three bits", "the top output bit is stuck", "priority", "module pri(input [11:0] d, output reg [3:0] y);\ninteger k; always @* begin y = 0; for (k = 0; k < 12; k = k + 1) if (d[k]) y = k & 7; end\n"),
     ("pipeline without its upper bits", "eight of twelve bits", "pipeline", _PIP + f"{_CLOCKED} if (!rst_n) begin s <= 0; z <= 0; y <= 0; end else begin s <= a ^ b; z <= c; y <= (s + z) & 255; end\n"),
-    ("pipeline one stage short", "a clock too early", "pipeline", _PIP + f"{_CLOCKED} if (!rst_n) y <= 0; else y <= (a ^ b) + c;\n"),
+    ("pipeline one stage short", "a clock too early", "pipeline", _PIP + _clocked("y <= (a ^ b) + c", "y <= 0")),
     ("pipeline cleared in part", "reset leaves the first stage", "pipeline", _PIP + f"{_CLOCKED} if (!rst_n) y <= 0; else begin s <= a ^ b; z <= c; y <= s + z; end\n"),
     ("pipeline with an input of its own time", "one input skips a stage", "pipeline", _PIP + f"{_CLOCKED} if (!rst_n) begin s <= 0; y <= 0; end else begin s <= a ^ b; y <= s + c; end\n"),
 ]  # fmt: skip

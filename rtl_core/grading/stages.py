@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
+from rtl_core.grading.activity import activity_check
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb, uses_several_tools
-from rtl_core.grading.stand_in import activity_check
 from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
 from rtl_core.problems.interface import HDL_SUFFIXES

@@ -1,83 +1,19 @@
-"""Two checks of a grade that need an answer or a test bench of our own: does the harness run at all, does the design do anything.
-
-`stand_in` makes an answer that no model wrote. `activity_check` drives a design's inputs at random and looks whether any
-output moves: a harness so weak that nothing moves under it cannot tell a design from a constant, but this can.
-"""
+"""Answers that no model wrote: they show how far a harness comes by itself."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rtl_core.grading.executors.base import Step
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
+from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import module_names, top_levels
-from rtl_core.problems.problem import Port, Problem
+from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Problem
+from rtl_core.problems.tree import SourceTree, tokens
 
-ACTIVITY_TEST = '''\
-"""Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""
-
-import json
-import random
-
-import cocotb
-from cocotb.triggers import ReadOnly, Timer
-
-PORTS = json.loads({ports!r})
-CYCLES = 600
-APART = 1_000_000
-
-
-@cocotb.test()
-async def moves(dut):
-    rng = random.Random(1)
-    inputs = [(getattr(dut, name), width) for name, width in PORTS["inputs"]]
-    outputs = [(name, getattr(dut, name)) for name in PORTS["outputs"]]
-    clock = getattr(dut, PORTS["clock"]) if PORTS["clock"] else None
-    seen = {{}}
-
-    def look(kind):
-        """Whether an output has had another value at an earlier look of this kind."""
-        for name, handle in outputs:
-            value = str(handle.value)
-            if set(value) <= {{"0", "1"}} and seen.setdefault((kind, name), value) != value:
-                return True
-        return False
-
-    density = [0.5] * len(inputs)
-    await Timer(APART)
-    for cycle in range(CYCLES):
-        if cycle % 50 == 0:
-            # For a while each single bit is mostly high or mostly low: resets of either level are let go, enables stay.
-            density = [rng.choice((0.05, 0.5, 0.95)) for _ in inputs]
-        for (handle, width), high in zip(inputs, density):
-            handle.value = rng.getrandbits(width) if width > 1 else int(rng.random() < high)
-        if clock is not None:
-            clock.value = 0
-            await Timer(APART)
-            if look("before the edge"):
-                return
-            clock.value = 1
-        # At the end of this very time step: what a design does between the edges is not looked at.
-        await ReadOnly()
-        if look("after it"):
-            return
-        await Timer(APART)
-    raise AssertionError("no output moves")
-'''
-ACTIVITY_RUNNER = '''\
-"""Builds the design with Icarus and runs the test beside it."""
-
-import json
-
-from cocotb_tools.runner import get_runner
-
-settings = json.loads({settings!r})
-runner = get_runner("icarus")
-runner.build(sources=settings["sources"], hdl_toplevel=settings["top"], includes=["/code/rtl"], always=True)
-runner.test(hdl_toplevel=settings["top"], test_module="activity")
-'''
+_ONE_BIT = ("clk", "clock", "rst", "reset")
+VALUE = 8
+"""Of a parameter whose default is not known."""
 
 
 def stand_in(problem: Problem) -> dict[str, str]:
@@ -86,54 +22,60 @@ def stand_in(problem: Problem) -> dict[str, str]:
     The golden answer where there is one, else the context's versions of the targets, else an empty module with the demanded
     interface. Targets that are no HDL are left out.
     """
-    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(SOURCE_SUFFIXES)}
     if problem.golden:
         return dict(problem.golden)
-    interface = problem.interface
-    tops = [interface.module] if interface else top_levels(problem.harness)
-    given = {name for text in (*problem.context.values(), *files.values()) for name in module_names(text)}
+    files = {path: problem.context.get(path, "") for path in problem.targets if path.endswith(SOURCE_SUFFIXES)}
+    tops = [problem.interface] if problem.interface else [_unknown(top) for top in top_levels(problem.harness)]
+    # Documents and test benches of the context may show the module, too; no harness builds it from them.
+    designs = [text for path, text in problem.context.items() if path.startswith("rtl/")]
+    given = {name for text in (*designs, *files.values()) for name in module_names(text)}
     for top in tops:
-        if top in given or not files:
+        if top.module in given or not files:
             continue
-        place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top), None)
+        place = next((path for path in files if path.rsplit("/", 1)[-1].split(".")[0] == top.module), None)
         place = place or next((path for path, text in files.items() if not text.strip()), next(iter(files)))
-        ports = interface.ports if interface else ()
-        parameters = {p.name: p.default for p in interface.parameters} if interface else {}
-        parameters = {**dict.fromkeys(_keys(problem.harness)), **parameters}
-        for port in ports:
-            parameters.pop(port.name, None)
-        files[place] += _empty_module(top, ports, parameters)
+        files[place] += written(_completed(top, problem.harness))
     return {path: text or "// nothing\n" for path, text in files.items()}
 
 
-def _keys(harness: Mapping[str, str]) -> list[str]:
-    """Keys of dictionaries in the harness' Python: what its runner may set as parameters is among them, and Icarus 12 refuses
-    to set one that a module does not have."""
-    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
-    return re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
+def written(interface: Interface, body: str = "") -> str:
+    """A module made from its interface alone; widths are those of the default parameters, one bit where none is known."""
+    values = {p.name: VALUE if p.default is None else p.default for p in interface.parameters}
+    parameters = ", ".join(f"parameter {name} = {value}" for name, value in values.items())
+    ports = ",\n".join(f"  {port.direction} {port.packed}{port.name}" for port in interface.ports)
+    return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{body}endmodule\n"
 
 
-def _empty_module(name: str, ports: Sequence[Port], parameters: Mapping[str, int | None]) -> str:
-    declared = ", ".join(f"parameter {key} = {value or 1}" for key, value in parameters.items())
-    header = ", ".join(f"{port.direction or 'input'} {port.packed}{port.name}" for port in ports)
-    return f"module {name}{f' #({declared})' if declared else ''}({header});\nendmodule\n"
+def _unknown(module: str) -> Interface:
+    return Interface(module=module, source=InterfaceSource.HARNESS)
 
 
-def activity_check(
-    top: str, sources: Sequence[str], ports: Sequence[Port], pacer: str
-) -> tuple[dict[str, str], Step] | None:
-    """Harness files and command of the activity check; None where no output or no input's width is known.
+def _completed(interface: Interface, harness: Mapping[str, str]) -> Interface:
+    """The interface with a direction and a width for every port, and with all parameters that the harness may set."""
+    ports = tuple(
+        port.model_copy(
+            update={
+                "direction": port.direction or "output",
+                "width": port.width or (1 if port.name in _ONE_BIT else 32),
+            }
+        )
+        for port in interface.ports
+    )
+    taken = {interface.module, *(port.name for port in ports), *(known.name for known in interface.parameters)}
+    names = sorted(name for name in _possible_parameters(harness) - taken if _is_identifier(name))
+    parameters = (*interface.parameters, *(Parameter(name=name) for name in names))
+    return interface.model_copy(update={"ports": ports, "parameters": parameters})
 
-    `sources` are absolute paths inside the workspace; `pacer` is the input that the harness changed most, or empty.
+
+def _possible_parameters(harness: Mapping[str, str]) -> set[str]:
+    """Every name that the harness may set as a parameter: Icarus 12 refuses to set one that a module does not have, and one
+    too many does no harm. Keys of all dictionaries are among them, as functions that are called by a variable set some.
     """
-    inputs = [(port.name, port.width) for port in ports if port.direction == "input" and port.width]
-    clock = pacer if (pacer, 1) in inputs else ""
-    outputs = [port.name for port in ports if port.direction == "output"]
-    if not inputs or not outputs:
-        return None
-    given = {"inputs": [entry for entry in inputs if entry[0] != clock], "outputs": outputs, "clock": clock}
-    files = {
-        "src/activity.py": ACTIVITY_TEST.format(ports=json.dumps(given)),
-        "src/run_activity.py": ACTIVITY_RUNNER.format(settings=json.dumps({"sources": list(sources), "top": top})),
-    }
-    return files, Step("activity", ("python3", "/code/src/run_activity.py"), env={"PYTHONPATH": "/code/src"})
+    python = "\n".join(text for path, text in harness.items() if path.endswith(".py"))
+    keys = re.findall(r"[\"']([A-Za-z_]\w*)[\"']\s*(?::|\]\s*=[^=])", python)
+    return {*keys, *harness_use(harness).parameters}
+
+
+def _is_identifier(word: str) -> bool:
+    """Whether a word can name something in SystemVerilog; keywords cannot."""
+    return any(str(token.kind) == "TokenKind.Identifier" for token in tokens(SourceTree(f"wire {word};").root))

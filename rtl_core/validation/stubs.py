@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from rtl_core.grading.stand_in import written
 from rtl_core.problems.problem import Interface, Port, Problem
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
@@ -91,8 +92,8 @@ def stubs(problem: Problem) -> Stubs:
             if any(port.direction is None for port in interface.ports):
                 return Stubs({}, "the direction of a port is not known")
             path = next((p for p in targets if p.rsplit("/", 1)[-1].split(".")[0] == interface.module), targets[0])
-            written = _written(interface, body)
-            found[stub] = {**rest, path: _timed(written) if stub == "blip" else written}
+            text = written(interface, body)
+            found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
         found |= _around_golden(interface, problem.golden, rest, [p for p in targets if p in problem.golden])
     return Stubs(found)
@@ -238,10 +239,3 @@ def _as_net(tree: SourceTree, port: Node) -> list[Edit]:
         if span:
             edits.append(Edit(*span, ""))
     return edits
-
-
-def _written(interface: Interface, body: str) -> str:
-    """The stub as a new file, from the interface alone; widths are those of the default parameters."""
-    parameters = ", ".join(f"parameter {p.name} = {p.default or 0}" for p in interface.parameters)
-    ports = ",\n".join(f"  {p.direction} {p.packed}{p.name}" for p in interface.ports)
-    return f"module {interface.module}{f' #({parameters})' if parameters else ''} (\n{ports}\n);\n{body}endmodule\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.harnesses import stand_in
 from rtl_core.grading import Outcome
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.prompting.answer import Answer
 from tests.fidelity.conftest import GOLDENS
 

@@ -5,15 +5,17 @@ A few answers of each group and the fuzzer's corpus run always; all of them with
 
 import collections
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.redteam import __main__ as runner
-from benchmarks.redteam import fuzz
+from benchmarks.redteam import bases, fuzz, grading
 from benchmarks.redteam.attack import PAID, UNPAID, Attack
-from benchmarks.redteam.bases import COUNTER
+from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
-from benchmarks.redteam.grading import Graded, grade, grader_for
+from benchmarks.redteam.grading import Graded, confirmed, core_share, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
 from rtl_core.grading.verdict import Outcome
 
@@ -61,7 +63,7 @@ def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
     attack = BY_NAME[group, name]
     if find(attack.problem) is None:
         pytest.skip(f"{attack.problem} is of a published set that is not at hand")
-    graded = grade(grader, group, attack)
+    graded = confirmed(grader, grade(grader, group, attack))
     assert not graded.faults, (graded.outcome, graded.reasons, graded.wall_s)
 
 
@@ -69,19 +71,16 @@ def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
 def test_what_the_fuzzer_once_found_stays_mended(grader, attack):
     if find(attack.problem) is None:
         pytest.skip(f"{attack.problem} is of a published set that is not at hand")
-    graded = grade(grader, "corpus", attack)
+    graded = confirmed(grader, grade(grader, "corpus", attack))
     assert not graded.faults, (graded.outcome, graded.reasons)
 
 
 def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
-    from benchmarks.redteam import bases
-
     for base in bases.ALL:
         if find(base.problem) is not None:
             for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
-                graded = grade(
-                    grader, "bases", Attack(core, "", base.problem, text=base.design(core=core), right=right)
-                )
+                attack = Attack(core, "", base.problem, text=base.design(core=core), right=right)
+                graded = confirmed(grader, grade(grader, "bases", attack))
                 assert not graded.faults, (base.problem, core, graded.outcome, graded.reasons)
 
 
@@ -114,6 +113,35 @@ def test_each_kind_of_wrong_verdict_is_a_fault():
     )
     assert faults(wrong, Outcome.TIMEOUT, wall_s=9.1) == ["over time"]
     assert faults(wrong, Outcome.NO_ANSWER, extraction_s=4.0) == ["over time"]
+
+
+@pytest.mark.parametrize(("share", "faults"), [(1.0, ["over time"]), (0.2, [])], ids=["idle", "busy"])
+def test_a_slow_grade_is_done_again_by_itself_and_the_load_of_the_machine_is_no_fault(monkeypatch, share, faults):
+    attacks = [("g", Attack(name, "x", "own/bench", text=name)) for name in ("slow once", "slow twice", "quick")]
+    walls = {"slow once": [20.0, 1.0], "slow twice": [20.0, 20.0], "quick": [1.0]}
+    order = []
+
+    def grade(grader, group, attack):
+        order.append(attack.name)
+        return Graded(group, attack, Outcome.TIMEOUT, (), walls[attack.name].pop(0), 6.0)
+
+    monkeypatch.setattr(grading, "grade", grade)
+    monkeypatch.setattr(grading, "core_share", lambda: share)
+    found = {graded.attack.name: graded.faults for graded in grade_all(SimpleNamespace(cache=None), attacks, 1)}
+    assert found == {"quick": [], "slow once": [], "slow twice": faults}
+    assert order == ["slow once", "slow twice", "quick", "slow once", "slow twice"]
+
+
+def test_the_time_of_a_second_grade_does_not_come_from_the_cache(grader):
+    attack = Attack("x", "x", "own/bench", text=INC.design())
+    first = grade(grader, "g", attack)
+    again = confirmed(grader, replace(first, wall_s=60.0))
+    assert again.outcome is first.outcome
+    assert grade(grader, "g", attack).wall_s < again.wall_s < 60.0
+
+
+def test_the_share_of_a_core_is_a_share():
+    assert 0 < core_share() <= 1
 
 
 def test_the_runner_prints_its_table_and_fails_for_an_offender(tmp_path, monkeypatch, capsys):
