@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +31,7 @@ from rtl_core.history.store import History
 from rtl_core.pipeline.progress import Progress
 from rtl_core.pipeline.session import limits_of
 from rtl_core.problems.problem import Problem
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
 
@@ -116,7 +117,8 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *,
     if not chosen:
         return done
     with ExitStack() as stack:
-        pool = ThreadPoolExecutor(jobs or os.cpu_count() or 1, thread_name_prefix="audit")
+        jobs = jobs or os.cpu_count() or 1
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="audit")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = make_executor(config.grading.executor)
         stack.callback(executor.close)  # first, so that no simulation is waited for when this is cut short
@@ -124,7 +126,7 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *,
             history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done
         )
         stack.callback(work.write)  # and before that what is known is kept
-        work.go(pool, tell)
+        work.go(pool, 2 * jobs, tell)
     return done
 
 
@@ -142,20 +144,18 @@ class _Auditing:
     _found: list[AuditRecord] = field(default_factory=list)
     _written_at: float = field(default_factory=time.monotonic)
 
-    def go(self, pool: ThreadPoolExecutor, tell: Progress) -> None:
-        """Simulate every answer that is not known, a few more at hand than are simulated at once."""
+    def go(self, pool: ThreadPoolExecutor, at_hand: int, tell: Progress) -> None:
+        """Simulate every answer that is not known; at most `at_hand` of them are in memory."""
         total = sum(map(len, self.chosen.values()))
         answers, finished = self._answers(), 0
         waiting: dict[Future[Comparison], _Answer] = {}
-        more = True
-        while more or waiting:
-            while more and len(waiting) < 2 * pool._max_workers:
-                answer = next(answers, None)
-                if answer is None:
-                    more = False
-                else:
-                    waiting[pool.submit(self._compare, answer)] = answer
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done if waiting else ():
+        while True:
+            waiting |= {
+                pool.submit(self._compare, answer): answer for answer in islice(answers, at_hand - len(waiting))
+            }
+            if not waiting:
+                return
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 answer = waiting.pop(future)
                 self._keep(answer, future)
                 finished += len(answer.rollouts)
@@ -182,7 +182,7 @@ class _Auditing:
             equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
             for row in self.history.query(_TEXTS, {"run": self.run, "problem_id": problem_id}).to_pylist():
                 if row["rollout"] in wanted:
-                    files = extract_answer(row["text"], problem.targets).files
+                    files = answer_to(problem, row["text"]).files
                     equal[tuple(sorted(files.items()))].append(row["rollout"])
             for pairs, keys in equal.items():
                 yield _Answer(problem, dict(pairs), tuple(keys), key)

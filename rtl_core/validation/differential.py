@@ -17,11 +17,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
+from rtl_core.grading.neutralise import neutralise
+from rtl_core.grading.requirements import uses_several_tools
+from rtl_core.grading.testbenches import without_test_benches
 from rtl_core.problems.problem import Interface, Port, Problem
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree, name_of, walk
@@ -81,6 +84,8 @@ def compare(
 ) -> Comparison:
     """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones.
 
+    Both are simulated as a grader would: without test benches that stand beside the design, the same for every tool.
+
     Raises InfrastructureError where the executor fails.
     """
     interface = problem.interface
@@ -88,6 +93,7 @@ def compare(
         return Comparison("unknown", "the interface of the top module is not known")
     if bad := _unusable(interface):
         return Comparison("unknown", f"port {bad} has no known width or direction")
+    golden, other = _as_graded(problem, golden), _as_graded(problem, other)
     hdl = {path: text for path, text in golden.items() if path.endswith(_HDL)}
     if not hdl:
         return Comparison("unknown", "the golden answer is no HDL")
@@ -96,8 +102,8 @@ def compare(
     if interface.module not in names:
         return Comparison("unknown", f"the golden answer does not define {interface.module}")
     given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
-    pair = _Pair(executor, interface.module, {**given, **hdl}, {**given, **other}, limits, seed, effort, nonce)
-    pair.renamed = {f"src/golden{i}.sv": renamed(text, names) for i, text in enumerate(hdl.values())}
+    harness = {f"src/golden{i}.sv": renamed(text, names) for i, text in enumerate(hdl.values())}
+    pair = _Pair(executor, interface.module, {**given, **hdl}, harness, {**given, **other}, limits, seed, effort, nonce)
     found = pair.simulate({}, interface)
     if found.result != "same":
         return found
@@ -122,13 +128,13 @@ class _Pair:
     module: str
     """Name of the top module."""
     golden: Mapping[str, str]
+    renamed: Mapping[str, str]
+    """The golden answer's files, their modules under other names."""
     files: Mapping[str, str]
     limits: Limits
     seed: int
     effort: Effort
     nonce: str
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """The golden answer's files under other names."""
 
     def simulate(self, values: Values, interface: Interface) -> Comparison:
         """Compare with the parameters set to `values`, which give the ports of `interface`."""
@@ -183,6 +189,12 @@ class _Pair:
         return self.executor.run(job).steps
 
 
+def _as_graded(problem: Problem, files: Mapping[str, str]) -> dict[str, str]:
+    several = uses_several_tools(problem.harness)
+    design, _ = without_test_benches(problem, files)
+    return {path: neutralise(text, several_tools=several) for path, text in design.items()}
+
+
 def _unusable(interface: Interface) -> str | None:
     """The first port that a bench cannot drive or watch."""
     return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
@@ -197,8 +209,13 @@ def bench(
     values: Values | None = None,
     effort: Effort = Effort(),
 ) -> str:
-    """The side-by-side test bench in SystemVerilog, for Icarus. `interface` has the ports as they are with the parameters
-    at `values`, `low` the resets that act at 0; the golden answer's modules end in the nonce, as does the bench's name, and its verdict begins with it."""
+    """The side-by-side test bench in SystemVerilog, for Icarus.
+
+    Args:
+        interface: the ports as they are with the parameters at `values`.
+        low: those of `resets` that act at 0.
+        nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
+    """
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]

@@ -23,7 +23,7 @@ from rtl_core.pipeline.progress import LogProgress
 from rtl_core.policy.rollout import Rollout
 from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.extraction import extract_answer
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 
@@ -66,7 +66,7 @@ class Audited:
             for i, code in enumerate(codes)
         ]  # fmt: skip
         self.history.record_rollouts(rollouts)
-        verdicts = [self.grader.grade(problem, extract_answer(r.text, problem.targets)) for r in rollouts]
+        verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
         rewards = [reward(verdict, self.config.reward.weights) for verdict in verdicts]
         self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
         return [r.key for r in rollouts]
@@ -100,6 +100,24 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: A
     assert summary.whole.wrong is not None
     assert summary.whole.wrong.mean == pytest.approx(2 / 16)
     assert 0.03 < summary.whole.wrong.lo < 0.04 < 0.36 < summary.whole.wrong.hi < 0.37
+
+
+BENCH = """\
+module inv_tb;
+  reg [3:0] a; wire [3:0] y;
+  inv dut(.a(a), .y(y));
+  initial begin a = 1; #1 randcase 1: a = 3; endcase $finish; end
+endmodule
+"""
+
+
+def test_an_answer_is_read_and_simulated_as_it_was_graded(run: Audited) -> None:
+    """A test bench in a block of its own before the design, or behind it in the same block, is no part of it."""
+    run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
+    run.audit()
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    assert (summary.whole.same, summary.whole.different, summary.unknown) == (1, 2, {})
 
 
 def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
