@@ -16,7 +16,9 @@ from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 
 LOG_FILE = "RTL_DISTILL_LOG"
-"""Variable that names a file which gets the lines too: a deployment's worker.log. Runs that outlive their worker write on."""
+"""Variable that names a file which gets the lines too: a deployment's worker.log. Runs that outlive their worker write on.
+
+A relative path is relative to the working directory of the flow run, which deployments set to `RTL_DISTILL_HOME`."""
 
 _logger = logging.getLogger("rtl_distill")
 _here: ContextVar[str | None] = ContextVar("flow_run_of_lines", default=None)

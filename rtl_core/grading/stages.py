@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
+from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
-from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
-from rtl_core.grading.requirements import cocotb_generation, uses_cocotb, uses_several_tools
-from rtl_core.grading.testbenches import without_test_benches
+from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
 from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.problems.problem import Port, Problem
@@ -49,17 +48,16 @@ class Grading:
     failed_tests: bool = False
     """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
 
-    @cached_property
+    @property
     def files(self) -> dict[str, str]:
         """The answer's files that the problem asks for, the same for every tool; no other is ever written."""
-        several = uses_several_tools(self.problem.harness)
-        return {path: neutralise(text, several_tools=several) for path, text in self._design[0].items()}
+        return self._design[0]
 
     @cached_property
     def _design(self) -> tuple[dict[str, str], list[str]]:
-        """The files without their test benches, and what was left out."""
+        """See `as_graded`."""
         asked = {path: text for path, text in self.answer.files.items() if path in self.problem.targets}
-        return without_test_benches(self.problem, asked)
+        return as_graded(self.problem, asked)
 
     def run(self) -> Verdict:
         foreign = sorted(set(self.answer.files) - set(self.problem.targets))

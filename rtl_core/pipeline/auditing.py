@@ -142,7 +142,7 @@ class _Auditing:
     _written_at: float = field(default_factory=time.monotonic)
 
     def go(self, pool: ThreadPoolExecutor, tell: Progress) -> None:
-        """Simulate every answer that is not known, a few more at hand than are simulated at once."""
+        """Simulate every answer that is not known; at most two for each thread are in memory."""
         total = sum(map(len, self.chosen.values()))
         answers, finished = self._answers(), 0
         waiting: dict[Future[Comparison], _Answer] = {}

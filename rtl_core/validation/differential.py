@@ -17,9 +17,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
+from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.problem import Interface, Port, Problem
@@ -81,6 +82,8 @@ def compare(
 ) -> Comparison:
     """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones.
 
+    Both are simulated as a grader would: without test benches that stand beside the design, the same for every tool.
+
     Raises InfrastructureError where the executor fails.
     """
     interface = problem.interface
@@ -88,6 +91,7 @@ def compare(
         return Comparison("unknown", "the interface of the top module is not known")
     if bad := _unusable(interface):
         return Comparison("unknown", f"port {bad} has no known width or direction")
+    golden, other = (as_graded(problem, files)[0] for files in (golden, other))
     hdl = {path: text for path, text in golden.items() if path.endswith(_HDL)}
     if not hdl:
         return Comparison("unknown", "the golden answer is no HDL")
@@ -96,8 +100,8 @@ def compare(
     if interface.module not in names:
         return Comparison("unknown", f"the golden answer does not define {interface.module}")
     given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
-    pair = _Pair(executor, interface.module, {**given, **hdl}, {**given, **other}, limits, seed, effort, nonce)
-    pair.renamed = {f"src/golden{i}.sv": renamed(text, names) for i, text in enumerate(hdl.values())}
+    harness = {f"src/golden{i}.sv": renamed(text, names) for i, text in enumerate(hdl.values())}
+    pair = _Pair(executor, interface.module, {**given, **hdl}, harness, {**given, **other}, limits, seed, effort, nonce)
     found = pair.simulate({}, interface)
     if found.result != "same":
         return found
@@ -122,13 +126,13 @@ class _Pair:
     module: str
     """Name of the top module."""
     golden: Mapping[str, str]
+    renamed: Mapping[str, str]
+    """The golden answer's files, their modules under other names."""
     files: Mapping[str, str]
     limits: Limits
     seed: int
     effort: Effort
     nonce: str
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """The golden answer's files under other names."""
 
     def simulate(self, values: Values, interface: Interface) -> Comparison:
         """Compare with the parameters set to `values`, which give the ports of `interface`."""
@@ -197,8 +201,13 @@ def bench(
     values: Values | None = None,
     effort: Effort = Effort(),
 ) -> str:
-    """The side-by-side test bench in SystemVerilog, for Icarus. `interface` has the ports as they are with the parameters
-    at `values`, `low` the resets that act at 0; the golden answer's modules end in the nonce, as does the bench's name, and its verdict begins with it."""
+    """The side-by-side test bench in SystemVerilog, for Icarus.
+
+    Args:
+        interface: the ports as they are with the parameters at `values`.
+        low: those of `resets` that act at 0.
+        nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
+    """
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]

@@ -30,18 +30,9 @@ class Level:
     stubs: tuple[Stub, ...] = STUBS
     starter_stubs: tuple[Stub, ...] = STUBS
     """Stubs for problems of the starter set."""
-    starter_mutants: int = 16
-    """Mutants of a golden answer of the starter set at most: its small designs have few that tell something new."""
-
-    def mutants_for(self, problem: Problem) -> int:
-        return min(self.mutants, self.starter_mutants) if _is_starter(problem) else self.mutants
 
     def stubs_for(self, problem: Problem) -> tuple[Stub, ...]:
-        return self.starter_stubs if _is_starter(problem) else self.stubs
-
-
-def _is_starter(problem: Problem) -> bool:
-    return problem.source.startswith("starter")
+        return self.starter_stubs if problem.source.startswith("starter") else self.stubs
 
 
 def quick_level(mutants: int, seed: int) -> Level:
@@ -52,9 +43,10 @@ def quick_level(mutants: int, seed: int) -> Level:
 def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:
     """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice.
 
-    In the starter set outputs that are all 1 or copies of inputs are left to the mutants, which say more there.
+    In the starter set outputs that are all 1 or copies of inputs are left to the mutants, which say more there, and a pulse of
+    1 ns to the stub of all zeros: it is over when a starter bench looks for the first time.
     """
-    starter = tuple(stub for stub in STUBS if stub not in ("ones", "inputs"))
+    starter = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "blip"))
     return Level("full", mutants, (*range(seed, seed + seeds), seed), starter_stubs=starter)
 
 

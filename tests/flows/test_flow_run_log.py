@@ -73,7 +73,8 @@ def ours_in_log(flow_run_id: str, enough: Callable[[list[str]], bool]) -> list[s
 def test_lines_of_subflows_tasks_and_threads_are_in_the_log_of_the_run_that_was_triggered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(LOG_FILE, str(tmp_path / "worker.log"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LOG_FILE, "worker.log")
     flow_run_id = asyncio.run(told("one"))
     expected = EVERY_LINE | {"== stage of one"}
     found = ours_in_log(flow_run_id, lambda lines: set(lines) >= expected)

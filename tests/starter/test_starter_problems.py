@@ -1,17 +1,27 @@
 """Which problems the starter set gives, and that its splits never share one."""
 
 import hashlib
+import itertools
 import json
 import re
 
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
+from rtl_core.problems.starter import golden_answer, problem_of, starter_problems, starter_specs
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
+from rtl_core.problems.starter.record import record_of, target_of
 from rtl_core.problems.starter.splits import modules_of, widths_of
 
 SPLITS = ("train", "heldout", "test")
+
+
+def prompt_of(spec):
+    return BY_NAME[spec.family].prompt(spec)
+
+
+def identity_of(spec):
+    return record_of(BY_NAME[spec.family], spec)["id"]
 
 
 def test_there_are_families_of_every_difficulty():
@@ -23,12 +33,10 @@ def test_there_are_families_of_every_difficulty():
 
 @pytest.mark.parametrize("tier", FAMILIES)
 def test_splits_share_no_specification(tier):
-    problems = {split: starter_problems(split, 60, seed=0, tier=tier) for split in SPLITS}
-    specs = {split: starter_specs(split, 60, seed=0, tier=tier) for split in SPLITS}
-    for one, other in (("train", "heldout"), ("train", "test"), ("heldout", "test")):
-        for key in ("fingerprint", "prompt", "id"):
-            assert not {getattr(p, key) for p in problems[one]} & {getattr(p, key) for p in problems[other]}
-        assert not {s.module for s in specs[one]} & {s.module for s in specs[other]}
+    specs = {split: starter_specs(split, 100, seed=0, tier=tier) for split in SPLITS}
+    for one, other in itertools.combinations(SPLITS, 2):
+        for fact in (prompt_of, identity_of, lambda spec: spec.module):
+            assert not {fact(spec) for spec in specs[one]} & {fact(spec) for spec in specs[other]}
         wide = [
             {(s.family, s.width) for s in specs[split] if BY_NAME[s.family].widths != (1,)} for split in (one, other)
         ]
@@ -46,17 +54,19 @@ def test_every_width_and_module_name_belongs_to_one_split():
 
 
 def test_same_arguments_give_the_same_problems_and_a_longer_list_begins_with_the_shorter():
-    first, again = starter_problems("train", 40, seed=3), starter_problems("train", 40, seed=3)
+    first, again = starter_problems("train", 18, seed=3), starter_problems("train", 18, seed=3)
+    assert first == again
     assert [p.fingerprint for p in first] == [p.fingerprint for p in again]
-    assert [p.id for p in starter_problems("train", 60, seed=3)][:40] == [p.id for p in first]
-    assert [p.id for p in starter_problems("train", 40, seed=4)] != [p.id for p in first]
+    specs = starter_specs("train", 60, seed=3)
+    assert [p.id for p in first] == [identity_of(spec) for spec in specs[:18]]
+    assert starter_specs("train", 40, seed=3) == specs[:40]
+    assert starter_specs("train", 40, seed=4) != specs[:40]
 
 
 def test_families_take_turns_and_ids_are_unique():
-    problems = starter_problems("train", 3 * len(FAMILIES["starter"]), seed=0)
-    names = [family.name for family in FAMILIES["starter"]]
-    assert [problem.family for problem in problems] == names * 3
-    assert len({problem.id for problem in problems}) == len(problems)
+    specs = starter_specs("train", 3 * len(FAMILIES["starter"]), seed=0)
+    assert [spec.family for spec in specs] == [family.name for family in FAMILIES["starter"]] * 3
+    assert len({identity_of(spec) for spec in specs}) == len(specs)
 
 
 @pytest.mark.parametrize("family", BY_NAME.values(), ids=BY_NAME)
@@ -103,5 +113,8 @@ def test_an_unknown_tier_is_named():
     ],
 )
 def test_ids_prompts_and_golden_answers_are_those_that_shipped_models_were_trained_with(tier, split, digest):
-    text = json.dumps([[p.id, p.prompt, p.golden] for p in starter_problems(split, 100, seed=0, tier=tier)])
+    specs = starter_specs(split, 100, seed=0, tier=tier)
+    shown = [[identity_of(s), prompt_of(s), {target_of(s): golden_answer(s)}] for s in specs]
+    assert [[p.id, p.prompt, p.golden] for p in starter_problems(split, 3, seed=0, tier=tier)] == shown[:3]
+    text = json.dumps(shown)
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest

@@ -70,7 +70,7 @@ def test_a_reset_that_leaves_the_highest_bit_fails(grader):
 @pytest.mark.parametrize("option", ["highest", "lowest"])
 def test_a_12_bit_arbiter_that_ignores_one_request_fails(grader, option):
     spec = replace(ARBITER, option=option)
-    for bit in range(12):
+    for bit in (0, 6, 11):
         assert_fails(grader, spec, edited(spec, "if (req[k])", f"if (req[k] && k != {bit})"))
 
 
@@ -100,7 +100,7 @@ def test_the_message_names_the_parameter_that_was_set(grader):
 
 @pytest.mark.parametrize("family", ["comparator", "minmax", "saturating", "logic"])
 def test_one_input_bit_that_does_not_count_fails(grader, family):
-    for option, bit in itertools.product(BY_NAME[family].options, (0, 7, 15)):
+    for option, bit in zip(BY_NAME[family].options, itertools.cycle((0, 7, 15)), strict=False):
         spec = Spec(family, "net_io", ("lhs", "rhs", "res"), 16, option)
         header, body = golden_answer(spec).split("\n", 1)
         used = re.sub(r"\blhs\b", "cut", body)
@@ -112,16 +112,16 @@ def test_an_unknown_bit_fails_even_when_it_is_rare(grader):
     assert_fails(grader, spec, edited(spec, "a + b", "a + b + (a == 8'h5a ? 8'b0x : 0)"))
 
 
-def test_the_stimuli_hang_on_the_seed_and_the_problem_alone(executor):
-    def reasons(seed, word):
+def test_the_stimuli_hang_on_the_seed_and_the_problem_alone(grader, other_seed):
+    def reasons(grader, word):
         spec = replace(REGISTER, ports=("go", word, "q"))
         code = edited(spec, f"if (go) q <= {word}", f"if (go) q <= {word} == (q ^ 3) ? 0 : {word}")
-        with closing(Grader(executor, seed=seed)) as grader:
-            return [reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons]
+        return [reason.replace(f" {word}=", " ") for reason in assert_fails(grader, spec, code).reasons]
 
-    assert reasons(0, "d") == reasons(0, "d")
-    assert reasons(0, "d") != reasons(1, "d")
-    assert reasons(0, "d") != reasons(0, "x")
+    first = reasons(grader, "d")
+    assert reasons(grader, "d") == first
+    assert reasons(other_seed, "d") != first
+    assert reasons(grader, "x") != first
 
 
 HONEST = {

@@ -119,6 +119,24 @@ def test_what_is_audited_is_the_answer_that_was_graded(run: Audited) -> None:
     assert (summary.whole.same, summary.unknown) == (1, {})
 
 
+BENCH = """\
+module inv_tb;
+  reg [3:0] a; wire [3:0] y;
+  inv dut(.a(a), .y(y));
+  initial begin a = 1; #1 randcase 1: a = 3; endcase $finish; end
+endmodule
+"""
+
+
+def test_an_answer_is_read_and_simulated_as_it_was_graded(run: Audited) -> None:
+    """A test bench in a block of its own before the design, or behind it in the same block, is no part of it."""
+    run.answer(run.half, f"{BENCH}```\nThe design:\n```verilog\n{WRONG}", WRONG + BENCH, RIGHT + BENCH)
+    run.audit()
+    summary = audit_summary(run.history, "r")
+    assert summary is not None
+    assert (summary.whole.same, summary.whole.different, summary.unknown) == (1, 2, {})
+
+
 def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
     run.answer(run.half, RIGHT, WRONG)
     assert run.audit().simulated == 2

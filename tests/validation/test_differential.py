@@ -142,6 +142,30 @@ def test_a_design_cannot_write_the_benches_verdict(grader: Grader) -> None:
     assert told(grader, MIN, loud).result == "different"
 
 
+BENCH = """\
+module m_tb;
+  reg [3:0] a, b; wire [3:0] y;
+  m dut(.a(a), .b(b), .y(y));
+  initial begin a = 1; b = 2; #1 {statement} $finish; end
+endmodule
+"""
+
+
+@pytest.mark.parametrize("statement", ["", "randcase 1: a = 3; endcase", "$assertoff;"])
+def test_a_test_bench_beside_the_design_is_left_out(grader: Grader, statement: str) -> None:
+    """Also where Icarus could not read it."""
+    bench = BENCH.format(statement=statement)
+    wrong = MIN.replace("a < b", "a < b && a != 13")
+    assert told(grader, MIN, MIN + bench).result == "same"
+    assert told(grader, MIN + bench, wrong + bench).result == "different"
+    assert told(grader, MIN + bench, bench + MIN).result == "same"
+
+
+def test_a_task_that_icarus_lacks_is_left_out_as_in_grading(grader: Grader) -> None:
+    switched = MIN.replace("endmodule", "  initial $assertoff;\nendmodule")
+    assert told(grader, MIN, switched).result == "same"
+
+
 def test_a_golden_answer_that_never_ends_accuses_nobody(grader: Grader) -> None:
     slow = MIN.replace("endmodule", "  reg c = 0; always begin #0.001 c = ~c; end\nendmodule").replace(
         "module m", "`timescale 1ns/1ps\nmodule m"

@@ -59,12 +59,12 @@ def test_the_published_lfsr_pays_each_of_these_and_the_stub_is_named(
     assert "differs from the golden answer" in found.evidence["reason"]
 
 
-def test_the_published_lfsr_is_not_weak_for_a_stub_that_it_finds_out(
+def test_a_stub_that_is_found_out_is_not_held_against_the_published_lfsr(
     grader: Grader, examples: dict[str, Problem]
 ) -> None:
     found = validate_problem(examples[LFSR], grader, level=Level("full", 0, (1,), ("ones",)))
-    assert "ones" in found.evidence["stubs"]
-    assert found.status in ("fit", "weak")
+    assert found.evidence["stubs"] == {"ones": "tests_failed"}
+    assert found.status == "fit"
 
 
 TWO = "module inv(input [3:0] a, output [3:0] y, output odd);\n  assign y = ~a;\n  assign odd = {odd};\nendmodule\n"
@@ -104,7 +104,7 @@ def test_one_survivor_makes_a_starter_problem_weak_but_not_another_one(grader: G
     # Half of the inputs are never tried: some mutants live, most die.
     half = planted().harness["src/bench.sv"].replace("i < 16", "i < 12")
     problem = planted(files={"src/bench.sv": half}, golden=INVERTER_OF_TWO)
-    level = Level("full", 20, (1,), ())
+    level = Level("full", 8, (1,), ())
     other = validate_problem(problem, grader, level=level)
     assert other.status == "fit", other.evidence
     assert 0.5 < other.evidence["mutants"]["score"] < 0.99
@@ -137,8 +137,9 @@ def test_a_register_that_is_too_short_is_seen_where_a_counter_gets_far(grader: G
 
 
 def test_the_published_arbiter_is_fit_and_its_survivors_are_shown(grader: Grader, examples: dict[str, Problem]) -> None:
-    found = validate_problem(examples[ARBITER], grader, level=Level("full", 6, (1,), ("zeros",)))
+    found = validate_problem(examples[ARBITER], grader, level=Level("full", 4, (1,), ("zeros",)))
     assert found.status == "fit", found.evidence
+    assert found.evidence["mutants"]["survivors"]
     for survivor in found.evidence["mutants"]["survivors"]:
         assert survivor["told"], "a survivor counts only with an input that tells it from the golden answer"
 
@@ -245,7 +246,7 @@ def test_an_unmodified_context_that_is_paid_is_weak(grader: Grader, planted: Mak
 
 def test_mutants_that_behave_alike_do_not_damn_a_problem(grader: Grader) -> None:
     minmax = next(p for p in starter_problems("train", 18, 0) if p.family == "minmax")
-    found = validate_problem(minmax, grader, level=Level("full", 20, (1,), ()))
+    found = validate_problem(minmax, grader, level=Level("full", 8, (1,), ()))
     assert found.status == "fit"
     assert found.evidence["mutants"]["equivalent"] >= 1
     assert found.evidence["mutants"]["score"] == 1.0
@@ -259,8 +260,9 @@ def test_a_stub_that_is_what_is_asked_does_not_damn_a_problem(grader: Grader, pl
     assert "same" in found.evidence["stubs"]["zeros"]
 
 
-def test_one_problem_of_every_starter_family_is_fit(grader: Grader) -> None:
-    for problem in starter_problems("heldout", 18, 0):
+def test_starter_problems_are_fit_before_a_training_run(grader: Grader) -> None:
+    """Every third family; the slow test below has them all."""
+    for problem in starter_problems("heldout", 18, 0)[::3]:
         found = validate_problem(problem, grader, level=quick_level(2, 1))
         assert found.status == "fit", (problem.family, found.evidence)
         assert found.evidence["mutants"]["killed"] == 2, (problem.family, found.evidence)

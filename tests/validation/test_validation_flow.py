@@ -146,7 +146,7 @@ def test_a_long_validation_tells_what_is_at_work(
     lines: list[str] = []
     teller = LogProgress()
     monkeypatch.setattr(teller, "line", lines.append)
-    monkeypatch.setattr(flow, "TELL_S", 0.05, raising=False)
+    monkeypatch.setattr(flow, "TELL_S", 0.05)
     overrides = [
         f"run.directory={tmp_path}",
         f"run.history={tmp_path / 'history.duckdb'}",

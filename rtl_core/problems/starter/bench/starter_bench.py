@@ -87,6 +87,13 @@ class Bench:
                 parameter = f"{self.spec['parameter']}={self.width}, " if "parameter" in self.spec else ""
                 raise AssertionError(f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}")
 
+    def apply(self, every, when):
+        """Drive one input tuple after the other and check each."""
+        for inputs in every:
+            self.drive(inputs)
+            yield self.settle
+            self.check(when)
+
     # Clocked designs. Each generator ends at a low clock, unless it says otherwise.
 
     def set_reset(self, on):
@@ -196,19 +203,13 @@ def test(steps):
 @test
 def corners(bench):
     """Combinational: the corner cases of `stimuli.directed`."""
-    for inputs in stimuli.directed(bench.random, bench.widths):
-        bench.drive(inputs)
-        yield bench.settle
-        bench.check("corner case")
+    yield from bench.apply(stimuli.directed(bench.random, bench.widths), "corner case")
 
 
 @test
 def vectors(bench):
     """Combinational: every input in random order where they are few, else many random ones."""
-    for inputs in stimuli.vectors(bench.random, bench.widths):
-        bench.drive(inputs)
-        yield bench.settle
-        bench.check("random inputs")
+    yield from bench.apply(stimuli.vectors(bench.random, bench.widths), "random inputs")
 
 
 @test
