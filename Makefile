@@ -44,8 +44,8 @@ sim-image: setup ## Build the simulation image of the Docker executor, with or w
 	@scripts/system-packages.sh $(ENGINE)
 	@scripts/with-docker-engine.sh deployments/sim/build.sh
 
-lint: setup ## Check style
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+lint: setup ## Check style, and that rooms import downwards only
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && $(PY) -m scripts.rooms
 
 types: setup ## Check types
 	@.venv/bin/mypy

@@ -25,12 +25,15 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks.grading import examples
-from rtl_core.grading import Executor, Grader, Limits, Outcome, Verdict, make_executor
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Verdict
 
 _OPERATORS = {"+": "-", "-": "+", "&": "|", "|": "&", "==": "!=", "<": ">", "1'b1": "1'b0", "~": ""}
 

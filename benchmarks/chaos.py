@@ -28,10 +28,10 @@ from pathlib import Path
 
 from benchmarks.soak.engine import Engine
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading import Grader, make_executor
-from rtl_core.grading.executors import Executor
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
 
 _PATIENCE_S = 180.0
 
@@ -147,7 +147,11 @@ def left_behind(marker: str, engine: Engine | None, others: set[Path]) -> list[s
     Workspaces among `others` are none of theirs.
     """
     if engine:
-        command = [sys.executable, "-c", "from rtl_core.grading import make_executor; make_executor('docker').close()"]
+        command = [
+            sys.executable,
+            "-c",
+            "from rtl_core.grading.executors import make_executor; make_executor('docker').close()",
+        ]
         subprocess.run(command, env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
     deadline = time.monotonic() + 30
     while True:

@@ -38,13 +38,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from rtl_core.grading import Grader, MemoryCache, Stage, Verdict, make_executor
+from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.docker import DockerExecutor
+from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Stage, Verdict
 
 SETTLE_S = 1.5
 

@@ -24,13 +24,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from rtl_core.grading import Grader, Limits, Outcome, Verdict, make_executor
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 class Kind(StrEnum):

@@ -29,13 +29,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.history import connection
 from rtl_core.history.named_queries import named_queries
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 TARGETS = {"store": 0.5e-3, "query": 1.0, "reader": 0.5, "share": 0.02}
 

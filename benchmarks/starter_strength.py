@@ -26,14 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.starter_mutants import Wrong, wrong_designs
-from rtl_core.grading import Grader, make_executor
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor, Job, Step
+from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict import Outcome
 from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import target_of
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 CYCLES = 40_000
 GOAL = 0.99

@@ -21,10 +21,10 @@ from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
+from operations import processes
 from rtl_core.config import RunConfig
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.operations import processes
 from rtl_core.pipeline import stored
 from rtl_core.pipeline.lock import is_held, lock_path, read_holder
 from rtl_core.pipeline.progress import progress

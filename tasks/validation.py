@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl_core.validation.survey import survey_of
+from rtl_core.pipeline.survey import survey_of
 from tasks.retrying import step_task
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from cli.flow import run_flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
-from rtl_core.cli.flow import run_flow
 from rtl_core.config import load_config
 from rtl_core.pipeline import evaluation
 from rtl_core.pipeline.session import open_session

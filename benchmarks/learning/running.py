@@ -135,7 +135,7 @@ class Matrix:
             shutil.copyfile(self.folder / "base.duckdb", copy)
             copy.rename(history)
         start = time.monotonic()
-        train = ["-c", "from rtl_core.cli import main; main()", "train", str(path)]
+        train = ["-c", "from cli import main; main()", "train", str(path)]
         self._process(config.run.name, train, cores)
         minutes = (time.monotonic() - start) / 60
         found = History(history, read_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from rtl_core.grading.verdict import Outcome
+from rtl_core.types.verdict import Outcome
 
 UNPAID = frozenset(Outcome) - {Outcome.PASSED, Outcome.INFRASTRUCTURE_ERROR}
 """What a wrong answer may get: anything but the reward, and never the blame for the grader."""

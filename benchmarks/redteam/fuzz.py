@@ -43,7 +43,7 @@ from benchmarks.redteam.problems import find
 from benchmarks.redteam.tricks import TEXT, TRICKS, Trick
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.neutralise import neutralise
-from rtl_core.grading.verdict import Outcome
+from rtl_core.types.verdict import Outcome
 
 CORPUS = Path(__file__).parent / "corpus"
 SHRINK_TRIES = 40

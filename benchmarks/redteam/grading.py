@@ -17,9 +17,9 @@ from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict import Outcome
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 LIMITS = Limits(wall_s=6, cpu_s=6, memory_mb=2048, processes=64, file_mb=16, disk_mb=64, output_mb=8)
 MOST_TIME = 1.5

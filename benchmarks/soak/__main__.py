@@ -37,9 +37,9 @@ from benchmarks.soak.compare import differences
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.postgres import Postgres
+from operations.local import LocalDeployment, down, up
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
-from rtl_core.operations.local import LocalDeployment, down, up
 
 ROOT = Path(__file__).parents[2]
 STEPS_AN_EPOCH = 10
@@ -182,7 +182,7 @@ class Calm:
         command = [
             sys.executable,
             "-c",
-            "from rtl_core.cli import main; main()",
+            "from cli import main; main()",
             "train",
             "demo",
             "--set",

@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.postgres import Postgres
-from rtl_core.operations.local import MARK, LocalDeployment
+from operations.local import MARK, LocalDeployment
 
 KINDS = ("run", "worker", "server", "tinker", "graders", "network", "machine")
 SHORT_S, LONG_S = (3.0, 15.0), 120.0

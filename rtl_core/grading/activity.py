@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from rtl_core.grading.executors.base import Step
-from rtl_core.problems.problem import Port
+from rtl_core.types.problem import Port
 
 ACTIVITY_TEST = '''\
 """Drives every input at random and passes when an output took two values; with a clock, at its rising edges."""

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.screen import Finding, screen
 from rtl_core.problems.interface import HDL_SUFFIXES, module_names, parse_interface
-from rtl_core.problems.problem import Interface, InterfaceSource
+from rtl_core.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
 CPU_S = 4.0

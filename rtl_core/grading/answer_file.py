@@ -11,10 +11,10 @@ from typing import BinaryIO
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import ProblemSet
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
 
 MAX_LINE_BYTES = 256 << 20
 

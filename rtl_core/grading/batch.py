@@ -21,9 +21,9 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.pool import graded
 from rtl_core.grading.progress import GradingProgress, print_summary, tell_taken_up
-from rtl_core.grading.verdict import Outcome, Stage
 from rtl_core.grading.verdict_file import Place, VerdictFile, verdict_record
 from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.types.verdict import Outcome, Stage
 
 
 class GradingInterruptedError(KeyboardInterrupt):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict import Outcome, Stage, Verdict
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 GRADER_VERSION = 4
 """Raised whenever the grader may judge an answer differently than before."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.requirements import uses_several_tools
 from rtl_core.grading.testbenches import without_test_benches
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 
 def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

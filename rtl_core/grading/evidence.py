@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.requirements import uses_cocotb
-from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 ENOUGH_CHANGES = 16
 """Fewer changes of inputs say nothing about outputs that stay."""

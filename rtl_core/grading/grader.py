@@ -16,9 +16,9 @@ from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 PATIENCE = 0.25
 """An answer is tried with further seeds only when the first took no longer than this part of the wall limit."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import code_of, module_names, top_levels
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
+from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 
 def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:

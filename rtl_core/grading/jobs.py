@@ -11,7 +11,7 @@ from rtl_core.grading.compose import DIRECTORIES, read_services
 from rtl_core.grading.executors.base import Mount, Step
 from rtl_core.grading.vocabulary import ALLOWED_TASKS
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
-from rtl_core.problems.problem import Port, Problem
+from rtl_core.types.problem import Port, Problem
 
 SOURCE_SUFFIXES = (".v", ".sv")
 """Files that a compiler is given by name; headers are included."""

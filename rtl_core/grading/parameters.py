@@ -11,7 +11,7 @@ import re
 
 from rtl_core.problems.harness_use import harness_use
 from rtl_core.problems.interface import HDL_SUFFIXES, parse_interface
-from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.types.problem import InterfaceSource, Problem
 
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.verdict import Outcome
 from rtl_core.grading.verdict_file import VerdictFile
+from rtl_core.types.verdict import Outcome
 
 TELL_LINE_S = 30.0
 """How often a line is written where the console is no terminal and nothing else makes it time."""

@@ -23,10 +23,10 @@ from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
-from rtl_core.grading.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
 from rtl_core.problems.interface import HDL_SUFFIXES
-from rtl_core.problems.problem import Port, Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Port, Problem
+from rtl_core.types.verdict import InterfaceMismatch, Outcome, Stage, StageResult, StageStatus, Verdict
 
 if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader

@@ -16,9 +16,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import demanded_modules
 from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
+from rtl_core.types.problem import Problem
 
 MAX_CHARS = 1_000_000
 """Longer files are refused by the screen."""

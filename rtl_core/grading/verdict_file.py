@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from rtl_core.errors import ProblemError
 from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.types.verdict import Outcome, Verdict
 
 _BEGINNING = b'{"id":'
 

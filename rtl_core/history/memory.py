@@ -16,7 +16,7 @@ import duckdb
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading
 from rtl_core.history.columns import Place
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
 
 MOST = 50_000
 """Rollouts that are remembered at most (about 20 MB)."""

@@ -21,7 +21,7 @@ from rtl_core.history.records import (
 )
 from rtl_core.history.rows import aware, to_step_state, to_verdict
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
 
 _CHUNK = 500
 

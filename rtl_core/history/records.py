@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from rtl_core.grading.verdict import Verdict
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Verdict
 
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
 StepStatus = Literal["planned", "trained"]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtl_core.grading.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 from rtl_core.history.columns import Place, table
 from rtl_core.history.records import AuditRecord, StepState, TeacherRecord, ValidationRecord
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 
 
 def naive(moment: datetime | None) -> datetime | None:

@@ -17,7 +17,6 @@ import duckdb
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
-from rtl_core.grading.verdict import Verdict
 from rtl_core.history import reading, rows
 from rtl_core.history.columns import Place, insert, table
 from rtl_core.history.memory import memory_of
@@ -37,8 +36,9 @@ from rtl_core.history.records import (
 )
 from rtl_core.history.transactions import Transactions
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Verdict
 
 _ENDED = ("finished", "failed", "cancelled")
 

@@ -39,16 +39,18 @@ from tinker_cookbook.rl.types import (
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError, ProblemError
-from rtl_core.grading import Grader, MemoryCache, make_executor
-from rtl_core.grading.verdict import Outcome, Stage, Verdict
+from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 class Workbench:

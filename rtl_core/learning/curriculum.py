@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rtl_core.learning.pools import Pool, PoolRules, pool_of
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 Order = Literal["easy_to_hard", "shuffled", "pools"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.verdict import Outcome, Stage, Verdict
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 class Reward(BaseModel):

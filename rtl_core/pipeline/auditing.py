@@ -23,15 +23,15 @@ from pathlib import Path
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading import Executor, make_executor
+from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline.progress import Progress
 from rtl_core.pipeline.session import limits_of
 from rtl_core.pipeline.stored import Which, texts_of
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.types.problem import Problem
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading.verdict import Outcome, Stage, Verdict
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import reward
@@ -26,11 +25,12 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import StoreTime
 from rtl_core.pipeline.session import Session
 from rtl_core.policy.clients import Policy
-from rtl_core.policy.rollout import Purpose, Rollout
 from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Purpose, Rollout
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 @dataclass

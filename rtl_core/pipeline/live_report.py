@@ -17,7 +17,17 @@ EVERY_S = 300.0
 """Seconds between two reports."""
 REST = 50
 """A report begins no earlier than after so many times as long as the one before took."""
-_PROGRAM = "import os; os.nice(19); from rtl_core.cli import main; main()"
+_PROGRAM = """\
+import os, sys
+from pathlib import Path
+
+os.nice(19)
+from rtl_core.history.store import History
+from rtl_core.reporting.report import write_report
+
+history, run, path = sys.argv[1:]
+write_report(History(Path(history), read_only=True), [run], Path(path))
+"""
 
 
 class LiveReport:
@@ -27,8 +37,8 @@ class LiveReport:
         self, history: Path, run: str, path: Path, tell: Callable[[str], None], every_s: float = EVERY_S
     ) -> None:
         self._command = [
-            *(sys.executable, "-c", _PROGRAM, "report", run),
-            *("--output", str(path.resolve()), "--db", str(history.resolve())),
+            *(sys.executable, "-c", _PROGRAM),
+            *(str(history.resolve()), run, str(path.resolve())),
         ]
         self._path = path
         self._tell = tell

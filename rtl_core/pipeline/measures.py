@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from rtl_core.config import RunConfig
-from rtl_core.grading.verdict import Stage
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import advantages_of
+from rtl_core.types.verdict import Stage
 
 
 def batch_metrics(batch: Batch, config: RunConfig) -> dict[str, float]:

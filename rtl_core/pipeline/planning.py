@@ -12,7 +12,7 @@ from rtl_core.pipeline.drawing import draw_step, measured_rates
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.warm_start import is_warm_start, samples_answers
 from rtl_core.policy.trainer import Checkpoint
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 
 async def plan_run(session: Session) -> int:

@@ -19,9 +19,9 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.pipeline import batch as batches
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
-from rtl_core.policy.rollout import Rollout
 from rtl_core.policy.sampling import rollout_seed
 from rtl_core.prompting.refinement import build_refinement
+from rtl_core.types.rollout import Rollout
 
 
 def open_turn(session: Session, batch: Batch, turn: int) -> Batch:

@@ -22,14 +22,15 @@ from rich.text import Text
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError
-from rtl_core.grading import Executor, Grader, make_executor
-from rtl_core.grading.verdict import Outcome, Verdict
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
 from rtl_core.pipeline.session import Cluster, graders_of, limits_of
 from rtl_core.pipeline.stored import Which, texts_of
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Verdict
 
 # Deterministic when cut short: which rollouts come first does not depend on how often one asks.
 _CHOSEN = """

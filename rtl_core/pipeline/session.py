@@ -15,7 +15,10 @@ from typing import Any, Protocol
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
-from rtl_core.grading import Executor, Grader, Limits, MemoryCache, make_executor
+from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
@@ -38,8 +41,8 @@ from rtl_core.policy.connect import (
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
 from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import LoadedProblems, load_problems
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.types.problem import Problem
 
 HEARTBEAT_S = 30.0
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import answers_to_imitate
 from rtl_core.pipeline.session import Session
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 
 def is_warm_start(session: Session, step: int) -> bool:

@@ -22,7 +22,7 @@ import yaml
 from rtl_core.errors import ProblemError
 from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.patch import PatchError, apply_patch
-from rtl_core.problems.problem import Difficulty, Problem
+from rtl_core.types.problem import Difficulty, Problem
 
 MAX_LINE_BYTES = 64 << 20
 MAX_FILE_CHARS = 8 << 20

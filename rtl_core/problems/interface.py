@@ -19,7 +19,7 @@ from pyslang import parsing as slang_parsing
 from pyslang import syntax as slang_syntax
 
 from rtl_core.problems.harness_use import HarnessUse, harness_use
-from rtl_core.problems.problem import Direction, Interface, InterfaceSource, Parameter, Port
+from rtl_core.types.problem import Direction, Interface, InterfaceSource, Parameter, Port
 
 _NOWHERE = "/nowhere-on-disk/"
 _HEADER_SUFFIXES = (".vh", ".svh", ".h", ".inc")

@@ -13,10 +13,10 @@ from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import BrokenLine, LeftOut, ProblemSet
 from rtl_core.problems.folder import read_cvdp_path
 from rtl_core.problems.near_duplicates import NearDuplicate, separate
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.starter import starter_problems
 from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.types.problem import Problem
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 TEXT_OVERLAP = 0.8
 GOLDEN_OVERLAP = 0.8

@@ -13,8 +13,8 @@ from pathlib import Path
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import BrokenLine, ProblemSet
 from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, prints, renamed
+from rtl_core.types.problem import Problem
 
 SOURCE = "rtllm"
 DESCRIPTION = "design_description.txt"

@@ -15,8 +15,8 @@ from pathlib import Path
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import BrokenLine, ProblemSet
 from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.testbench import Bench, bench_harness, difficulty_of, renamed
+from rtl_core.types.problem import Problem
 
 SOURCE = "verilog-eval"
 FOLDER = "dataset_spec-to-rtl"

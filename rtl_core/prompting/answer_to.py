@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rtl_core.problems.interface import HDL_SUFFIXES, module_names, top_levels
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
 
 
 def answer_to(problem: Problem, response: str) -> Answer:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.messages import Message, build_messages
+from rtl_core.types.problem import Problem
 
 CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
 

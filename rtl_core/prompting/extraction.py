@@ -28,7 +28,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.offers import (
     MAX_LABEL_CHARS,
     Block,
@@ -38,6 +37,7 @@ from rtl_core.prompting.offers import (
     json_values,
     without_thoughts,
 )
+from rtl_core.types.answer import Answer
 
 MAX_RESPONSE_CHARS = 2_000_000
 MAX_NAMED_IGNORED = 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rtl_core.problems.problem import Interface, Port, Problem
+from rtl_core.types.problem import Interface, Port, Problem
 
 EXAMPLE = """\
 Example. Specification: "Module `pulse_cnt`: counts the cycles in which `tick_i` is high. Output `total_o`, 5 bits. Clock `clk_i`. Reset \

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.interface_table import EXAMPLE, interface_table
+from rtl_core.types.problem import Problem
 
 Message = dict[str, str]
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.verdict import MismatchKind, Outcome, Verdict
-from rtl_core.problems.problem import Interface, Problem
 from rtl_core.prompting.budget import Prompt, encode_messages
 from rtl_core.prompting.messages import Message
+from rtl_core.types.problem import Interface, Problem
+from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _HEAD = {
     Outcome.INTERFACE_MISMATCH: "The interface is not the specified one:",

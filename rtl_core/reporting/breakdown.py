@@ -13,9 +13,9 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.problems.problem import Problem
 from rtl_core.reporting.evaluations import PROBLEMS_SQL
 from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.types.problem import Problem
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""

@@ -14,11 +14,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.grading.verdict import MismatchKind, Outcome, Verdict
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Reward
-from rtl_core.problems.problem import Interface, Port
 from rtl_core.reporting.text import visible
+from rtl_core.types.problem import Interface, Port
+from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
 """Up to so many nats |k1|: style of the token."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.near_duplicates import pairs
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
 from rtl_core.problems.starter.spec import Tier
 from rtl_core.synthesis.variants import KINDS, Kind, record_of, variant
+from rtl_core.types.problem import Problem
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
 

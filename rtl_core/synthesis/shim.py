@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.problem import Interface, Port
+from rtl_core.types.problem import Interface, Port
 
 
 @dataclass(frozen=True)

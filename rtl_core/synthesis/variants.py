@@ -14,9 +14,9 @@ from typing import Any, Literal
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.problems.interface import parse_interface, top_levels
-from rtl_core.problems.problem import Interface, InterfaceSource, Problem
 from rtl_core.problems.starter import names as words
 from rtl_core.synthesis.shim import Change, adapter
+from rtl_core.types.problem import Interface, InterfaceSource, Problem
 from rtl_core.validation.mutants import Mutant, mutants
 
 Kind = Literal["rename", "polarity", "bit order", "repair"]

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from rtl_core.problems.problem import Interface
 from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
+from rtl_core.types.problem import Interface
 
 CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
 RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)

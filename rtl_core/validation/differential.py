@@ -23,9 +23,9 @@ from typing import Literal
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.problem import Interface, Port, Problem
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree, name_of, walk
+from rtl_core.types.problem import Interface, Port, Problem
 from rtl_core.validation.clocking import active_low, clocks_and_resets
 from rtl_core.validation.parameters import Values, in_words, interface_with, other_values
 

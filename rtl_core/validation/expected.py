@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from rtl_core.problems.problem import InterfaceSource, Problem
+from rtl_core.types.problem import InterfaceSource, Problem
 
 Confidence = Literal["certain", "high", "medium", "low", "none"]
 

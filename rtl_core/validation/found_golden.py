@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from rtl_core.grading.cache import normalised
 from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
-from rtl_core.problems.problem import InterfaceSource, Problem
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import InterfaceSource, Problem
 from rtl_core.validation.differential import compare
 
 MIN_AGREEING = 2

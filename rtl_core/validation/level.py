@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rtl_core.grading.cache import GRADER_VERSION
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
 VALIDATOR_VERSION = 2

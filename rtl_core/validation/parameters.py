@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import Interface, InterfaceSource, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 Values = Mapping[str, int]
 """Parameter -> value that an instance sets."""

@@ -25,11 +25,11 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
-from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import top_levels
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Verdict
 from rtl_core.validation.differential import Comparison, compare
 from rtl_core.validation.expected import describe_interface
 from rtl_core.validation.level import Level, golden_digest, tools_key

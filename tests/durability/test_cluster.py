@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from rtl_core.errors import ConfigError, InfrastructureError
-from rtl_core.grading import Limits
 from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.limits import Limits
 from tasks.cluster import ClusterExecutor, _the_same
 from tests.durability.conftest import Deployed
 

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 
-from rtl_core.operations.orphans import MARK, end_orphans
+from operations.orphans import MARK, end_orphans
 
 # A command that marks itself, starts a child, says its id and waits.
 COMMAND = """
 import subprocess, sys, time
-from rtl_core.operations.orphans import mark_this_process
+from operations.orphans import mark_this_process
 mark_this_process()
 print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
 time.sleep(600)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading import Limits, make_executor
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
+from rtl_core.grading.limits import Limits
 from rtl_core.pipeline.stopping import at_once_on_signal
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harnesses import answer_to
-from rtl_core.grading import Grader, Limits, Verdict, make_executor
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Verdict
 
 GOLDENS = Path(__file__).parent / "goldens"
 

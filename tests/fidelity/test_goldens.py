@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rtl_core.grading import Outcome
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 from tests.fidelity.conftest import GOLDENS
 
 # A frame of a display, ten milliseconds of a 100 MHz clock, and 128 simulations.

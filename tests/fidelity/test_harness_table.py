@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.harnesses import Kind, kind, markdown
-from rtl_core.grading import Outcome, Verdict
 from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.grading.verdict import Stage, StageResult
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 
 def verdict(outcome, status="skipped", reasons=(), said=()):

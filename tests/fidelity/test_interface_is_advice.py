@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rtl_core.grading import Outcome
-from rtl_core.grading.verdict import Stage
 from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.types.verdict import Outcome, Stage
 from tests.fidelity.conftest import golden_of
 
 COMPOSE = """services:

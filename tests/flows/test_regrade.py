@@ -9,17 +9,18 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError, HistoryError, InfrastructureError
-from rtl_core.grading import Grader, make_executor
-from rtl_core.grading.verdict import Outcome
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import reward
 from rtl_core.pipeline.regrading import Choice, open_regrading
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome
 
 pytestmark = pytest.mark.usefixtures("prefect")
 

@@ -13,7 +13,7 @@ from tasks import artifacts
 
 PROGRAM = """
 import logging
-from rtl_core.cli.flow import cut_connections_untold
+from cli.flow import cut_connections_untold
 
 with cut_connections_untold():
     import prefect.main  # sets the logging up

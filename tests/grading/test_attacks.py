@@ -20,9 +20,9 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.screen import screen
-from rtl_core.grading.verdict import Outcome
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 LFSR = "cvdp_copilot_lfsr_0001"
 HEAD = "module lfsr_8bit(input clock,reset,input [7:0] lfsr_seed, output reg [7:0] lfsr_out);\n"

@@ -7,9 +7,9 @@ import pytest
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Mount
-from rtl_core.grading.verdict import Outcome
 from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 
 def services(compose: str, **files):

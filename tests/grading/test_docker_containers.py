@@ -6,9 +6,10 @@ import platform
 
 import pytest
 
-from rtl_core.grading import Grader, make_executor
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
-from rtl_core.prompting.answer import Answer
+from rtl_core.grading.grader import Grader
+from rtl_core.types.answer import Answer
 
 pytestmark = pytest.mark.docker
 LFSR = "cvdp_copilot_lfsr_0001"

@@ -12,9 +12,9 @@ from benchmarks.chaos import chaos
 from benchmarks.soak.engine import Engine
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.verdict import Outcome
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from rtl_core.config.models import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict import MismatchKind, Outcome, Stage
 from rtl_core.learning.reward import reward
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
-from rtl_core.prompting.answer import Answer
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.types.verdict import MismatchKind, Outcome, Stage
 from tests.grading.conftest import Counting
 
 ARBITER, LFSR = "cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"

@@ -3,8 +3,8 @@
 import pytest
 
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
-from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
+from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 ENV = "TOPLEVEL = top\nMODULE = test_top\n"
 MISSING_TOP = (InterfaceMismatch(kind=MismatchKind.WRONG_MODULE, name="top"),)

@@ -8,10 +8,10 @@ from rtl_core.grading.inside.lib import compiled
 from rtl_core.grading.jobs import instructions
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import CONSTANT
-from rtl_core.grading.verdict import MismatchKind, Outcome
 from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.problems.problem import Interface, InterfaceSource, Parameter
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter
+from rtl_core.types.verdict import MismatchKind, Outcome
 
 LFSR = "cvdp_copilot_lfsr_0001"
 COMPOSE = """services:

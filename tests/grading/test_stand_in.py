@@ -3,7 +3,7 @@
 import subprocess
 
 from rtl_core.grading.stand_in import stand_in
-from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Port, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
 RUNNER = """
 from cocotb_tools.runner import get_runner

@@ -3,9 +3,9 @@
 import pytest
 
 from rtl_core.grading.testbenches import MAX_CHARS, without_test_benches
-from rtl_core.grading.verdict import Outcome, Stage
-from rtl_core.problems.problem import Problem
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage
 from tests.growth import assert_linear
 
 DESIGN = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q; // not tb\nendmodule\n"

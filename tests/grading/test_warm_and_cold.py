@@ -10,7 +10,7 @@ from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
 
 LFSR = "cvdp_copilot_lfsr_0001"
 

@@ -10,14 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rtl_core.grading.verdict import (
-    InterfaceMismatch,
-    MismatchKind,
-    Outcome,
-    Stage,
-    StageResult,
-    Verdict,
-)
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -30,8 +22,16 @@ from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import mean_pass_at_k
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Interface, InterfaceSource, Port, Problem
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import (
+    InterfaceMismatch,
+    MismatchKind,
+    Outcome,
+    Stage,
+    StageResult,
+    Verdict,
+)
 
 FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator")
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 import synthetic
 
-from rtl_core.grading.verdict import Outcome
 from rtl_core.history import schema
 from rtl_core.history.store import History
+from rtl_core.types.verdict import Outcome
 
 TEXT = (Path(__file__).parents[2] / "docs" / "history.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", TEXT, re.S)

@@ -10,10 +10,10 @@ import pytest
 import synthetic
 
 from rtl_core.errors import HistoryError
-from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 
 def test_a_run_comes_back_as_it_was(tmp_path):
@@ -198,7 +198,7 @@ def test_validations_are_found_by_fingerprint_and_tools(demo):
 
 
 def test_problems_come_back_whole(demo):
-    from rtl_core.problems.problem import Problem
+    from rtl_core.types.problem import Problem
 
     found = demo.problems_of("demo")
     assert len(found) == 24 + 16

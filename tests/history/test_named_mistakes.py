@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
-from rtl_core.policy.rollout import Rollout
 from rtl_core.reporting.blocks import Source
 from rtl_core.reporting.figures.mistakes import named
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
 
 
 def miss(kind: str, name: str, expected: str | None = None, got: str | None = None) -> InterfaceMismatch:

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from rtl_core.errors import HistoryError
-from rtl_core.grading.verdict import MismatchKind, Outcome, Stage
 from rtl_core.history.named_queries import named_queries, named_query
 from rtl_core.learning.reward import reward
+from rtl_core.types.verdict import MismatchKind, Outcome, Stage
 
 
 def ask(history, name: str, **given: str) -> list[dict]:
@@ -144,7 +144,7 @@ def test_an_unknown_name_or_parameter_gets_help():
 
 
 def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from rtl_core.cli import main; main()", *arguments, "--db", str(history.path)]
+    line = [sys.executable, "-c", "from cli import main; main()", *arguments, "--db", str(history.path)]
     return subprocess.run(line, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
 
 

@@ -14,7 +14,7 @@ from rtl_core.learning.curriculum import (
     replacement_candidates,
 )
 from rtl_core.learning.pools import PoolRules
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 
 def problem(name: str, difficulty: str, golden: str) -> Problem:

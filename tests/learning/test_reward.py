@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.learning.reward import reward
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 

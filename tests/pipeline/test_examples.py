@@ -10,7 +10,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import advantages_of, build_examples, signal_share
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
 
 STUDENT = (-1.0, -0.5)
 TEACHER = (-1.5, -0.5)

@@ -9,11 +9,11 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
-from rtl_core.grading.verdict import Outcome, Stage
 from rtl_core.pipeline import batch
 from rtl_core.pipeline.session import open_session
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Stage
 
 SYNTAX = ("grading.until=syntax", "grading.until_steps=3")
 

@@ -10,11 +10,11 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
-from rtl_core.grading import make_executor
+from rtl_core.grading.executors import make_executor
 from rtl_core.pipeline import batch
 from rtl_core.pipeline.session import open_session
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
 
 
 class BrokenExecutor:

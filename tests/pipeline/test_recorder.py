@@ -11,7 +11,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline.recorder import Recorder
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
 
 
 def rollout(problem: str, sample: int) -> Rollout:

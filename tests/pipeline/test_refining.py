@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import EvaluationRecord, StoredRollout
 from rtl_core.history.store import History
@@ -14,7 +13,8 @@ from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import build_examples
 from rtl_core.pipeline.refining import improved, parents, passed_by_turn, trained_reward, turn_metrics
-from rtl_core.policy.rollout import Rollout
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
 
 
 def stored(sample: int, passed: bool, reward: float, *, place: str | None = None, purpose: str = "train"):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from rtl_core.config import load_config
-from rtl_core.grading.verdict import Outcome, Verdict
 from rtl_core.history.records import StoredRollout
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import answers_to_imitate
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.rollout import Rollout
 from rtl_core.policy.trainer import to_supervised_datum
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
 
 
 def problem(**golden: str) -> Problem:

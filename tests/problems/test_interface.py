@@ -3,7 +3,7 @@
 import pytest
 
 from rtl_core.problems.interface import derive_interface, module_names, parse_interface
-from rtl_core.problems.problem import InterfaceSource
+from rtl_core.types.problem import InterfaceSource
 
 HARNESS = {
     "src/.env": "TOPLEVEL        = top\nSIM = icarus\n",

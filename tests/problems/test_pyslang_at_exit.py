@@ -9,7 +9,7 @@ PROGRAM = """
 import ctypes
 from rtl_core.grading import screen
 from rtl_core.problems import interface, tree
-from rtl_core.problems.problem import InterfaceSource
+from rtl_core.types.problem import InterfaceSource
 
 assert interface.parse_interface({"rtl/a.v": "module a(input x); endmodule"}, "a", InterfaceSource.GOLDEN)
 assert tree.SourceTree("module a; endmodule").errors == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 VERDICTS = ("Mismatches: 0 in 20 samples", "===========Your Design Passed===========")
 PRINTS = "\\n".join(VERDICTS)

@@ -16,10 +16,10 @@ from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems import testbench
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.verilog_eval import read_verilog_eval
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
 
 ATTACKS = attacks()
 SLOW = {"waits in no time"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from rtl_core.config.models import CvdpSource, ProblemsSection, RtllmSource, StarterSource, VerilogEvalSource
 from rtl_core.problems.load import heldout_by_hash, load_problems
 from rtl_core.problems.near_duplicates import pairs, separate
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
+from rtl_core.types.problem import Problem
 
 TEXT = """\
 Design a synchronous first-in first-out buffer with a depth of sixteen words of eight bits. It has a write port with an

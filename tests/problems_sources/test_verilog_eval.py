@@ -10,9 +10,9 @@ import pytest
 
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.problem import InterfaceSource, Problem
 from rtl_core.problems.verilog_eval import TARGET, read_verilog_eval
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import InterfaceSource, Problem
 
 POPCOUNT = "verilog_eval_Prob009_popcount3"
 HEAD = "module TopModule(input [2:0] in, output [1:0] out);\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, StepResult
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.rtllm import read_rtllm
 from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.types.problem import Problem
 
 _VERILOG_EVAL = {
     "Prob001_times3_prompt.txt": "A module named TopModule: out is in times 3, modulo 16.\n",

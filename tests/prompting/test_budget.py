@@ -9,9 +9,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.problem import Problem
 from rtl_core.prompting.budget import CUT_MARKER, build_prompt
 from rtl_core.prompting.messages import build_messages
+from rtl_core.types.problem import Problem
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import pytest
 from transformers import AutoTokenizer
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.refinement import ASK, build_refinement, feedback, terse_feedback
 from rtl_core.tinymodels import model_path
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
 
 
 def verdict(outcome: Outcome, reasons: tuple[str, ...] = (), mismatches=(), **found) -> Verdict:

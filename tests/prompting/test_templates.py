@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 
 from rtl_core.config.models import PromptingSection, Template
-from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Port, Problem
 from rtl_core.prompting.interface_table import EXAMPLE, interface_table
 from rtl_core.prompting.messages import SYSTEM, TEMPLATES, build_messages
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
 
 def problem(prompt: str, **changes) -> Problem:

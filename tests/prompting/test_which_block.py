@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rtl_core.problems.problem import Interface, InterfaceSource, Problem
 from rtl_core.prompting.answer_to import answer_to, demanded_modules
 from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 DESIGN = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
 OTHER = "module m2(input a, output y);\n  assign y = ~a;\nendmodule\n"

@@ -17,7 +17,7 @@ from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
 from benchmarks.redteam.grading import Graded, confirmed, core_share, grade, grade_all, grader_for
 from benchmarks.redteam.problems import find
-from rtl_core.grading.verdict import Outcome
+from rtl_core.types.verdict import Outcome
 
 FAST = {
     "bench_channel": [

@@ -11,10 +11,10 @@ import synthetic
 from chromium import Page, browser
 from report_tab import cells, traces
 
-from rtl_core.grading.verdict import Outcome
 from rtl_core.history.records import RunRecord, StepRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
+from rtl_core.types.verdict import Outcome
 
 STEPS = 6
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from rtl_core.grading.verdict import Outcome
 from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs, textbook_answer
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import target_of
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 HELDOUT = [
     *starter_specs("heldout", len(FAMILIES["starter"]), seed=11),

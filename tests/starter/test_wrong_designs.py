@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.verdict import Outcome
 from rtl_core.problems.starter import Spec, golden_answer, problem_of
 from rtl_core.problems.starter.catalog import BY_NAME
 from rtl_core.problems.starter.record import target_of
-from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.verdict import Outcome
 
 COUNTER = Spec("counter", "pix_unit", ("go", "val"), 14, "up", "ck", "clr", active_low=False, asynchronous=False)
 ARBITER = Spec("arbiter", "bus_core", ("req", "gnt"), 12, "highest")

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading import Grader, MemoryCache, make_executor
-from rtl_core.grading.verdict import Outcome
+from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
 from rtl_core.problems.starter import starter_problems
-from rtl_core.prompting.answer import Answer
 from rtl_core.synthesis import keeping
 from rtl_core.synthesis.shim import Change, adapter
 from rtl_core.synthesis.variants import variant
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.types.verdict import Outcome
 
 
 @pytest.fixture(scope="module")

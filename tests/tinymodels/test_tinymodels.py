@@ -64,7 +64,7 @@ def test_the_shipped_pair_is_small():
 
 
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
-    from rtl_core.cli import app, register
+    from cli import app, register
 
     register()
     run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "pair"), "--seconds", "3"])

@@ -12,7 +12,7 @@ import pytest
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import problem_from_record, read_cvdp
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COMPOSE = """\

@@ -20,12 +20,12 @@ from rtl_core.learning.reward import reward
 from rtl_core.pipeline import auditing
 from rtl_core.pipeline.auditing import AuditPlan, audit_run
 from rtl_core.pipeline.progress import LogProgress
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
 
 Make = Callable[..., Problem]
 QUICK = AuditPlan(cycles=600)
@@ -186,7 +186,7 @@ def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Pa
 def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
     run.answer(run.half, RIGHT, WRONG)
 
-    line = [sys.executable, "-c", "from rtl_core.cli import main; main()", "audit", "r", "--db", str(run.path)]
+    line = [sys.executable, "-c", "from cli import main; main()", "audit", "r", "--db", str(run.path)]
     told = subprocess.run(
         [*line, "--cycles", "600", "--json", "--strict"], capture_output=True, text=True, env=os.environ, check=False
     )

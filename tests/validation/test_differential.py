@@ -6,8 +6,8 @@ import pytest
 
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import Interface, InterfaceSource, Parameter, Problem
 from rtl_core.problems.starter import starter_problems
+from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.parameters import other_values
 

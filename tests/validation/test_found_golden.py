@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
-from rtl_core.policy.rollout import Rollout
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 from rtl_core.validation.found_golden import find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level
 from rtl_core.validation.validate import validate_problem

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import InterfaceSource
 from rtl_core.problems.starter import starter_problems
 from rtl_core.problems.tree import SourceTree
+from rtl_core.types.problem import InterfaceSource
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.mutation import KINDS
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.problems.starter import starter_problems
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, in_words, kind_of, stubs
 
 NON_ANSI = """\

@@ -12,8 +12,8 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
+from rtl_core.types.problem import Problem
 from rtl_core.validation.differential import compare
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, Stub

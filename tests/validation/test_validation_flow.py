@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.history.store import History
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 from rtl_core.validation.table import by_source
 
 

@@ -6,11 +6,11 @@ import random
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
-from rtl_core.problems.problem import Problem
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import record_of
 from rtl_core.problems.starter.spec import Spec, Split, Tier
 from rtl_core.problems.starter.splits import modules_of, widths_of
+from rtl_core.types.problem import Problem
 
 MAX_DRAWS = 1000
 

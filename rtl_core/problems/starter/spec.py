@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from rtl_core.problems.problem import Difficulty
 from rtl_core.problems.starter import names
+from rtl_core.types.problem import Difficulty
 
 Split = Literal["train", "heldout", "test"]
 Tier = Literal["starter", "hard"]

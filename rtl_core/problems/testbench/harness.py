@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from rtl_core.problems.interface import parse_interface
-from rtl_core.problems.problem import Difficulty, InterfaceSource
 from rtl_core.problems.testbench.rewrite import rewritten
 from rtl_core.problems.tree import Edit, SourceTree, name_of, tokens, walk
+from rtl_core.types.problem import Difficulty, InterfaceSource
 
 COMPOSE = """\
 services:

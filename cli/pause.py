@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rtl_core.cli.database import DbOption, open_history
+from cli.database import DbOption, open_history
 
 
 def pause(run: Annotated[str, typer.Argument(help="Name of the run.")], db: DbOption = None) -> None:
@@ -43,7 +43,7 @@ def resume(
 
         rtl-distill resume nightly --release
     """
-    from rtl_core.cli.flow import run_flow
+    from cli.flow import run_flow
     from rtl_core.pipeline.stored import config_of, pause_path, write_config
 
     settings = config_of(open_history(db), run)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rtl_core.cli.database import DbOption, open_history
+from cli.database import DbOption, open_history
 
 
 def checkpoints(

@@ -58,7 +58,7 @@ def grade(
     """
     from rtl_core.grading.batch import GradingInterruptedError, grade_file
     from rtl_core.grading.limits import Limits
-    from rtl_core.grading.verdict import Stage
+    from rtl_core.types.verdict import Stage
 
     caught = _interrupt_once()
     try:

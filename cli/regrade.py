@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from rtl_core.cli.database import DbOption, database_path, open_history, pick_run
+from cli.database import DbOption, database_path, open_history, pick_run
 
 
 def regrade(
@@ -37,7 +37,7 @@ def regrade(
 
         rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
     """
-    from rtl_core.cli.flow import run_flow
+    from cli.flow import run_flow
 
     name = pick_run(open_history(db), run)
 

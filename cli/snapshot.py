@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rtl_core.cli.database import DbOption, database_path
+from cli.database import DbOption, database_path
 
 
 def snapshot(

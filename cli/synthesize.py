@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rtl_core.cli.problems import ConfigArgument, SourceOption, load_section, problems
+from cli.problems import ConfigArgument, SourceOption, load_section, problems
 
 
 @problems.command()
@@ -37,7 +37,9 @@ def synthesize(
     from rich.console import Console
 
     from rtl_core.errors import ConfigError
-    from rtl_core.grading import Grader, MemoryCache, make_executor
+    from rtl_core.grading.cache import MemoryCache
+    from rtl_core.grading.executors import make_executor
+    from rtl_core.grading.grader import Grader
     from rtl_core.problems.load import load_problems
     from rtl_core.problems.starter import starter_problems
     from rtl_core.synthesis import keeping

@@ -23,8 +23,8 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
         # The temporary server is stopped with the run and complains about what it was doing just then.
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
-    from rtl_core.cli.console import ConsoleProgress
-    from rtl_core.operations.orphans import end_orphans, mark_this_process
+    from cli.console import ConsoleProgress
+    from operations.orphans import end_orphans, mark_this_process
     from rtl_core.pipeline.progress import progress
 
     end_orphans()

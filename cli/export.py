@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rtl_core.cli.database import DbOption, open_history, pick_run
+from cli.database import DbOption, open_history, pick_run
 
 
 class Format(StrEnum):

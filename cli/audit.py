@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rtl_core.cli.database import DbOption, database_path, open_history, pick_run
+from cli.database import DbOption, database_path, open_history, pick_run
 
 
 def audit(
@@ -38,7 +38,7 @@ def audit(
 
     from rich.console import Console
 
-    from rtl_core.cli.console import ConsoleProgress
+    from cli.console import ConsoleProgress
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
     from rtl_core.pipeline.auditing import AuditPlan, audit_run

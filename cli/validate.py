@@ -51,7 +51,7 @@ def validate(
 
         rtl-distill validate my-run.toml --set grading.executor=docker
     """
-    from rtl_core.cli.flow import run_flow
+    from cli.flow import run_flow
     from rtl_core.config import load_config
     from rtl_core.problems.sources import override_of
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 
-from rtl_core.operations import processes
+from operations import processes
 
 MARK = "RTL_DISTILL_COMMAND"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rtl_core.cli.database import DbOption, open_history
+from cli.database import DbOption, open_history
 
 if TYPE_CHECKING:
     from rtl_core.history.records import RunRecord

@@ -43,7 +43,7 @@ def evaluate(
 
         rtl-distill evaluate demo --split test --temperature 0.5
     """
-    from rtl_core.cli.flow import run_flow
+    from cli.flow import run_flow
 
     def flow() -> Coroutine[Any, Any, str]:
         from flows.evaluate import evaluate as evaluate_flow

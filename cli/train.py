@@ -30,7 +30,7 @@ def train(
 
         rtl-distill train my-run.toml
     """
-    from rtl_core.cli.flow import run_flow
+    from cli.flow import run_flow
     from rtl_core.config import load_config
 
     # Checked here as well, so that a mistake is told at once and without a server.

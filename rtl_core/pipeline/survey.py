@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
-from rtl_core.problems.problem import Problem
+from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
 from rtl_core.validation.validate import validate_problem

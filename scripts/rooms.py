@@ -1,0 +1,80 @@
+"""Print the rooms of the project, their lines and the imports between them: `python -m scripts.rooms`.
+
+A room imports rooms below it only, and no two rooms import each other; packages count, not files. Exits with 1 and names the
+import where that is broken. Imports inside functions count, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOMS = (
+    "cli",
+    "flows",
+    "tasks",
+    "operations",
+    "rtl_core.synthesis",
+    "rtl_core.interop",
+    "rtl_core.pipeline",
+    "rtl_core.policy",
+    "rtl_core.tinymodels",
+    "rtl_core.localtinker",
+    "rtl_core.validation",
+    "rtl_core.grading",
+    "rtl_core.prompting",
+    "rtl_core.problems",
+    "rtl_core.config",
+    "rtl_core.reporting",
+    "rtl_core.history",
+    "rtl_core.learning",
+    "rtl_core.types",
+    "rtl_core",
+)
+"""From the top to the ground. `rtl_core` itself holds the errors and the version."""
+
+
+def main(root: Path = Path(__file__).parents[1]) -> int:
+    """Print the rooms of the checkout at `root`; 0 where every import goes down."""
+    lines: Counter[str] = Counter()
+    below: dict[str, set[str]] = defaultdict(set)
+    broken: list[str] = []
+    for path in sorted(path for top in {room.split(".")[0] for room in ROOMS} for path in (root / top).rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        here = room_of(".".join(path.relative_to(root).with_suffix("").parts))
+        lines[here] += text.count("\n")
+        for number, module in imports(ast.parse(text)):
+            there = room_of(module)
+            if there in ROOMS and there != here:
+                below[here].add(there)
+                if ROOMS.index(there) < ROOMS.index(here):
+                    broken.append(f"{path.relative_to(root)}:{number}: {here} may not import {module}")
+    for room in ROOMS:
+        names = ", ".join(sorted((name.removeprefix("rtl_core.") for name in below[room]), key=str.lower))
+        print(f"{room:<22}{lines[room]:>7}  {names}")
+    print(f"{'all':<22}{sum(lines.values()):>7}")
+    for line in broken:
+        print(line, file=sys.stderr)
+    return 1 if broken else 0
+
+
+def room_of(module: str) -> str:
+    """The room that a module belongs to: `rtl_core.NAME` where that is a package, else the first name."""
+    two = ".".join(module.split(".")[:2])
+    return two if two in ROOMS else module.split(".")[0]
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import. Relative ones stay within a package, and so within a room."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Rooms import downwards only, and the check says where one does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import rooms
+
+
+def test_every_import_goes_down(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rooms.main() == 0, capsys.readouterr().err
+
+
+def test_every_package_is_a_room() -> None:
+    root = Path(rooms.__file__).parents[1]
+    inner = {f"rtl_core.{path.parent.name}" for path in (root / "rtl_core").glob("*/__init__.py")}
+    assert inner == {room for room in rooms.ROOMS if room.startswith("rtl_core.")}
+
+
+def test_an_import_upwards_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    types = tmp_path / "rtl_core" / "types"
+    types.mkdir(parents=True)
+    (types / "verdict.py").write_text("def late():\n    from rtl_core.grading.grader import Grader\n")
+    (tmp_path / "cli").mkdir()
+    (tmp_path / "cli" / "grade.py").write_text("import rtl_core.grading.grader\n")
+    assert rooms.main(tmp_path) == 1
+    said = capsys.readouterr()
+    assert "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader" in said.err
+    assert "cli" not in said.err
