@@ -27,7 +27,7 @@ HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
-_MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?([A-Za-z_]\w*)")
+_MODULE = re.compile(r"\b(?:macro)?module\s+(?:automatic\s+|static\s+)?(?:\\(?=\w+\s))?([A-Za-z_]\w*)")
 _COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"", re.S)
 
 
