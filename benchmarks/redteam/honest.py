@@ -127,6 +127,12 @@ _IDIOMS: list[tuple[str, str, str, str]] = [
     ("ternary chain", "wire [1:0] t = lfsr_out[7] ? 2'd3 : lfsr_out[6] ? 2'd2 : lfsr_out[5] ? 2'd1 : 2'd0;\n", "", ""),
     ("increments", "int cnt0 = 0; always @(posedge clock) begin cnt0++; cnt0 += 2; end\n", "", ""),
     ("labels at the end", "always @(posedge clock) begin : blk reg w; w = 1; end : blk\n", "", ""),
+    ("enum methods", "typedef enum logic [1:0] {A, B, C} step_t; step_t up = A, down = C; always @(posedge clock) begin up <= up.next(); down <= down.prev(2); end\n", "", ""),
+    ("string methods", 'string s; integer n; initial begin s = "abc"; n = s.len(); s = s.substr(0, 1); end\n', "", ""),
+    ("queue", "int q[$]; int z; initial begin q.push_back(3); q.push_front(1); z = q.size(); z = q.pop_front(); end\n", "", ""),
+    ("dollars within names", "wire fifo$enq = clock, a$c = reset, b$system = 1, c$fopen = 0;\n", "", ""),
+    ("waves beside the run", 'initial begin $dumpfile("./lfsr.vcd"); $dumpvars; end\n', "", ""),
+    ("keywords of SystemVerilog", "", '`begin_keywords "1800-2012"\n', "`end_keywords\n"),
     ("void function", "function automatic void nothing(); endfunction\n", "", ""),
     ("test bench appended", "", "", "module tb; reg clock = 0, reset = 0; reg [7:0] s = 1; wire [7:0] o; lfsr_8bit u(clock, reset, s, o); always #5 clock = ~clock; initial begin #20 reset = 1; #100 $finish; end endmodule\n"),
     ("test bench appended with waves", "", "", 'module lfsr_8bit_tb; reg clock = 0; initial begin $dumpfile("tb.vcd"); $dumpvars(0, lfsr_8bit_tb); #100 $finish; end endmodule\n'),
@@ -143,6 +149,8 @@ _VARIANTS = [
     ("logic ports", lambda text: text.replace("output reg", "output logic").replace("input [", "input logic [")),
     ("wire ports", lambda text: text.replace("input clock", "input wire clock").replace("input [", "input wire [")),
     ("parameter in the header", lambda text: text.replace("lfsr_8bit(", "lfsr_8bit #(parameter WIDTH = 8)(")),
+    ("macromodule", lambda text: text.replace("module lfsr", "macromodule lfsr", 1)),
+    ("escaped module name", lambda text: text.replace("module lfsr_8bit(", "module \\lfsr_8bit (")),
     ("automatic module", lambda text: text.replace("module lfsr", "module automatic lfsr")),
 ]  # fmt: skip
 
@@ -195,6 +203,7 @@ def _attacks() -> list[Attack]:
     table = 'reg [7:0] rom [0:255]; initial $readmemh("{}table.hex", rom);\n'
     for name, first, second, others in (
         ("two files", "", "", {}),
+        ("given header behind a path", '`include "../rtl/given.svh"\n', '`include "/code/rtl/given.svh"\n', {}),
         ("given header", "", '`include "given.svh"\nwire [`GIVEN_W-1:0] g;\n', {}),
         (
             "own header",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
+_SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
+_NUMBER = re.compile(r"-?\d{1,18}")
 ENOUGH_CHANGES = 16
 """Fewer changes of inputs say nothing about outputs that stay."""
 
@@ -49,13 +52,32 @@ def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple
     return ()
 
 
-def changed_parameters(results: Sequence[StepResult]) -> tuple[InterfaceMismatch, ...]:
-    """Parameters that a build of the harness set, or that it reads back, and that have another value in the design."""
-    found = {tuple(change): None for result in results for build in result.builds for change in build["parameters"]}
+def changed_parameters(
+    results: Sequence[StepResult], demanded: Callable[[Mapping[str, int]], Mapping[str, Sequence[int]]]
+) -> tuple[InterfaceMismatch, ...]:
+    """Parameters that a build of the harness set, or that it reads back, and that have another value in the design.
+
+    `demanded` says which values of those that are only read are right beside what a build set (parameters.py).
+    """
+    found: dict[tuple[str, str, str], None] = {}
+    for build in (build for result in results for build in result.builds if build["parameters"]):
+        settings = _settings(build["argv"])
+        numbers = {name: int(value) for name, value in settings.items() if _NUMBER.fullmatch(value)}
+        right = demanded(numbers) if numbers else {}
+        for name, wanted, got in build["parameters"]:
+            values = [] if name in settings else [str(value) for value in right.get(name, ())]
+            if got not in values:
+                found[name, values[0] if values else wanted, got] = None
     return tuple(
         InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=wanted, got=got)
         for name, wanted, got in found
     )
+
+
+def _settings(argv: Sequence[str]) -> dict[str, str]:
+    """Name -> text of the parameters that an Icarus command sets by `-Ptop.NAME=VALUE`."""
+    found = (_SETTING.fullmatch(word) for word in argv)
+    return {match[1]: match[2] for match in found if match}
 
 
 def never_changed(results: Sequence[StepResult]) -> bool:

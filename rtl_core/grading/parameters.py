@@ -2,22 +2,25 @@
 
 A test bench that asks `dut.WIDTH` how wide the design is believes the answer: a design of one bit would pass most of them. So
 such a parameter keeps the default of the golden answer, the specification, or the file that is to be changed, unless the
-prompt names another number for it.
+prompt names another number for it. Where the default is computed from parameters that the harness does set, it follows them.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import HDL_SUFFIXES, parse_interface
-from rtl_core.types.problem import InterfaceSource, Problem
+from rtl_core.problems.interface import HDL_SUFFIXES, derive_interface, parse_interface
+from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 _NUMBER = re.compile(r"(?<![\w'+*/-])(?<![+*/-]\s)\d+(?![\w'])")
 
 
-def demanded_values(problem: Problem) -> dict[str, list[int]]:
-    """Name -> values that are right, the default first; empty where nothing is known. Parses the problem's own files."""
+def demanded_values(problem: Problem, settings: Mapping[str, int] | None = None) -> dict[str, list[int]]:
+    """Name -> values that are right once the harness has set `settings`, the default first; empty where nothing is known.
+    Parses the problem's own files.
+    """
     if problem.interface is None:
         return {}
     # A harness may call the design otherwise than `dut`, and guard what it reads.
@@ -26,8 +29,11 @@ def demanded_values(problem: Problem) -> dict[str, list[int]]:
     if not read:
         return {}
     given = {path: text for path, text in problem.context.items() if path.endswith(HDL_SUFFIXES)}
-    before = parse_interface(given, problem.interface.module, InterfaceSource.CONTEXT) if given else None
-    known = (*(before.parameters if before else ()), *problem.interface.parameters)
+    module, demand = problem.interface.module, problem.interface
+    before = parse_interface(given, module, InterfaceSource.CONTEXT, settings) if given else None
+    if settings:
+        demand = _with(problem, settings) or demand
+    known = (*(before.parameters if before else ()), *demand.parameters)
     defaults = {p.name: p.default for p in known if p.default is not None}
     lines = problem.prompt.splitlines()
     return {
@@ -35,3 +41,14 @@ def demanded_values(problem: Problem) -> dict[str, list[int]]:
         for name, default in defaults.items()
         if name in read
     }
+
+
+def _with(problem: Problem, settings: Mapping[str, int]) -> Interface | None:
+    return derive_interface(
+        prompt=problem.prompt,
+        context=problem.context,
+        targets=problem.targets,
+        harness=problem.harness,
+        golden=problem.golden,
+        parameters=settings,
+    )

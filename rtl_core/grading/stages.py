@@ -21,6 +21,7 @@ from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
+from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -169,7 +170,7 @@ class Grading:
 
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
         """The answer passes, whatever its interface, unless the design shows that the harness was fooled or could not tell."""
-        changed = evidence.changed_parameters(results)
+        changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
         if changed:
             self.mismatches += changed
             reasons = tuple(str(mismatch) for mismatch in changed)

@@ -27,7 +27,7 @@ HDL_SUFFIXES = (".v", ".sv", *_HEADER_SUFFIXES)
 _DIRECTIONS: dict[str, Direction] = {"In": "input", "Out": "output", "InOut": "inout"}
 _INCLUDE = re.compile(r"`include\b[ \t]*(?:\"([^\"\n]*)\")?")
 _FENCE = re.compile(r"^[ \t]*```[^\n]*\n(.*?)^[ \t]*```", re.S | re.M)
-_MODULE = re.compile(r"\bmodule\s+(?:automatic\s+|static\s+)?([A-Za-z_]\w*)")
+_MODULE = re.compile(r"\b(?:macro)?module\s+(?:automatic\s+|static\s+)?(?:\\(?=\w+\s))?([A-Za-z_]\w*)")
 _COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"", re.S)
 
 
@@ -101,8 +101,10 @@ def derive_interface(
     targets: Iterable[str],
     harness: Mapping[str, str],
     golden: Mapping[str, str] | None,
+    parameters: Mapping[str, int] | None = None,
 ) -> Interface | None:
     """The interface that a problem demands of its top module, with its source recorded, or None.
+    `parameters` sets some of the top's parameters.
 
     Sources in order of trust: the golden answer, the context's own version of the module (when it is no target, so
     that it cannot be what is to be changed, or nothing better is there), the module header in the specification
@@ -122,8 +124,9 @@ def derive_interface(
 
     fixed = {path: text for path, text in context.items() if path not in targets and path.endswith(HDL_SUFFIXES)}
     for top in _demanded_modules(targets, harness, fixed, golden):
-        found = _from_golden(top, golden, fixed, is_public) or _from_specification(top, documents)
-        in_context = _from_context(top, context, targets, use)
+        found = _from_golden(top, golden, fixed, is_public, parameters)
+        found = found or _from_specification(top, documents, parameters)
+        in_context = _from_context(top, context, targets, use, parameters)
         if found is None or (found.source is not InterfaceSource.GOLDEN and _says_more(in_context, found)):
             found = in_context or found
         found = found or _from_harness(top, use)
@@ -157,38 +160,48 @@ def _demanded_modules(
 
 
 def _from_golden(
-    top: str, golden: Mapping[str, str] | None, fixed: Mapping[str, str], keep: Callable[[str, bool], bool]
+    top: str,
+    golden: Mapping[str, str] | None,
+    fixed: Mapping[str, str],
+    keep: Callable[[str, bool], bool],
+    parameters: Mapping[str, int] | None,
 ) -> Interface | None:
     if not golden or not any(top in module_names(text) for text in golden.values()):
         return None
-    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, keep=keep)
+    return parse_interface({**fixed, **golden}, top, InterfaceSource.GOLDEN, parameters, keep)
 
 
 def _words(texts: Iterable[str]) -> set[str]:
     return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
 
 
-def _from_context(top: str, context: Mapping[str, str], targets: tuple[str, ...], use: HarnessUse) -> Interface | None:
+def _from_context(
+    top: str,
+    context: Mapping[str, str],
+    targets: tuple[str, ...],
+    use: HarnessUse,
+    parameters: Mapping[str, int] | None,
+) -> Interface | None:
     holders = [path for path, text in _hdl(context).items() if top in module_names(text)]
     if not holders:
         return None
-    found = parse_interface(context, top, InterfaceSource.CONTEXT)
+    found = parse_interface(context, top, InterfaceSource.CONTEXT, parameters)
     if found is None or not any(path in targets for path in holders):
         return found
     # A target's old version may be exactly what is to be changed. It tells the directions of those ports that the
     # harness still uses; widths, parameters and further ports are open.
     ports = [p for p in found.ports if p.name in use.names or not use.names]
-    parameters = [p for p in found.parameters if p.name in use.parameters]
+    used = [p for p in found.parameters if p.name in use.parameters]
     return found.model_copy(
         update={
             "ports": tuple(p.model_copy(update={"width": None}) for p in ports),
-            "parameters": tuple(p.model_copy(update={"default": None}) for p in parameters),
+            "parameters": tuple(p.model_copy(update={"default": None}) for p in used),
             "exact": False,
         }
     )
 
 
-def _from_specification(top: str, documents: list[str]) -> Interface | None:
+def _from_specification(top: str, documents: list[str], parameters: Mapping[str, int] | None) -> Interface | None:
     for document in documents:
         for block in _FENCE.findall(document.replace("\r\n", "\n")):
             if top not in module_names(block):
@@ -196,7 +209,7 @@ def _from_specification(top: str, documents: list[str]) -> Interface | None:
             text = block if re.search(r"\bendmodule\b", block) else block + "\nendmodule\n"
             if "..." in text.partition("endmodule")[0]:
                 continue
-            found = parse_interface({"specification.sv": text}, top, InterfaceSource.SPECIFICATION)
+            found = parse_interface({"specification.sv": text}, top, InterfaceSource.SPECIFICATION, parameters)
             if found and found.ports:
                 return found
     return None

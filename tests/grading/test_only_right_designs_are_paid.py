@@ -154,6 +154,23 @@ def test_a_parameter_that_the_harness_only_reads_keeps_its_default(grader, width
     assert verdict.passed is paid, verdict.reasons
 
 
+DERIVED = RIGHT.replace("WIDTH = 4", "BYTES = 1, parameter WIDTH = 8 * BYTES")
+
+
+@pytest.mark.parametrize(
+    ("text", "paid"),
+    [(DERIVED, True), (DERIVED.replace("8 * BYTES", "2"), False), (DERIVED.replace("8 * BYTES", "BYTES"), False)],
+)
+@pytest.mark.parametrize("given", ["context", "prompt"])
+def test_a_default_that_is_computed_follows_what_the_harness_sets(grader, text, paid, given):
+    sets = RUNNER.replace("[4, 8]", "[2, 1]").replace('"WIDTH": width', '"BYTES": width')
+    sampled = GRAY_TEST.replace("range(1 << width)", "range(0, 1 << width, 1 + (1 << width >> 6))")
+    right = DERIVED.replace("binary ^", "binary &")
+    told = {"context": {"rtl/gray.sv": right}} if given == "context" else {"prompt": f"```verilog\n{right}```\n"}
+    verdict = grade(grader, text, runner=sets, test=sampled, **told)
+    assert verdict.passed is paid, verdict.reasons
+
+
 def test_the_same_holds_where_the_harness_calls_the_design_otherwise(grader):
     problem = gray_problem(runner=UNSET, test=GRAY_TEST.replace("dut", "device"), context={"rtl/gray.sv": GIVEN})
     for width, paid in ((4, True), (1, False)):

@@ -28,11 +28,13 @@ ALLOWED_TASKS = frozenset(_ALLOWED.split())
 """Without the dollar sign. They compute, print to the simulator's output, end the simulation, or read and write a file that
 `refusals` looks at by name. All others reach files, the command line, other scopes' signals or the simulator itself."""
 
+_METHOD = re.compile(r"ivl_(?:enum|string|queue|darray)_method\$\w+")
+"""What Icarus makes of a method such as `state.next()`. They compute; the screen refuses them where a text calls them so."""
 _FILE_TASKS = {"dumpfile", "readmemh", "readmemb"}
 _CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
 TIMING_CHECKS = frozenset(_CHECKS.split())
 """What stands in a `specify` block with a dollar sign and is no task."""
-WAVES = re.compile(r"(?:/code/rundir/)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
+WAVES = re.compile(r"(?:/code/rundir/|\./)?(?:[\w-]+/)*[\w.-]{1,100}\.(?:vcd|fst|lxt|lxt2|vpd|fsdb|wlf)")
 """Names of wave files that a design may write: in the run directory, by their ending."""
 REFUSED = 99
 """The exit code of a simulator that was not started."""
@@ -110,7 +112,7 @@ def refusals(program, more=frozenset(), harness=frozenset()):
         number, line, task, text, other = call.groups()
         place = f"{names.get(int(number), 'the design')}:{line}: "
         name = task.lstrip("$")
-        if name not in ALLOWED_TASKS and name not in more:
+        if name not in ALLOWED_TASKS and name not in more and not _METHOD.fullmatch(name):
             found.append(f"{place}the system task ${name[:60]}")
         elif name in _FILE_TASKS:
             text = texts.get(other) if text is None else text
