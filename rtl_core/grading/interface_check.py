@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from rtl_core.grading.verdict import InterfaceMismatch, MismatchKind
 from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import code_of, module_names, top_levels
-from rtl_core.problems.problem import Interface, InterfaceSource, Port
+from rtl_core.problems.interface import HDL_SUFFIXES, code_of, module_names, top_levels
+from rtl_core.problems.problem import Interface, InterfaceSource, Port, Problem
+
+_BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
 
 
 def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
@@ -98,6 +100,27 @@ def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str,
     """Whether the harness' executed code touches a port that the answer lacks, so that one failing test tells all."""
     missing = {m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT}
     return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
+
+
+def owned_inputs(problem: Problem, got: Iterable[Port]) -> tuple[InterfaceMismatch, ...]:
+    """What the harness moves, and the answer has as something else than an input: it can put there what the harness reads
+    back, so a harness that passes shows nothing.
+
+    Where only the harness tells of the port, and the documents speak of ports that go both ways, `inout` may be right.
+    """
+    expected = problem.interface
+    if expected is None:
+        return ()
+    moved = harness_use(problem.harness).moved
+    documents = (problem.prompt, *(text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)))
+    both_ways = expected.source is InterfaceSource.HARNESS and any(map(_BOTH_WAYS.search, documents))
+    right = ("input", "inout") if both_ways else ("input",)
+    theirs = {port.name: port.direction for port in got}
+    return tuple(
+        _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
+        for port in expected.ports
+        if port.direction == "input" and port.name in moved and theirs.get(port.name) not in right
+    )
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:
