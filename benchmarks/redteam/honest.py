@@ -198,6 +198,10 @@ def _attacks() -> list[Attack]:
         found.append(
             Attack(f"response: {name}", "a common form of responses", "cvdp/lfsr", response=response, right=PAID)
         )
+    shifter = "module shifter(input [7:0] data, input [2:0] amount, output [7:0] shifted);\nassign shifted = data >> amount;\nendmodule\n"
+    found.append(
+        Attack("shifter @ own/shift", "the harness reads its inputs back", "own/shift", text=shifter, right=PAID)
+    )
     pair = "module pair(input clk, input [7:0] a, b, output reg [7:0] y);\n{}wire [7:0] s; part p(a, b, s);\nalways @(posedge clk) y <= s;\nendmodule\n"
     part = "module part(input [7:0] a, b, output [7:0] s);\n{}assign s = a + b;\nendmodule\n"
     table = 'reg [7:0] rom [0:255]; initial $readmemh("{}table.hex", rom);\n'

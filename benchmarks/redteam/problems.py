@@ -50,6 +50,7 @@ CVDP = {
     "cvdp/lfsr": "cvdp_copilot_lfsr_0001",
     "cvdp/arbiter": "cvdp_agentic_fixed_arbiter_0001",
     "single/gray": "cvdp_copilot_binary_to_gray_0013",
+    "single/barrel": "cvdp_copilot_barrel_shifter_0037",
     "single/sorter": "cvdp_copilot_sorter_0001",
 }
 
@@ -83,6 +84,21 @@ async def gray(dut):
         dut.binary_in.value = value
         await Timer(10, unit="ns")
         assert int(dut.gray_out.value) == value ^ (value >> 1)
+"""
+_SHIFT_TEST = """\
+import random
+
+import cocotb
+from cocotb.triggers import Timer
+
+
+@cocotb.test()
+async def shift(dut):
+    for _ in range(40):
+        dut.data.value = random.getrandbits(8)
+        dut.amount.value = random.getrandbits(3)
+        await Timer(10, unit="ns")
+        assert int(dut.shifted.value) == int(dut.data.value) >> int(dut.amount.value)
 """
 _LFSR_TEST = """\
 import random
@@ -244,7 +260,9 @@ def own() -> dict[str, Problem]:
     lfsr = "Module lfsr_8bit: an 8-bit Galois LFSR.\n\nInputs: clock, reset (active low), lfsr_seed[7:0]. Output: lfsr_out[7:0].\n"
     gray = "Module binary_to_gray: binary to Gray code. Parameter WIDTH. Input binary_in[WIDTH-1:0]. Output gray_out[WIDTH-1:0].\n"
     pair = "Module pair adds a and b in a register; module part does the addition. Inputs clk, a[7:0], b[7:0]. Output y[7:0].\n"
+    shift = "Module shifter: shifted is data[7:0], shifted right by amount[2:0].\n"
     return {
+        "own/shift": _cocotb("shift", "shifter", shift, _SHIFT_TEST, ("rtl/shifter.sv",)),
         "own/lfsr": _cocotb("lfsr", "lfsr_8bit", lfsr, _LFSR_TEST, ("rtl/lfsr_8bit.sv",)),
         "own/gray": _cocotb(
             "gray", "binary_to_gray", gray, _GRAY_TEST, ("rtl/binary_to_gray.sv",),

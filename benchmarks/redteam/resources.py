@@ -89,6 +89,7 @@ _TEXTS: list[tuple[str, str, Callable[[], str]]] = [
     ("long chain of if", "ten thousand branches", lambda: LFSR.design("reg w; always @* " + "".join(f"if (lfsr_seed == {i}) w = {i % 2}; else " for i in range(10_000)) + "w = 0;\n")),
     ("hundred thousand ports", "a module of very many ports", lambda: LFSR.design(after="module p(" + ",".join(f"input p{i}" for i in range(100_000)) + "); endmodule\n")),
     ("hundred thousand modules", "very many empty modules", lambda: LFSR.design(after="".join(f"module m{i}; endmodule\n" for i in range(40_000)))),
+    ("many test benches", "each is looked for in the whole text", lambda: LFSR.design(after="".join(f"module m{i}; initial #1; endmodule\n" for i in range(25_000)))),
     ("long name", "a name of half a megabyte", lambda: LFSR.design(f"wire {'x' * 500_000};\n")),
     ("long number", "a number of half a million digits", lambda: LFSR.design(f"wire w = {'9' * 500_000};\n")),
     ("long sized number", "its hexadecimal sister", lambda: LFSR.design(f"wire w = 4000000'h{'f' * 900_000};\n")),

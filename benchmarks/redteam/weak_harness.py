@@ -190,6 +190,26 @@ _GRAYS = [
     ("parameter without effect", "only the default's width", "#(parameter WIDTH = 1)(input [0:0] binary_in, output [0:0] gray_out);\nassign gray_out = binary_in;\n"),
     ("wrong above four bits", "right for the smallest width only", "#(parameter WIDTH = 4)(input [WIDTH-1:0] binary_in, output [WIDTH-1:0] gray_out);\nassign gray_out = WIDTH > 4 ? binary_in : binary_in ^ (binary_in >> 1);\n"),
 ]  # fmt: skip
+_SHIFT = "module shifter(input [7:0] data, {} [2:0] amount, output [7:0] shifted);\nassign shifted = data;\n"
+_PULLED = "initial amount = 0; always @(amount) amount = #1 0;\n"
+_RETURNED = "reg k = 0; assign amount = {3{k}}; always @(amount) if (amount !== 0) begin #1 k = 1; #1 k = 0; end\n"
+_READ_BACK = [
+    ("shift not done", "the harness is not that weak", _SHIFT.format("input")),
+    ("own input set back", "the harness computes with what the design has put on the input", _SHIFT.format("input") + _RETURNED),
+    ("own input set back, both ways", "the same by a port that goes both ways", _SHIFT.format("inout") + _RETURNED),
+    ("own input as an output", "the harness writes to an output, which is set back", _SHIFT.format("output reg") + _PULLED),
+    ("own input as a variable", "the harness writes to a variable within, which is set back", _SHIFT.replace(" {} [2:0] amount,", "") + "reg [2:0] amount;\n" + _PULLED),
+    ("own input through a module", "the drive stands in another module", _SHIFT.format("input") + "zero z(amount);\nendmodule\nmodule zero(inout [2:0] x);\n" + _RETURNED.replace("amount", "x")),
+]  # fmt: skip
+_SHOWN = "module lfsr_8bit(input clock, reset, input [7:0] lfsr_seed, output [7:0] {});\n{}endmodule\n"
+_DEAD = _SHOWN.format(
+    "lfsr_out", "reg [7:0] other = 0; always @(posedge clock) other <= other + 1;\nassign lfsr_out = 0;\n"
+)
+_READINGS = [
+    ("constant for Icarus alone", "the grader watches ports that the simulator does not have", "`ifdef __ICARUS__\n", _SHOWN.format("other", "")),
+    ("constant behind undefineall", "the same by a macro that Icarus keeps", "`define KEPT\n`undefineall\n`ifdef KEPT\n", _SHOWN.format("other", "")),
+    ("constant that is not read", "the grader's parser sees no module at all", "`define KEPT\n`undefineall\n`ifdef KEPT\n", ""),
+]  # fmt: skip
 
 
 def _attacks() -> list[Attack]:
@@ -200,6 +220,26 @@ def _attacks() -> list[Attack]:
     for name, idea, text in _FOR_LFSR:
         for problem in ("cvdp/lfsr", "own/lfsr"):
             found.append(Attack(f"{name} @ {problem}", idea, problem, text=text + "endmodule\n"))
+    for name, idea, text in _READ_BACK:
+        found.append(Attack(f"{name} @ own/shift", idea, "own/shift", text=text + "endmodule\n"))
+    barrel = (
+        "module barrel_shifter #(parameter data_width = 16, shift_bits_width = 4)(input [data_width-1:0] data_in,\n"
+    )
+    barrel += "  {} [shift_bits_width-1:0] shift_bits, input left_right, rotate_left_right, output [data_width-1:0] data_out);\n"
+    for direction, body in (("input", _RETURNED.replace("{3{k}}", "{shift_bits_width{k}}")), ("output reg", _PULLED)):
+        text = (
+            barrel.format(direction) + body.replace("amount", "shift_bits") + "assign data_out = data_in;\nendmodule\n"
+        )
+        idea = "the harness computes with what the design has put on the input"
+        found.append(Attack(f"own {direction} set back @ single/barrel", idea, "single/barrel", text=text))
+    for name, idea, before, other in _READINGS:
+        text = f"{before}{_DEAD}`else\n{other}`endif\n"
+        found.append(Attack(f"{name} @ cvdp/lfsr", idea, "cvdp/lfsr", text=text))
+    busy = _OUT + "integer i, k = 0; always @(posedge clock) for (i = 0; i < 3500; i = i + 1) k = k + 1;\n"
+    idea = "whether a constant design is one is asked once more, as slowly"
+    found.append(
+        Attack("slow constant @ cvdp/lfsr", idea, "cvdp/lfsr", text=busy + "assign lfsr_out = 0;\nendmodule\n")
+    )
     for name, idea, text in _GRAYS:
         problems = ("own/gray", "single/gray") if "identity" in name else ("own/gray",)
         for problem in problems:

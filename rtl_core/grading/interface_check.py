@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from rtl_core.problems.harness_use import harness_use
-from rtl_core.problems.interface import code_of, module_names, top_levels
-from rtl_core.types.problem import Interface, InterfaceSource, Port
+from rtl_core.problems.interface import HDL_SUFFIXES, code_of, module_names, top_levels
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 
@@ -98,6 +98,33 @@ def is_hopeless(mismatches: tuple[InterfaceMismatch, ...], harness: Mapping[str,
     """Whether the harness' executed code touches a port that the answer lacks, so that one failing test tells all."""
     missing = {m.name for m in mismatches if m.kind is MismatchKind.MISSING_PORT}
     return bool(missing) and not missing.isdisjoint(harness_use(harness).names)
+
+
+def owned_inputs(problem: Problem, got: Iterable[Port]) -> tuple[InterfaceMismatch, ...]:
+    """What the harness moves, and the answer has as something else than an input: it can put there what the harness reads
+    back, so a harness that passes shows nothing.
+
+    Where only the harness tells of the port (some move outputs, too), the documents must call it an input.
+    """
+    expected = problem.interface
+    if expected is None:
+        return ()
+    moved = harness_use(problem.harness).moved
+    theirs = {port.name: port.direction for port in got}
+    return tuple(
+        _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
+        for port in expected.ports
+        if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
+        if expected.source is not InterfaceSource.HARNESS or _is_called_input(port.name, problem)
+    )
+
+
+def _is_called_input(name: str, problem: Problem) -> bool:
+    """Whether a line of the prompt or of a given document names it and says `input`, and no such line says another direction."""
+    documents = (problem.prompt, *(text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)))
+    named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    said = " ".join(line for text in documents for line in text.splitlines() if named.search(line)).lower()
+    return "input" in said and not re.search(r"output|inout|bi-?direction|tri-?state", said)
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:

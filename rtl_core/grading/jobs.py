@@ -58,17 +58,17 @@ def placed(harness: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in harness.items() if path.split("/")[0] in DIRECTORIES}
 
 
-def instructions(problem: Problem, ports: Sequence[Port], demanded: Mapping[str, list[int]]) -> dict[str, str]:
-    """What witness and gate are told through the environment: the answer's ports to watch, the tasks that the problem's own
+def instructions(problem: Problem, ports: Sequence[Port] | None, demanded: Mapping[str, list[int]]) -> dict[str, str]:
+    """What witness and gate are told through the environment: the answer's ports to watch (none if None), the tasks that the problem's own
     files call, and the values of parameters that are right.
     """
-    watch = ";".join(",".join(p.name for p in ports if p.direction == d) for d in ("input", "output"))
+    watch = ";".join(",".join(p.name for p in ports or () if p.direction == d) for d in ("input", "output"))
     given = [text for p, text in (*problem.context.items(), *problem.harness.items()) if p.endswith(HDL_SUFFIXES)]
     tasks = {task for text in given for task in re.findall(r"\$([a-z]\w*)", text)} - ALLOWED_TASKS
     forced = {"force" for text in given if re.search(r"\bforce\b", text)}
     top = problem.interface.module if problem.interface else ""
     return {
-        "RTL_WATCH": watch if ports else "",
+        "RTL_WATCH": "" if ports is None else watch,
         "RTL_TASKS": ",".join(sorted(tasks | forced)),
         "RTL_PARAMETERS": json.dumps({"top": top, "values": demanded}),
     }

@@ -19,8 +19,9 @@ from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless
+from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless, owned_inputs
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
+from rtl_core.grading.limits import Limits
 from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
@@ -31,6 +32,9 @@ from rtl_core.types.verdict import InterfaceMismatch, Outcome, Stage, StageResul
 
 if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
+
+ACTIVITY = 0.25
+"""The share of the time limit in which a design must do something, where its harness has seen it do nothing."""
 
 
 @dataclass
@@ -44,8 +48,8 @@ class Grading:
     seed: int
     stages: dict[Stage, StageResult] = field(default_factory=dict)
     mismatches: tuple[InterfaceMismatch, ...] = ()
-    ports: tuple[Port, ...] = ()
-    """The answer's own ports, where its interface could be read."""
+    ports: tuple[Port, ...] | None = None
+    """The answer's own ports as its text shows them; None before it was read, or where no interface is demanded."""
     failed_tests: bool = False
     """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
 
@@ -171,10 +175,11 @@ class Grading:
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
         """The answer passes, whatever its interface, unless the design shows that the harness was fooled or could not tell."""
         changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
+        changed += () if self.ports is None else owned_inputs(self.problem, self.ports)
         if changed:
-            self.mismatches += changed
+            self.mismatches = tuple(dict.fromkeys(self.mismatches + changed))
             reasons = tuple(str(mismatch) for mismatch in changed)
-            self._amend(Stage.INTERFACE, "failed", self._interface_reasons + reasons)
+            self._amend(Stage.INTERFACE, "failed", tuple(str(mismatch) for mismatch in self.mismatches))
             return self._unpaid(Outcome.INTERFACE_MISMATCH, reasons, results)
         passed, total = evidence.count_tests(results)
         if evidence.never_changed(results) and not self._is_active(evidence.pacer(results)):
@@ -220,11 +225,15 @@ class Grading:
     def _is_active(self, pacer: str) -> bool:
         """Whether an output moves when inputs are driven at random, where the harness moved none; True where it cannot be told."""
         assert self.problem.interface is not None, "without an interface nothing is watched"
-        check = activity_check(self.problem.interface.module, sources(self.problem, self.files), self.ports, pacer)
+        check = activity_check(
+            self.problem.interface.module, sources(self.problem, self.files), self.ports or (), pacer
+        )
         if check is None:
             return True
         harness, step = check
-        (result,) = self._run((step,), harness=harness)
+        limits = self.grader.limits
+        short = limits.model_copy(update={"wall_s": ACTIVITY * limits.wall_s, "cpu_s": ACTIVITY * limits.cpu_s})
+        (result,) = self._run((step,), harness=harness, limits=short)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
         return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
 
@@ -238,8 +247,9 @@ class Grading:
         steps: tuple[Step, ...],
         mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
         harness: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> tuple[StepResult, ...]:
-        """Runs steps in the answer's workspace, with the problem's harness or another."""
+        """Runs steps in the answer's workspace, with the problem's harness or another, under the grader's limits or others."""
         problem = self.problem
         harness = problem.harness if harness is None else harness
         job = Job(
@@ -247,7 +257,7 @@ class Grading:
             harness=placed(harness),
             steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
             mounts=mounts,
-            limits=self.grader.limits,
+            limits=limits or self.grader.limits,
             seed=self.seed,
             cocotb=cocotb_generation(harness),
             dockerfile=problem.harness.get("Dockerfile"),

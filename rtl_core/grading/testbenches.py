@@ -27,6 +27,7 @@ PASSES = 3
 
 _HDL = (".v", ".sv")
 _WORD = re.compile(r"[A-Za-z_][\w$]*")
+_ESCAPED = re.compile(r"\\([A-Za-z_][\w$]*)")
 _QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
 _CONTINUED = re.compile(r"\\[ \t\r\f\v]*\n")
 _DIRECTIVE = re.compile(r"`(\w*)")
@@ -80,6 +81,7 @@ def _benches(text: str) -> list[Module]:
     if not closed or not looks or not _is_plain(code, found):
         return []
     said = Counter(_WORD.findall(code))
+    escaped = set(_ESCAPED.findall(text))
     alone: list[Module] = []
     begin = 0
     for module in found:
@@ -88,7 +90,7 @@ def _benches(text: str) -> list[Module]:
         begin = end
         if module.start not in looks or "`" in own or not _may_begin_behind(gap):
             continue
-        if said[module.name] == _WORD.findall(own).count(module.name) and "\\" + module.name not in text:
+        if said[module.name] == _WORD.findall(own).count(module.name) and module.name not in escaped:
             alone.append(module)
     return alone if len(alone) < len(found) else []
 

@@ -30,6 +30,8 @@ class HarnessUse:
 
     driven: tuple[str, ...] = ()
     """Given a value or a clock."""
+    moved: frozenset[str] = frozenset()
+    """Those that are given a clock, a computed value, or several values. A harness also clears outputs, by one constant."""
     touched: tuple[str, ...] = ()
     """Read, waited for or handed on; not driven. A port or any other object of the module."""
     scalars: frozenset[str] = frozenset()
@@ -75,7 +77,8 @@ class _Reader:
             if tree and (everything or is_used(path, harness))
         ]
         self._everything = everything
-        self._driven: dict[str, None] = {}
+        self._driven: dict[str, set[str]] = {}
+        """Name -> the constants that it is given; the empty text for any other value."""
         self._touched: dict[str, None] = {}
         self._signals: set[str] = set()
         self._scalars: set[str] = set()
@@ -102,6 +105,7 @@ class _Reader:
         capitals = {name for name in self._touched if name.isupper() and name not in self._signals}
         return HarnessUse(
             driven=tuple(self._driven),
+            moved=frozenset(name for name, given in self._driven.items() if "" in given or len(given) > 1),
             touched=tuple(name for name in self._touched if name not in self._driven and name not in capitals),
             scalars=frozenset(self._scalars) & {*self._driven, *self._touched},
             parameters=frozenset(capitals | self._strings),
@@ -120,23 +124,24 @@ class _Reader:
         return mentioned
 
     def _note(self, node: ast.AST, duts: frozenset[str], guarded: frozenset[str]) -> None:
-        def drive(target: ast.expr) -> None:
+        def drive(target: ast.expr, value: ast.expr | None = None) -> None:
             name = _signal(target, duts)
             if name and name not in guarded:
-                self._driven[name] = None
+                given = repr(value.value) if isinstance(value, ast.Constant) else ""
+                self._driven.setdefault(name, set()).add(given)
 
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
-                    drive(target.value)
+                    drive(target.value, None if isinstance(node, ast.AugAssign) else node.value)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
             if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
-                drive(node.value.left)
+                drive(node.value.left, node.value.comparators[0])
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
-                drive(node.func.value)
+                drive(node.func.value, node.args[0] if node.args else None)
             elif (called == "Clock" or called in _EDGES) and node.args:
                 # An edge of an output is waited for as well as one of an input.
                 if called == "Clock":

@@ -27,6 +27,20 @@ def test_what_is_driven_and_what_is_only_touched():
     assert set(found.touched) == {"rst", "y", "z"}
 
 
+def test_moved_is_what_gets_more_than_one_constant():
+    found = use(
+        "@cocotb.test()\n"
+        "async def t(dut):\n"
+        "    cocotb.start_soon(Clock(dut.clk, 10).start())\n"
+        "    dut.cleared.value = 0\n"
+        "    dut.toggled.value = 0\n"
+        "    dut.toggled.value = 1\n"
+        "    dut.drawn.value = random.getrandbits(8)\n"
+        "    dut.cleared.value = 0\n"
+    )
+    assert found.moved == {"clk", "toggled", "drawn"}
+
+
 @pytest.mark.parametrize(
     "wait", ["RisingEdge(dut.valid)", "FallingEdge(dut.valid)", "Edge(dut.valid)", "ClockCycles(dut.valid, 3)"]
 )

@@ -1,12 +1,14 @@
-"""No compiled program is simulated that `compiled.refusals` refuses. Standard library only.
+"""No compiled program is simulated that `compiled.refusals` or `instances.root_complaints` refuses. Standard library only.
 
 The agent asks before it forks a warm simulator; the `vvp` in `bin/` asks before it starts a fresh one.
 """
 
+import json
 import os
 import sys
 
 import compiled
+import instances
 import witness
 
 MAX_PROGRAM = 64 << 20
@@ -27,6 +29,7 @@ def stop_if_refused(paths, environment):
             reasons.append(f"the compiled design has more than {MAX_PROGRAM >> 20} MiB")
         else:
             reasons += compiled.refusals(program, _more(environment), harness)
+            reasons += instances.root_complaints(program, *_shown(environment))
     _stop(reasons)
     witness.report({"kind": "started"})
 
@@ -34,6 +37,16 @@ def stop_if_refused(paths, environment):
 def stop_if_refused_text(text, environment):
     """The same for a text that Verilator is going to compile."""
     _stop(compiled.refusals_of_text(text, _more(environment)))
+
+
+def _shown(environment):
+    """The module that the grader has read, and its (inputs, outputs); None for these when it has read none."""
+    shown = environment.get("RTL_WATCH", "")
+    if ";" not in shown:
+        return "", None
+    return json.loads(environment["RTL_PARAMETERS"])["top"], [
+        list(filter(None, p.split(","))) for p in shown.split(";")
+    ]
 
 
 def _more(environment):

@@ -84,16 +84,43 @@ def port_complaint(instance, program, expected, connected):
             right = wanted.get(name)
         if direction.lower() != right and (right or direction == "INOUT"):
             return f"the answer's port {name} is an {direction.lower()}" + (f", not an {right}" if right else "")
+    driven = driven_inputs(text, program)
+    return f"the answer drives its own input {driven[0]}, or joins it with another" if driven else None
+
+
+def driven_inputs(text, program):
+    """The inputs that a design drives, pulls or joins with another, by name. `text` is that of the design's own scope, whose
+    ports are open: those of a root, or of an instance that nothing is connected to.
+    """
     arrays = dict(_ARRAY.findall(text))
     nets: dict = {}
     for name, array, source, drivers in _NET.findall(text):
         nets.setdefault(arrays.get(array) if array else name, []).append((source, drivers))
     floating = set(_FLOATING.findall(program))
     taken: set = set()
-    for direction, name in ports:
+    found = []
+    for direction, name in _PORT.findall(text):
         if direction == "INPUT":
             sources = {source for source, drivers in nets.get(name, ()) if drivers == "0" and source in floating}
             if not sources or len(sources) < len(nets[name]) or sources & taken:
-                return f"the answer drives its own input {name}, or joins it with another"
+                found.append(name)
             taken |= sources
-    return None
+    return found
+
+
+def root_complaints(program, top="", watched=None):
+    """Why a program must not be run beside a harness that drives the roots from outside; empty when it may.
+
+    What such a harness reads back from an input is what the design puts there, if it drives it as well. `watched`, if
+    known, are the names of (inputs, outputs) that the text of the module `top` shows: the grader looks at those.
+    """
+    found = []
+    for root in (scope for scope in scopes(program) if scope.kind == "module" and scope.parent is None):
+        driven = driven_inputs(root.text, program)
+        found += [f"{root.name} drives its own input {name}, or joins it with another" for name in driven]
+        if watched is not None and root.name == top:
+            ports = _PORT.findall(root.text)
+            there = tuple({name for direction, name in ports if direction == d} for d in ("INPUT", "OUTPUT"))
+            if there != tuple(map(set, watched)):
+                found.append(f"{top} has other ports for the simulator than its text shows")
+    return found
