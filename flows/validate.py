@@ -9,12 +9,12 @@ from prefect import flow
 from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
-from rtl_core.pipeline import reporting
+from rtl_core.pipeline import reporting, survey
 from rtl_core.pipeline.at_work import AtWork, at_intervals
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import open_session, session_of
-from rtl_core.validation import survey, table
+from rtl_core.validation import table
 from rtl_core.validation.level import full_level, quick_level
 from tasks.artifacts import artifact_key
 from tasks.cluster import cluster_of

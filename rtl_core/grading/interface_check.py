@@ -10,6 +10,8 @@ from rtl_core.problems.interface import HDL_SUFFIXES, code_of, module_names, top
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
+_BOTH_WAYS = re.compile(r"inout|bi-?direction|tri-?state", re.I)
+
 
 def compare(expected: Interface, got: Interface | None, answer: Mapping[str, str]) -> tuple[InterfaceMismatch, ...]:
     """Every difference that the demand forbids; `got` None means that the module is not there.
@@ -104,27 +106,21 @@ def owned_inputs(problem: Problem, got: Iterable[Port]) -> tuple[InterfaceMismat
     """What the harness moves, and the answer has as something else than an input: it can put there what the harness reads
     back, so a harness that passes shows nothing.
 
-    Where only the harness tells of the port (some move outputs, too), the documents must call it an input.
+    Where only the harness tells of the port, and the documents speak of ports that go both ways, `inout` may be right.
     """
     expected = problem.interface
     if expected is None:
         return ()
     moved = harness_use(problem.harness).moved
+    documents = (problem.prompt, *(text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)))
+    both_ways = expected.source is InterfaceSource.HARNESS and any(map(_BOTH_WAYS.search, documents))
+    right = ("input", "inout") if both_ways else ("input",)
     theirs = {port.name: port.direction for port in got}
     return tuple(
         _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
         for port in expected.ports
-        if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
-        if expected.source is not InterfaceSource.HARNESS or _is_called_input(port.name, problem)
+        if port.direction == "input" and port.name in moved and theirs.get(port.name) not in right
     )
-
-
-def _is_called_input(name: str, problem: Problem) -> bool:
-    """Whether a line of the prompt or of a given document names it and says `input`, and no such line says another direction."""
-    documents = (problem.prompt, *(text for path, text in problem.context.items() if not path.endswith(HDL_SUFFIXES)))
-    named = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    said = " ".join(line for text in documents for line in text.splitlines() if named.search(line)).lower()
-    return "input" in said and not re.search(r"output|inout|bi-?direction|tri-?state", said)
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:
