@@ -30,7 +30,7 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
     end_orphans()
     mark_this_process()
 
-    with nullcontext() if verbose else cut_connections_untold(), ConsoleProgress() as console:
+    with nullcontext() if verbose else quiet_logging(), ConsoleProgress() as console:
         progress.set(console)
         try:
             return asyncio.run(make())
@@ -46,8 +46,10 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
 
 
 @contextmanager
-def cut_connections_untold() -> Iterator[None]:
-    """Prefect's own logging, but for the connections that SQLAlchemy's pool loses when the temporary server ends at work.
+def quiet_logging() -> Iterator[None]:
+    """Prefect's own logging, without errors of flows and tasks, and without the connections that SQLAlchemy's pool loses.
+
+    The pool loses them when the temporary server ends at work.
 
     SQLAlchemy gives its loggers a level of their own, so none of Prefect's variables reaches them. A logging file that the user
     names (PREFECT_LOGGING_SETTINGS_PATH) is left as it is.
@@ -57,6 +59,9 @@ def cut_connections_untold() -> Iterator[None]:
     shipped = Path(str(distribution("prefect").locate_file("prefect/logging/logging.yml")))
     settings = yaml.safe_load(shipped.read_text(encoding="utf-8"))
     settings["loggers"]["sqlalchemy.pool"] = {"level": "CRITICAL"}
+    # What ends a flow also reaches the command line, which says it once: in a sentence, or with its traceback if it is a bug.
+    for logger in ("prefect.flow_runs", "prefect.task_runs"):
+        settings["loggers"][logger]["level"] = "CRITICAL"
     with tempfile.TemporaryDirectory(prefix="rtl-distill-") as folder:
         path = Path(folder) / "logging.yml"
         path.write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -19,9 +19,13 @@ def pause(run: Annotated[str, typer.Argument(help="Name of the run.")], db: DbOp
 
         rtl-distill pause nightly
     """
+    from rtl_core.errors import HistoryError
     from rtl_core.pipeline.stored import config_of, pause_path
 
-    path = pause_path(config_of(open_history(db), run))
+    history = open_history(db)
+    path = pause_path(config_of(history, run))
+    if history.existing_run(run).status == "finished":
+        raise HistoryError(f"run {run!r} has finished: there is nothing to pause")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     typer.echo(f"{run} stops after the step under way; `rtl-distill resume {run}` goes on")

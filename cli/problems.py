@@ -134,7 +134,7 @@ def fetch(
 
     Example:
 
-        rtl-distill problems fetch --into data/cvdp --pattern "*no_commercial*.jsonl"
+        rtl-distill problems fetch --into data/cvdp --pattern "\\*no_commercial\\*.jsonl"
     """
     from rtl_core.problems.fetch import fetch as fetch_files
 

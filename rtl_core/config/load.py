@@ -54,6 +54,11 @@ def load_config(
         raise ConfigError(
             f"there is no configuration {str(source)!r}", f"give a TOML file, or one of: {', '.join(shipped)}"
         ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(
+            f"cannot read the configuration {path}: {reason}", "give a TOML file that you can read"
+        ) from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -155,6 +160,8 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "unknown key"
         elif item["type"] == "missing":
             message = "this key is required"
+        elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":
+            message = "1 to 64 letters, digits, `_`, `.` or `-`, the first a letter or digit"
         place = origins.get(key)
         if place is None:
             number = line_of(text, location)
@@ -182,5 +189,6 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
                 f"  {path}{f', line {number}' if number else ''}: `{'.'.join(map(str, location))}`: there is no {file}"
             )
         raise ConfigError(
-            "files of the configuration are missing\n" + "\n".join(rows), "put them there or change the path"
+            "files of the configuration are missing\n" + "\n".join(rows),
+            "put them there or change the path; `rtl-distill problems fetch` gets CVDP into data/cvdp",
         )

@@ -256,7 +256,7 @@ def limits_of(config: RunConfig) -> Limits:
 def _tell_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
     for broken in loaded.broken:
-        tell.line(f"left out: {broken.file}:{broken.line}: problem {broken.id}: field {broken.field}: {broken.reason}")
+        tell.line(f"left out: {broken}")
     if loaded.left_out:
         first = loaded.left_out[0]
         tell.line(

@@ -137,6 +137,12 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
     path.write_text("[run\n")
     with pytest.raises(ConfigError, match="not valid TOML"):
         load_config(path, environment={})
+    path.write_bytes(b"\xff")
+    for unreadable, reason in ((path, "it is not UTF-8 text"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"cannot read the configuration .*: {reason}"):
+            load_config(unreadable, environment={})
+    with pytest.raises(ConfigError, match="letters, digits"):
+        load_config("demo", ["run.name=a/b"], environment={})
     with pytest.raises(ConfigError, match=r"section\.key=value"):
         load_config("demo", ["run.seed"], environment={})
     with pytest.raises(ConfigError, match="one of: cvdp, demo"):
