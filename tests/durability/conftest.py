@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ import pytest
 from operations.local import LocalDeployment, down, up
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
+from rtl_core.pipeline.lock import read_holder
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,8 +103,8 @@ class Deployed:
         return wait(lambda: (state := self.state(flow_run)) in names and state, patience_s, f"{flow_run} in {names}")
 
     def holder(self, run: str) -> dict[str, Any]:
-        """Who works on a run: process, flow run, deployment."""
-        return json.loads((self.home / "runs" / run / "lock").read_text())
+        """Who works on a run: process, flow run, deployment. Who takes it over empties the file before it writes."""
+        return wait(lambda: read_holder(self.home / "runs" / run / "lock"), 60, f"who works on {run}")
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         try:
