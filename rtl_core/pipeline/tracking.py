@@ -20,6 +20,8 @@ from rtl_core.pipeline.progress import progress
 
 PATIENCE_S = 30.0
 """How long the end of a run waits for the last metrics to be sent."""
+START_S = 600.0
+"""How long wandb's own process may take to start. A busy machine needs more than its 30 s, and nothing waits for it."""
 
 
 class Tracker:
@@ -76,6 +78,7 @@ class Tracker:
 
     def _send_all(self) -> None:
         section = self._config.run
+        self._wandb.setup(self._wandb.Settings(x_service_wait=START_S))
         run = self._wandb.init(
             project=self._config.tracking.wandb_project,
             id=section.name,
@@ -83,7 +86,7 @@ class Tracker:
             resume="allow",
             dir=str(run_folder(self._config)),
             config=self._config.model_dump(mode="json"),
-            settings=self._wandb.Settings(silent=True, console="off", disable_git=True),
+            settings=self._wandb.Settings(silent=True, console="off", disable_git=True, init_timeout=START_S),
         )
         while True:
             self._work.wait()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-ROOMS = ("flows", "tasks", "rtl_core")
+ROOMS = ("flows", "tasks", "rtl_core", "cli", "operations")
 EXTRAS = {"wandb", "kaleido", "prefect-dask", "dask", "distributed", "tinker-cookbook", "psycopg", "asyncpg"}
 """Packages that a user asks for by name."""
 BROUGHT_BY = {

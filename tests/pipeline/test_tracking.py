@@ -66,8 +66,11 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     folder.mkdir()
     # Steps 0 and 1 were sent before a crash.
     (folder / "wandb.sent").write_text("1\n")
+    told: list[str] = []
     with Tracker(history, config) as tracker:
+        tracker._tell = told.append
         tracker.recorded()
+    assert told == []
     rows = logged(folder)
     assert [row["_step"] for row in rows] == [3, 4, 5]
     for row, (_, metrics) in zip(rows, unsent(history, "demo", 1), strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rtl_core import cli
+import cli
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.policy.cost import (

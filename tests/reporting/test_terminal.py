@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rtl_core import cli
+import cli
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -141,6 +141,6 @@ def test_every_command_of_this_room_has_help_with_examples(demo):
 def test_commands_do_not_import_what_is_heavy_for_their_help():
     import subprocess
 
-    code = "import sys; from rtl_core import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
+    code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
