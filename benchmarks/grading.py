@@ -45,9 +45,15 @@ from rtl_core.grading.executors.docker import DockerExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
-from rtl_core.types.answer import Answer
-from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage, Verdict
+
+try:
+    from rtl_core.types.answer import Answer
+    from rtl_core.types.problem import Problem
+    from rtl_core.types.verdict import Stage, Verdict
+except ModuleNotFoundError:  # --against a checkout of 0.1.0
+    from rtl_core.grading.verdict import Stage, Verdict
+    from rtl_core.problems.problem import Problem
+    from rtl_core.prompting.answer import Answer
 
 SETTLE_S = 1.5
 
