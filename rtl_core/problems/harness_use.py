@@ -61,6 +61,12 @@ def harness_use(harness: Mapping[str, str]) -> HarnessUse:
     Where nothing that is surely executed names anything (tests found in another way than by their decorator), all
     functions count as executed.
     """
+    return _harness_use(tuple(harness.items()))
+
+
+@lru_cache(maxsize=1024)  # every answer to a problem asks
+def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
+    harness = dict(files)
     try:
         found = _Reader(harness, everything=False).read()
         return found if found.names else _Reader(harness, everything=True).read()
