@@ -70,7 +70,7 @@ def test_a_reset_that_leaves_the_highest_bit_fails(grader):
 @pytest.mark.parametrize("option", ["highest", "lowest"])
 def test_a_12_bit_arbiter_that_ignores_one_request_fails(grader, option):
     spec = replace(ARBITER, option=option)
-    for bit in (0, 6, 11):
+    for bit in range(12):
         assert_fails(grader, spec, edited(spec, "if (req[k])", f"if (req[k] && k != {bit})"))
 
 
@@ -100,7 +100,7 @@ def test_the_message_names_the_parameter_that_was_set(grader):
 
 @pytest.mark.parametrize("family", ["comparator", "minmax", "saturating", "logic"])
 def test_one_input_bit_that_does_not_count_fails(grader, family):
-    for option, bit in zip(BY_NAME[family].options, itertools.cycle((0, 7, 15)), strict=False):
+    for option, bit in itertools.product(BY_NAME[family].options, (0, 7, 15)):
         spec = Spec(family, "net_io", ("lhs", "rhs", "res"), 16, option)
         header, body = golden_answer(spec).split("\n", 1)
         used = re.sub(r"\blhs\b", "cut", body)
