@@ -97,6 +97,8 @@ class Tracker:
                 self._sent_path.write_text(f"{step}\n")
             if closing:
                 run.finish()
+                # Without it a run that is kept in files (WANDB_MODE=offline) may end before they are written.
+                self._wandb.teardown()
                 return
 
 
