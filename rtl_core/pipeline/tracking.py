@@ -50,8 +50,8 @@ class Tracker:
         self._thread.start()
         self._work.set()
 
-    def recorded(self) -> None:
-        """A step was recorded."""
+    def recorded(self, step: int | None = None) -> None:
+        """A step was recorded; which one, the history knows."""
         self._work.set()
 
     def __enter__(self) -> Self:
