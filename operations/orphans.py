@@ -17,17 +17,21 @@ MARK = "RTL_DISTILL_COMMAND"
 
 def mark_this_process() -> None:
     """Let everything that this process starts from now on be recognised as its own."""
-    os.environ[MARK] = f"{os.getpid()}.{processes.started(os.getpid())}"
+    os.environ[MARK] = f"{processes.namespace()}.{os.getpid()}.{processes.started(os.getpid())}"
 
 
 def end_orphans() -> list[int]:
-    """Kill the processes that dead commands of this user left. Returns their ids."""
+    """Kill the processes that dead commands of this user left. Returns their ids.
+
+    A command in a container counts its processes from 1 on; whether it lives cannot be told from outside, so its own are left alone.
+    """
     ended = []
+    here = str(processes.namespace())
     for pid in processes.pids():
-        owner = processes.variable(pid, MARK)
-        if owner is None or pid == os.getpid():
-            continue
+        place, _, owner = (processes.variable(pid, MARK) or "").partition(".")
         number, _, started = owner.partition(".")
+        if place != here or pid == os.getpid():
+            continue
         # The start time tells a command from a later process that was given its number.
         if not number.isdigit() or processes.started(int(number)) == started or int(number) == pid:
             continue

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+from operations import processes
 from operations.orphans import MARK, end_orphans
 
 # A command that marks itself, starts a child, says its id and waits.
@@ -54,3 +55,28 @@ def test_only_the_children_of_dead_commands_are_ended() -> None:
         living.kill()
         living.wait()
         os.kill(child, signal.SIGKILL)
+
+
+def test_a_command_in_a_container_keeps_its_children() -> None:
+    """Seen from outside, its processes have other numbers than it knows itself, so it looks dead."""
+    box = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    command = [*box, sys.executable, "-c", COMMAND]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            inside = [pid for pid in descendants(process.pid) if processes.variable(pid, MARK) is not None]
+            assert inside
+            assert not set(inside) & set(end_orphans())
+            assert all(alive(pid) for pid in inside)
+        finally:
+            process.kill()
+
+
+def descendants(ancestor: int) -> list[int]:
+    family, before = {ancestor}, 0
+    while len(family) > before:
+        before = len(family)
+        family |= {pid for pid in processes.pids() if processes.parent(pid) in family}
+    return sorted(family - {ancestor})

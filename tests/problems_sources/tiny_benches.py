@@ -7,8 +7,8 @@ from pathlib import Path
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, StepResult
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.rtllm import read_rtllm
-from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.problem import Problem
 
 _VERILOG_EVAL = {
