@@ -48,6 +48,14 @@ class Registry(Generic[Entry]):
             import_module(f"{self._package}.{module.name}")
         return self._registered
 
+    def known(self, name: str) -> str:
+        """The name itself, if there is such an entry: a validator for settings, whose error is a ValueError."""
+        try:
+            self.find(name)
+        except ConfigError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        return name
+
     def find(self, name: str) -> Entry:
         """The entry of a name, or of `module:name`.
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
 from rtl_core.problems.sources import Source
+from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
 
 
@@ -37,13 +39,16 @@ class ProblemsSection(Section):
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 
 
-Template = Literal["bare", "exact", "table", "examples", "full"]
+Template = Annotated[str, AfterValidator(TEMPLATES.known)]
+"""Name of a prompt template."""
 
 
 class PromptingSection(Section):
-    template: Template = "exact"
-    """`exact` demands the exact interface and shows the answer's format; `table` restates the interface as a table as well,
-    `examples` shows a right and a wrong answer, `full` does both; `bare` sends the problem's own text alone."""
+    template: Template = Field(
+        default="exact",
+        description=" ".join(f"`{name}`: {getdoc(template)}" for name, template in TEMPLATES.entries.items())
+        + " `module:function`: one of your own.",
+    )
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
 

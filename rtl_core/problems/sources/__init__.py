@@ -12,7 +12,7 @@ from inspect import isabstract
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from rtl_core.errors import ConfigError
 from rtl_core.problems.problem_set import LoadedProblems, ProblemSet, heldout_by_hash
@@ -121,16 +121,7 @@ SOURCES: Registry[type[ProblemSource]] = Registry(
 class _Kind(BaseModel):
     """The one key that every source has. Checked first, so that an error stands at `kind`."""
 
-    kind: str
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, kind: str) -> str:
-        try:
-            SOURCES.find(kind)
-        except ConfigError as error:
-            raise ValueError(f"{error.message}; {error.hint}") from None
-        return kind
+    kind: Annotated[str, AfterValidator(SOURCES.known)]
 
 
 def _by_kind(value: Any) -> Any:
