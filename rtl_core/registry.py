@@ -43,10 +43,10 @@ class Registry(Generic[Entry]):
 
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
-        """The entries that come with the project, by name, in the order of their modules."""
+        """The entries that come with the project, by name."""
         for module in pkgutil.iter_modules(import_module(self._package).__path__):
             import_module(f"{self._package}.{module.name}")
-        return self._registered
+        return dict(sorted(self._registered.items()))
 
     def known(self, name: str) -> str:
         """The name itself, if there is such an entry: a validator for settings, whose error is a ValueError."""

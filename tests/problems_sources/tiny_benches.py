@@ -83,12 +83,17 @@ endmodule
 }
 
 
-def tiny_problems(folder: Path) -> dict[str, Problem]:
-    """Writes and reads the two problems; by the name of what they ask for."""
+def write_tiny(folder: Path) -> None:
+    """Write both problems, so that `folder` is a clone of either set."""
     (folder / "counter_tiny").mkdir()
     for place, files in ((folder, _VERILOG_EVAL), (folder / "counter_tiny", _RTLLM)):
         for name, text in files.items():
             (place / name).write_text(text)
+
+
+def tiny_problems(folder: Path) -> dict[str, Problem]:
+    """Writes and reads the two problems; by the name of what they ask for."""
+    write_tiny(folder)
     sets = read_verilog_eval(folder), read_rtllm(folder)
     assert not any(found.broken for found in sets), [found.broken for found in sets]
     return dict(zip(("times3", "counter"), (problem for found in sets for problem in found.problems), strict=True))
