@@ -98,6 +98,7 @@ def estimate(
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
     """Problems by split, tokens of their prompts (means, and what bounds them); adds to `notes` how each was found."""
+    from rtl_core.errors import ConfigError
     from rtl_core.problems.problem_set import LoadedProblems
     from rtl_core.problems.sources import FileSource
 
@@ -106,7 +107,11 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
     lengths: dict[str, list[float]] = {"train": [], "heldout": []}
     most: dict[str, list[float]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
-        if isinstance(source, FileSource) and source.published and not source.path.exists():
+        if isinstance(source, FileSource) and not source.path.exists():
+            if source.published is None:
+                raise ConfigError(
+                    f"there is no {source.path}, and {source.kind} has no public set to go by", "put it there"
+                )
             public, tokens = source.published
             total = problems or public
             held = round(total * source.heldout_fraction)

@@ -58,7 +58,8 @@ def test_an_entry_outside_is_found_by_its_import_path_and_stays_outside(
     [
         ("circle", "there is no shape 'circle'"),
         ("no_such_module:circle", "cannot be imported"),
-        (":circle", "cannot be imported"),
+        (":circle", "is not of the form module:name"),
+        (".circle:circle", "is not of the form module:name"),
         ("", "there is no shape ''"),
     ],
 )
