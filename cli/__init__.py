@@ -68,7 +68,9 @@ def main() -> None:
         app()
     except RtlDistillError as error:
         console = Console(stderr=True)
-        console.print(f"error: {error.message}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"error: {error.message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
         if error.hint:
-            console.print(f"  -> {error.hint}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  -> {error.hint}", markup=False, emoji=False, highlight=False, soft_wrap=True)
         sys.exit(error.exit_code)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 CHARS_PER_TOKEN = 3.2
 """Of English mixed with Verilog, where no tokenizer is at hand."""
-PUBLIC_SETS = {"cvdp": (302, 1500.0), "verilog-eval": (156, 350.0), "rtllm": (50, 700.0)}
-"""Kind of a source -> problems of the public set that open tools can grade, and assumed mean tokens of a prompt."""
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
 FAILED_SHARE = 0.5
@@ -100,16 +98,21 @@ def estimate(
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
     """Problems by split, tokens of their prompts (means, and what bounds them); adds to `notes` how each was found."""
-    from rtl_core.config.models import StarterSource
-    from rtl_core.problems.load import LOADERS, LoadedProblems
+    from rtl_core.errors import ConfigError
+    from rtl_core.problems.problem_set import LoadedProblems
+    from rtl_core.problems.sources import FileSource
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
     lengths: dict[str, list[float]] = {"train": [], "heldout": []}
     most: dict[str, list[float]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
-        if not isinstance(source, StarterSource) and not source.path.exists():
-            public, tokens = PUBLIC_SETS[source.kind]
+        if isinstance(source, FileSource) and not source.path.exists():
+            if source.published is None:
+                raise ConfigError(
+                    f"there is no {source.path}, and {source.kind} has no public set to go by", "put it there"
+                )
+            public, tokens = source.published
             total = problems or public
             held = round(total * source.heldout_fraction)
             mean = min(tokens, limit)
@@ -120,7 +123,7 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             notes.append(f"{source.path}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
             continue
         loaded = LoadedProblems()
-        LOADERS[type(source)](source, config.run.seed, loaded)
+        source.add_to(loaded, config.run.seed)
         for split, found in (("train", loaded.train), ("heldout", loaded.heldout)):
             counted = [count(problem) for problem in found]
             lengths[split] += counted

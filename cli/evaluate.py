@@ -20,8 +20,10 @@ def evaluate(
         int | None, typer.Option(min=0, help="Train steps of the student's weights; the newest by default.")
     ] = None,
     template: Annotated[
-        Literal["bare", "exact", "table", "examples", "full"] | None,
-        typer.Option(help="Another prompt template than the run's, to compare the two."),
+        str | None,
+        typer.Option(
+            help="Another prompt template than the run's, to compare the two; `rtl-distill config --show` explains all."
+        ),
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(min=0.01, help="Another sampling temperature than the run's.")
@@ -44,6 +46,10 @@ def evaluate(
         rtl-distill evaluate demo --split test --temperature 0.5
     """
     from cli.flow import run_flow
+    from rtl_core.prompting.templates import TEMPLATES
+
+    if template is not None:
+        TEMPLATES.find(template)  # a mistake is told at once and without a server
 
     def flow() -> Coroutine[Any, Any, str]:
         from flows.evaluate import evaluate as evaluate_flow

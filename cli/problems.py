@@ -1,4 +1,4 @@
-"""`rtl-distill problems`: what there is to train on; list, show, fetch (and `synthesize`, in synthesize.py)."""
+"""`rtl-distill problems`: what there is to train on; sources, list, show, fetch (and `synthesize`, in synthesize.py)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rtl_core.config.models import ProblemsSection
-    from rtl_core.problems.load import LoadedProblems
+    from rtl_core.problems.problem_set import LoadedProblems
+    from rtl_core.problems.sources import ProblemSource
 
 problems = typer.Typer(
     help="List and show problems, or fetch a set from the Hugging Face hub.",
@@ -23,9 +23,22 @@ SourceOption = Annotated[
     typer.Option(
         "--source",
         metavar="KIND[=PATH]",
-        help="This set instead of the configuration's: starter, cvdp=PATH, verilog-eval=PATH, rtllm=PATH. May be repeated.",
+        help="This set instead of the configuration's, such as cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
     ),
 ]
+
+
+@problems.command()
+def sources() -> None:
+    """List the kinds of problem sources: how `--source` names them, and their keys in `[[problems.sources]]`.
+
+    A source of your own is a class in a module of yours, named `module:Class`; docs/architecture.md shows one.
+    """
+    from rtl_core.problems.sources import SOURCES
+
+    for kind, source in SOURCES.entries.items():
+        keys = ", ".join(key for key in source.model_fields if key != "kind")
+        typer.echo(f"{kind}{source.form}\n    {source.__doc__}\n    keys: {keys}")
 
 
 @problems.command("list")
@@ -144,18 +157,18 @@ def fetch(
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
 
 
-def load_section(config: str, source: list[str] | None) -> tuple[ProblemsSection, int]:
-    """The sources that a command names, or those of its configuration; and the seed that starter problems are drawn with."""
+def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int]:
+    """The sources that a command names, or those of its configuration; and the seed that problems are generated with."""
     from rtl_core.config import load_config
-    from rtl_core.problems.sources import section_of
+    from rtl_core.problems.sources import source_of
 
     if source:
-        return section_of(source), 0
+        return tuple(map(source_of, source)), 0
     settings = load_config(config)
-    return settings.problems, settings.run.seed
+    return settings.problems.sources, settings.run.seed
 
 
 def _load(config: str, source: list[str] | None) -> LoadedProblems:
     from rtl_core.problems.load import load_problems
 
-    return load_problems(*load_section(config, source))
+    return load_problems(*sources_of(config, source))

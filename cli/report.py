@@ -19,6 +19,12 @@ def report(
         Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file there.")
     ] = None,
     dark: Annotated[bool, typer.Option("--dark", help="PNG files for a dark background.")] = False,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Add a section of your own (docs/architecture.md); may be repeated."
+        ),
+    ] = None,
     db: DbOption = None,
 ) -> None:
     """Write the report of a run as one HTML file that needs no network. It may be asked for while the run goes on.
@@ -35,10 +41,10 @@ def report(
 
     history = open_history(db)
     names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
-    path = write_report(history, names, output or Path(f"report-{'-'.join(names)}.html"))
+    path = write_report(history, names, output or Path(f"report-{'-'.join(names)}.html"), section or [])
     typer.echo(str(path))
     if png is not None:
         from rtl_core.reporting.png import write_pngs
 
-        for written in write_pngs(history, names, png, "dark" if dark else "light"):
+        for written in write_pngs(history, names, png, "dark" if dark else "light", section or []):
             typer.echo(str(written))

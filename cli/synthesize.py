@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli.problems import ConfigArgument, SourceOption, load_section, problems
+from cli.problems import ConfigArgument, SourceOption, problems, sources_of
 
 
 @problems.command()
@@ -25,7 +25,7 @@ def synthesize(
     mutants: Annotated[int, typer.Option(min=1, help="Mutants of each golden answer that must fail.")] = 3,
 ) -> None:
     """Make variants of training problems (renamed, the other reset polarity, a bus turned round), repairs of near misses, and fresh
-    specifications of the starter families. Kept are those whose golden answer passes and whose mutants fail, and that are no
+    specifications of the first generated source, else of the starter families. Kept are those whose golden answer passes and whose mutants fail, and that are no
     near-duplicate of a held-out problem, of the test split included.
 
     Examples:
@@ -41,20 +41,20 @@ def synthesize(
     from rtl_core.grading.executors import make_executor
     from rtl_core.grading.grader import Grader
     from rtl_core.problems.load import load_problems
-    from rtl_core.problems.starter import starter_problems
+    from rtl_core.problems.sources import GeneratedSource
+    from rtl_core.problems.sources.starter import StarterSource
     from rtl_core.synthesis import keeping
 
     names = {k.replace(" ", "-"): k for k in keeping.KINDS}
     chosen = list(dict.fromkeys(kind or [*names, "family"]))
     if unknown := [name for name in chosen if name not in names and name != "family"]:
         raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose of {', '.join([*names, 'family'])}")
-    section, run_seed = load_section(config, source)
-    loaded = load_problems(section, run_seed)
-    tiers = [entry.tier for entry in section.sources if entry.kind == "starter"] or ["starter"]
+    sources, run_seed = sources_of(config, source)
+    loaded = load_problems(sources, run_seed)
+    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [StarterSource(kind="starter")]
     heldout = list(loaded.heldout)
-    for tier in dict.fromkeys(tiers):
-        for split in ("heldout", "test"):
-            heldout += starter_problems(split, 128, 0, tier=tier)
+    for entry in generated:
+        heldout += entry.make("heldout", 128, 0) + entry.make("test", 128, 0)
     parents = [problem for problem in loaded.train if problem.golden is not None]
     found = keeping.Synthesised()
     fresh = count // len(chosen) if "family" in chosen else 0
@@ -62,7 +62,7 @@ def synthesize(
     made: list[tuple[str, keeping.Problem]] = []
     made += keeping.candidates(parents, derived, count - fresh, seed, found.dropped)
     if fresh:
-        made += [("family", problem) for problem in keeping.family_variants(tiers[0], fresh, run_seed + seed + 1)]
+        made += [("family", problem) for problem in generated[0].make("train", fresh, run_seed + seed + 1)]
     console = Console()
     executor = make_executor()
     try:

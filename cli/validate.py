@@ -23,8 +23,7 @@ def validate(
         typer.Option(
             "--source",
             metavar="KIND[=PATH]",
-            help="Validate this set instead of the configuration's: starter, cvdp=PATH (a file or folder), "
-            "verilog-eval=PATH, rtllm=PATH (a clone). May be repeated.",
+            help="Validate this set instead of the configuration's; `rtl-distill problems sources` lists all. May be repeated.",
         ),
     ] = None,
     set_: Annotated[

@@ -23,6 +23,7 @@ from prefect.states import Cancelled, Crashed
 
 from operations import processes
 from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline import stored
@@ -52,7 +53,12 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     started = []
     async with get_client() as client:
         for record in reader.runs():
-            config = stored.config_of(reader, record.name)
+            try:
+                config = stored.config_of(reader, record.name)
+            except ConfigError as error:
+                with lines_in_flow_run_log():
+                    progress.get().line(error.message)
+                continue
             holder = read_holder(lock_path(config))
             if wants_to_run(record, config, holder) and await start_again(client, config, holder):
                 started.append(record.name)

@@ -25,16 +25,16 @@ ROOMS = (
     "rtl_core.localtinker",
     "rtl_core.validation",
     "rtl_core.grading",
+    "rtl_core.config",
     "rtl_core.prompting",
     "rtl_core.problems",
-    "rtl_core.config",
     "rtl_core.reporting",
     "rtl_core.history",
     "rtl_core.learning",
     "rtl_core.types",
     "rtl_core",
 )
-"""From the top to the ground. `rtl_core` itself holds the errors and the version."""
+"""From the top to the ground. `rtl_core` itself holds the errors, the registry and the version."""
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from rtl_core.problems.cvdp import problem_from_record, read_cvdp
 from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.rtllm import read_rtllm
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.problems.starter import Spec, problem_of
 from rtl_core.problems.starter.record import COMPOSE
 from rtl_core.problems.testbench import Bench, bench_harness
-from rtl_core.problems.verilog_eval import read_verilog_eval
 from rtl_core.types.problem import Problem
 
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))

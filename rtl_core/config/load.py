@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rtl_core.config.models import RunConfig, StarterSource
+from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
@@ -150,8 +150,7 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             other["loc"][: len(item["loc"])] == item["loc"] for other in errors if other is not item
         ):
             continue
-        # A discriminated union puts its tag into the location; it is no key of the file.
-        location = [part for part in item["loc"] if part not in ("starter", "cvdp", "verilog-eval", "rtllm")]
+        location = list(item["loc"])
         message = item["msg"].removeprefix("Value error, ")
         if not location and (named := re.match(r"([a-z_]+\.[a-z_]+): ", message)):
             location, message = list(named.group(1).split(".")), message[named.end() :]
@@ -162,7 +161,9 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
             message = "this key is required"
         elif location == ["run", "name"] and item["type"] == "string_pattern_mismatch":
             message = "1 to 64 letters, digits, `_`, `.` or `-`, the first a letter or digit"
-        place = origins.get(key)
+        place = next(
+            (origin for name, origin in reversed(list(origins.items())) if f"{key}.".startswith(f"{name}.")), None
+        )
         if place is None:
             number = line_of(text, location)
             place = f"{path}, line {number}" if number else str(path)
@@ -174,8 +175,9 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     """Every file that the configuration names must exist before anything starts."""
     missing: list[tuple[tuple[str | int, ...], Path]] = []
     for index, source in enumerate(config.problems.sources):
-        if not isinstance(source, StarterSource) and not source.path.exists():
-            missing.append((("problems", "sources", index, "path"), source.path))
+        for key, value in source:
+            if isinstance(value, Path) and not value.exists():
+                missing.append((("problems", "sources", index, key), value))
     if config.cost.prices is not None and not config.cost.prices.is_file():
         missing.append((("cost", "prices"), config.cost.prices))
     for name, folder in config.tinker.local_models.items():

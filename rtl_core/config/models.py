@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
 from rtl_core.config.refinement import RefinementSection
-from rtl_core.config.section import Section
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
+from rtl_core.problems.sources import Source
+from rtl_core.prompting.templates import TEMPLATES
+from rtl_core.types.section import Section
 
 
 class RunSection(Section):
@@ -27,49 +30,6 @@ class RunSection(Section):
     """The DuckDB file of the history; several runs share one."""
 
 
-class StarterSource(Section):
-    kind: Literal["starter"]
-    """The parameterised problem families that come with the project."""
-    tier: Literal["starter", "hard"] = "starter"
-    """Tier of families."""
-    train: int = Field(default=160, ge=1)
-    """How many training problems to make."""
-    heldout: int = Field(default=64, ge=1)
-    """How many held-out problems to make; they never share a specification with training."""
-    heldout_split: Literal["heldout", "test"] = "heldout"
-    """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
-
-
-class CvdpSource(Section):
-    kind: Literal["cvdp"]
-    """A CVDP data set, agentic or single-turn."""
-    path: Path
-    """The JSON Lines file, or a folder of them."""
-    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the problems that is held out, chosen by fingerprint."""
-
-
-class VerilogEvalSource(Section):
-    kind: Literal["verilog-eval"]
-    """VerilogEval v2, specification to RTL, judged by its own test benches."""
-    path: Path
-    """Folder of a clone of verilog-eval."""
-    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the problems that is held out, chosen by fingerprint."""
-
-
-class RtllmSource(Section):
-    kind: Literal["rtllm"]
-    """RTLLM v2, judged by its own test benches."""
-    path: Path
-    """Folder of a clone of RTLLM."""
-    heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the problems that is held out, chosen by fingerprint."""
-
-
-Source = Annotated[StarterSource | CvdpSource | VerilogEvalSource | RtllmSource, Field(discriminator="kind")]
-
-
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """The problem sets of the run, one `[[problems.sources]]` table each."""
@@ -79,13 +39,16 @@ class ProblemsSection(Section):
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 
 
-Template = Literal["bare", "exact", "table", "examples", "full"]
+Template = Annotated[str, AfterValidator(TEMPLATES.known)]
+"""Name of a prompt template."""
 
 
 class PromptingSection(Section):
-    template: Template = "exact"
-    """`exact` demands the exact interface and shows the answer's format; `table` restates the interface as a table as well,
-    `examples` shows a right and a wrong answer, `full` does both; `bare` sends the problem's own text alone."""
+    template: Template = Field(
+        default="exact",
+        description=" ".join(f"`{name}`: {getdoc(template)}" for name, template in TEMPLATES.entries.items())
+        + " `module:function`: one of your own.",
+    )
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rtl_core.config.section import Section
+from rtl_core.types.section import Section
 
 
 class RefinementSection(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,18 @@ def to_toml(config: RunConfig) -> str:
             else:
                 lines += _entry(key, value, field)
         for path, entry in nested:
-            lines += ["", f"[[{path}]]"]
+            lines += ["", *_wrapped(getdoc(type(entry)) or ""), f"[[{path}]]"]
             for key, field in type(entry).model_fields.items():
                 lines += _entry(key, getattr(entry, key), field)
     return "\n".join(lines).lstrip() + "\n"
 
 
 def _comment(field: FieldInfo) -> list[str]:
-    return textwrap.wrap(field.description or "", 110, initial_indent="# ", subsequent_indent="# ")
+    return _wrapped(field.description or "")
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="# ")
 
 
 def _entry(key: str, value: Any, field: FieldInfo) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from rtl_core.config.section import Section
+from rtl_core.types.section import Section
 
 
 class TrackingSection(Section):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import ProblemSet
+from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
 from rtl_core.types.answer import Answer

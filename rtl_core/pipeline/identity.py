@@ -14,7 +14,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.problems.load import LoadedProblems
+from rtl_core.problems.problem_set import LoadedProblems
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = ("problems", "prompting", "sampling", "reward", "learning", "tinker", "curriculum", "refinement", "grading")

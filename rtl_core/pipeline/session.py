@@ -39,7 +39,8 @@ from rtl_core.policy.connect import (
 )
 from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
 from rtl_core.policy.trainer import Checkpoint, open_training_client
-from rtl_core.problems.load import LoadedProblems, load_problems
+from rtl_core.problems.load import load_problems
+from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.types.problem import Problem
 
@@ -141,7 +142,7 @@ async def open_session(
         if not as_visitor or config.tinker.is_local:
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
-        loaded = load_problems(config.problems, config.run.seed)
+        loaded = load_problems(config.problems.sources, config.run.seed)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)

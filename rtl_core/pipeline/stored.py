@@ -7,7 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from rtl_core.config import RunConfig, to_toml
+from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.pipeline.lock import run_folder
 
@@ -22,9 +25,16 @@ def config_of(history: History, run: str) -> RunConfig:
 
     Raises:
         HistoryError: there is no such run.
+        ConfigError: it cannot be used here, for example because a source of the user's own cannot be imported.
     """
     record = history.existing_run(run)
-    return RunConfig.model_validate({**record.config, "run": {**record.config["run"], "history": str(history.path)}})
+    try:
+        return RunConfig.model_validate(
+            {**record.config, "run": {**record.config["run"], "history": str(history.path)}}
+        )
+    except ValidationError as error:
+        reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
+        raise ConfigError("\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])) from None
 
 
 def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:

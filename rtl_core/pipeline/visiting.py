@@ -7,7 +7,7 @@ from typing import Literal
 
 from rtl_core.config import RunConfig
 from rtl_core.config.models import Template
-from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.pipeline.evaluation import EvaluationPlan
 from rtl_core.pipeline.session import Session
@@ -28,14 +28,9 @@ def settings_of(
         HistoryError: there is no such run.
         ConfigError: a source of the run has no such split.
     """
-    data = config_of(History(path, read_only=True), run).model_dump(mode="json")
-    for source in data["problems"]["sources"]:
-        if source["kind"] == "starter":
-            source["heldout_split"] = split
-        elif split == "test":
-            raise ConfigError(
-                f"source {source['kind']} has no split kept apart for tests", "evaluate on --split heldout"
-            )
+    config = config_of(History(path, read_only=True), run)
+    data = config.model_dump(mode="json")
+    data["problems"]["sources"] = [source.with_split(split) for source in config.problems.sources]
     if template is not None:
         data["prompting"]["template"] = template
     if temperature is not None:

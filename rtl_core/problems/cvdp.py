@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +21,7 @@ import yaml
 from rtl_core.errors import ProblemError
 from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.patch import PatchError, apply_patch
+from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_core.types.problem import Difficulty, Problem
 
 MAX_LINE_BYTES = 64 << 20
@@ -61,42 +61,6 @@ class FieldError(ProblemError):
         super().__init__(f"{field_name}: {reason}")
         self.field = field_name
         self.reason = reason
-
-
-@dataclass(frozen=True)
-class BrokenLine:
-    """One line that is no usable problem."""
-
-    file: str
-    line: int
-    """Counted from 1."""
-    id: str | None
-    field: str
-    """The field at fault in dots (`input.prompt`), or `line` when the line is no JSON object."""
-    reason: str
-    source: str = "cvdp"
-    """Short name of the set, as in `Problem.source`."""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.id or 'no id'}: {self.field}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """One sound problem that cannot be graded here, and why."""
-
-    id: str
-    reason: str
-    source: str = "cvdp"
-
-
-@dataclass(frozen=True)
-class ProblemSet:
-    """What a file held: the problems in its order, the broken lines, the problems left out."""
-
-    problems: list[Problem] = field(default_factory=list)
-    broken: list[BrokenLine] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
 
 
 def read_cvdp(path: Path | str) -> ProblemSet:

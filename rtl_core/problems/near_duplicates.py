@@ -4,8 +4,8 @@ Two problems are near-duplicates when the words that they show the model, in run
 or when their golden answers' tokens, in runs of five, overlap by 80 % (for answers of some length). The training one
 moves: what is held out stays held out, whatever else a set holds.
 
-Left alone: pairs within the starter set, whose splits share no specification by construction although all of them sound
-alike.
+Left alone: pairs within a generated set, such as the starter set. Its splits share no specification by construction although
+all of them sound alike.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem]) -> list[NearDupl
     """For each training problem that has a near-duplicate among the held-out ones: the closest."""
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
-    starter = {p.id for p in (*train, *heldout) if p.source == "starter"}
+    set_of = {p.id: p.source for p in (*train, *heldout) if p.generated}
     for by, shingles, limit in (
         ("text", _text_shingles, TEXT_OVERLAP),
         ("golden answer", _golden_shingles, GOLDEN_OVERLAP),
@@ -79,9 +79,9 @@ def pairs(train: Iterable[Problem], heldout: Iterable[Problem]) -> list[NearDupl
             shared = Counter(other for run in own for other in holders.get(run, ()))
             for other, count in shared.items():
                 overlap = count / (len(own) + len(held[other]) - count)
-                both_starter = problem.id in starter and other in starter
+                same_set = problem.generated and set_of.get(other) == problem.source
                 known = best.get(problem.id)
-                if overlap >= limit and not both_starter and (known is None or overlap > known.overlap):
+                if overlap >= limit and not same_set and (known is None or overlap > known.overlap):
                     best[problem.id] = NearDuplicate(problem.id, other, overlap, by)
     return list(best.values())
 

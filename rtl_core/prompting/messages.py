@@ -1,13 +1,4 @@
-"""From a problem to chat messages.
-
-Templates:
-
-- `bare`: the problem's own text as the user's message, nothing else. For models that were trained on such prompts.
-- `exact`: a system message that puts the specification above habit, the problem's text, its context files, and the format in
-  which the answer is read.
-- `table`: `exact`, and the interface restated as a table before the format (interface_table.py).
-- `examples`: `exact`, and a right and a wrong answer to a small specification in the system message.
-- `full`: both.
+"""From a problem to chat messages, by one of the templates in `templates/`, and what templates share.
 
 A problem's own system message (CVDP's agentic one) describes shell commands and a patch format. Answers here are single-shot
 whole files, so that message is left out.
@@ -15,12 +6,10 @@ whole files, so that message is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from rtl_core.prompting.interface_table import EXAMPLE, interface_table
+from rtl_core.prompting.templates import TEMPLATES, Message
 from rtl_core.types.problem import Problem
-
-Message = dict[str, str]
 
 SYSTEM = """\
 You are an expert in RTL design. You write synthesizable Verilog/SystemVerilog that follows a specification to the letter.
@@ -45,50 +34,13 @@ def answer_format(targets: Sequence[str]) -> str:
     )
 
 
-def _bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    return [{"role": "user", "content": _with_context(problem.prompt, context)}]
-
-
-def _exact(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    user = f"{_with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}"
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
-
-
-def _table(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    parts = [_with_context(problem.prompt, context), interface_table(problem), answer_format(problem.targets)]
-    user = "\n\n".join(part for part in parts if part)
-    return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
-
-
-def _examples(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    return _with_example(_exact(problem, context))
-
-
-def _full(problem: Problem, context: Mapping[str, str]) -> list[Message]:
-    return _with_example(_table(problem, context))
-
-
-def _with_example(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    return [{**system, "content": f"{system['content']}\n\n{EXAMPLE}"}, *rest]
-
-
-def _with_context(prompt: str, context: Mapping[str, str]) -> str:
+def with_context(prompt: str, context: Mapping[str, str]) -> str:
+    """The prompt and, after it, each context file in a fence under its name."""
     parts = [prompt]
     parts += [f"File `{path}`:\n```\n{text.rstrip()}\n```" for path, text in context.items()]
     return "\n\n".join(parts)
 
 
-TEMPLATES: dict[str, Callable[[Problem, Mapping[str, str]], list[Message]]] = {
-    "bare": _bare,
-    "exact": _exact,
-    "table": _table,
-    "examples": _examples,
-    "full": _full,
-}
-"""Every template. A new one is a function here and its name in config/models.py."""
-
-
 def build_messages(problem: Problem, template: str, context: Mapping[str, str] | None = None) -> list[Message]:
     """Chat messages for a problem; `context` replaces its context files (after cutting), None means all of them."""
-    return TEMPLATES[template](problem, problem.context if context is None else context)
+    return TEMPLATES.find(template)(problem, problem.context if context is None else context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,19 @@ from rtl_core.reporting.sections import sections
 from rtl_core.reporting.theme import Theme, resolve
 
 
-def write_pngs(history: History, run_names: list[str], folder: Path, theme: Theme = "light") -> list[Path]:
+def write_pngs(
+    history: History, run_names: list[str], folder: Path, theme: Theme = "light", own: Sequence[str] = ()
+) -> list[Path]:
     """Write every figure of the runs' report to `folder` as `<figure>.png`, twice the size for sharp print.
 
-    Raises ToolMissingError when kaleido or a browser is missing, HistoryError for an unknown run.
+    Raises ToolMissingError when kaleido or a browser is missing, HistoryError for an unknown run. `own`: see `sections`.
     """
     try:
         import kaleido
         from choreographer.errors import ChromeNotFoundError
     except ImportError as error:
         raise ToolMissingError("PNG files need kaleido", "pip install 'rtl-distill[png]'") from error
-    figures = [b for s in sections(history, run_names) for b in s.blocks if isinstance(b, Figure)]
+    figures = [b for s in sections(history, run_names, own) for b in s.blocks if isinstance(b, Figure)]
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{figure.id}.png" for figure in figures]
     jobs: list[Any] = [

@@ -36,16 +36,16 @@ from rtl_core.reporting.theme import OUTCOMES, PALETTE
 _PAGE = files("rtl_core.reporting") / "page"
 
 
-def write_report(history: History, run_names: list[str], path: Path) -> Path:
+def write_report(history: History, run_names: list[str], path: Path, own: Sequence[str] = ()) -> Path:
     """Write the report of a run, or of several side by side, to `path`, all at once. Returns `path`.
 
-    Raises HistoryError for no run or an unknown one.
+    Raises HistoryError for no run or an unknown one. `own`: sections of the user's, see `sections`.
     """
     if not run_names:
         raise HistoryError("a report needs at least one run", "name it: rtl-distill report RUN")
     results = {name: run_result(history, name) for name in dict.fromkeys(run_names)}
     runs = [record for name in results if (record := history.run(name)) is not None]
-    made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results))]
+    made = [replace(s, blocks=laid_out(s.blocks)) for s in sections(history, list(results), own)]
     linked = [key for section in made for b in section.blocks if isinstance(b, Table) for key in b.links.values()]
     browser = rollouts.sample(history, runs[0].name, linked) if len(runs) == 1 else None
     text = render(runs, results, made, browser, facts(history, runs[0]) if len(runs) == 1 else [])

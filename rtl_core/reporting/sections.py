@@ -1,27 +1,27 @@
-"""The report's table of contents: a new figure is one function in `figures/` and its place here."""
+"""The report's table of contents: the sections that the files of `figures/` register, in the order of their places."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.reporting.blocks import Section, Source
-from rtl_core.reporting.figures import audit, compare, distillation, health, learning, mistakes, progress, result
-
-_ONE_RUN = (
-    ("learned", "Did it learn?", "Problems that training never saw, before and after, and the teacher for comparison.", result.blocks),
-    ("audited", "Were the passes deserved?", "Passed answers beside the golden ones.", audit.blocks),
-    ("training", "What training saw", "The rollouts of the train steps; those that taught nothing were not trained on.", learning.blocks),
-    ("teacher", "How near is the teacher?", "What distillation pulls at.", distillation.blocks),
-    ("control", "Is it healthy?", "What a run should keep an eye on, and what its controllers did.", health.blocks),
-    ("wrong", "What goes wrong", "Where answers miss what was asked, and problems that deserve a look themselves.", mistakes.blocks),
-    ("progress", "How the run went", "Which problems came when, and where the time went.", progress.blocks),
-)  # fmt: skip
+from rtl_core.reporting.figures import SECTIONS, compare
 
 
-def sections(history: History, runs: list[str]) -> list[Section]:
-    """The sections of a report: all about one run, or several side by side."""
+def sections(history: History, runs: list[str], own: Sequence[str] = ()) -> list[Section]:
+    """The sections of a report: all about one run and the user's `own` (`module:function`), or several runs side by side.
+
+    Raises ConfigError where one of `own` cannot be found, or where there are several runs, which it does not take.
+    """
     if len(runs) > 1:
+        if own:
+            raise ConfigError("--section is for the report of one run", "name one run")
         lead = "The same questions of every run. A run by itself has a fuller report of its own."
         return [Section("compare", "Side by side", lead, compare.blocks([Source(history, run) for run in runs]))]
     source = Source(history, runs[0])
-    made = [Section(id_, title, lead, build(source)) for id_, title, lead, build in _ONE_RUN]
+    shipped = sorted(SECTIONS.entries.items(), key=lambda item: item[1].place)
+    wanted = [*shipped, *((name.rpartition(":")[2], SECTIONS.find(name)) for name in own)]
+    made = [Section(id_, entry.title, entry.lead, entry.blocks(source)) for id_, entry in wanted]
     return [section for section in made if section.blocks]

@@ -13,8 +13,6 @@ from pathlib import Path
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.near_duplicates import pairs
-from rtl_core.problems.starter import starter_problems
-from rtl_core.problems.starter.spec import Tier
 from rtl_core.synthesis.variants import KINDS, Kind, record_of, variant
 from rtl_core.types.problem import Problem
 from rtl_core.validation.level import quick_level
@@ -47,11 +45,6 @@ def candidates(
         except ProblemError as error:
             dropped[f"{kind}: {error.message.removeprefix(parent.id).lstrip(': ')}"] += 1
     return found
-
-
-def family_variants(tier: Tier, count: int, seed: int) -> list[Problem]:
-    """Fresh specifications of the starter families' train split: names, widths, options, polarity and kind of reset."""
-    return starter_problems("train", count, seed, tier=tier)
 
 
 def far_enough(
@@ -112,4 +105,4 @@ def write(problems: Sequence[Problem], path: Path) -> None:
             file.write(json.dumps(record_of(problem), ensure_ascii=False) + "\n")
 
 
-__all__ = ["KINDS", "Synthesised", "candidates", "family_variants", "far_enough", "keep", "write"]
+__all__ = ["KINDS", "Synthesised", "candidates", "far_enough", "keep", "write"]

@@ -68,7 +68,7 @@ class Problem(BaseModel):
     """CVDP's category, for example `cid003`."""
     difficulty: Difficulty
     family: str | None = None
-    """Starter family (`adder`, `fifo`, ...), or None."""
+    """Family within its set (`adder`, `fifo`, ...), or None."""
     system: str | None = None
     """System message that came with the problem, or None."""
     prompt: str
@@ -81,6 +81,9 @@ class Problem(BaseModel):
     golden: dict[str, str] | None = None
     """A known-good answer, whole files: path -> text."""
     interface: Interface | None = None
+    generated: bool = False
+    """Whether its source made the problem together with its harness. Splits of such a source share no specification, however alike
+    they sound, and its harness must find nearly all wrong designs."""
 
     @cached_property
     def fingerprint(self) -> str:

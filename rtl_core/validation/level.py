@@ -28,26 +28,26 @@ class Level:
     seeds: tuple[int, ...]
     """Seeds under which the golden answer must get the same verdict. One seed twice is a repetition."""
     stubs: tuple[Stub, ...] = STUBS
-    starter_stubs: tuple[Stub, ...] = STUBS
-    """Stubs for problems of the starter set."""
+    generated_stubs: tuple[Stub, ...] = STUBS
+    """Stubs for generated problems, such as those of the starter set."""
 
     def stubs_for(self, problem: Problem) -> tuple[Stub, ...]:
-        return self.starter_stubs if problem.source.startswith("starter") else self.stubs
+        return self.generated_stubs if problem.generated else self.stubs
 
 
 def quick_level(mutants: int, seed: int) -> Level:
-    """Before a training run: two seeds, the mutants of the configuration, and one stub where the harness is not our own."""
-    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros",), starter_stubs=())
+    """Before a training run: two seeds, the mutants of the configuration, and one stub where the problem is not generated."""
+    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros",), generated_stubs=())
 
 
 def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:
     """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice.
 
-    In the starter set outputs that are all 1 or copies of inputs are left to the mutants, which say more there, and a pulse of
-    1 ns to the stub of all zeros: it is over when a starter bench looks for the first time.
+    With generated problems, outputs that are all 1 or copies of inputs are left to the mutants, which say more there, and a pulse
+    of 1 ns to the stub of all zeros: it is over when a starter bench looks for the first time.
     """
-    starter = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "blip"))
-    return Level("full", mutants, (*range(seed, seed + seeds), seed), starter_stubs=starter)
+    generated = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "blip"))
+    return Level("full", mutants, (*range(seed, seed + seeds), seed), generated_stubs=generated)
 
 
 def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
-from rtl_core.problems.cvdp import BrokenLine, LeftOut
+from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
 
 @dataclass

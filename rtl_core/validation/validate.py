@@ -38,8 +38,8 @@ from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs
 
 MOST = 0.5
 """A harness that pays more than this share of the mutants that behave differently is weak."""
-MOST_STARTER = 0.01
-"""The same for the starter set, whose harnesses are this project's own."""
+MOST_GENERATED = 0.01
+"""The same for generated problems, whose harnesses know the specification."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
 _MISSING = ("ModuleNotFoundError", "No module named", "command not found", ": not found", "sorry:")
 
@@ -296,7 +296,7 @@ class _Validation:
             "survivors": survivors[:10],
             "equivalents": same[:10],
         }
-        most = MOST_STARTER if self.problem.source.startswith("starter") else MOST
+        most = MOST_GENERATED if self.problem.generated else MOST
         if score is not None and 1 - score > most:
             return "weak", f"{tally['survived']} of {judged} mutants are paid, for example {survivors[0]['mutant']}"
         if judged == 0:

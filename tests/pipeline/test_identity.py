@@ -10,7 +10,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
-from rtl_core.problems.load import LoadedProblems
+from rtl_core.problems.problem_set import LoadedProblems
 
 
 def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...]) -> History:

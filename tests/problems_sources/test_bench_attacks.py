@@ -16,8 +16,8 @@ from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems import testbench
-from rtl_core.problems.rtllm import read_rtllm
-from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rtl_core.config.models import CvdpSource, ProblemsSection, RtllmSource, StarterSource, VerilogEvalSource
-from rtl_core.problems.load import heldout_by_hash, load_problems
+from rtl_core.problems.load import load_problems
 from rtl_core.problems.near_duplicates import pairs, separate
+from rtl_core.problems.problem_set import heldout_by_hash
+from rtl_core.problems.sources.cvdp import CvdpSource
+from rtl_core.problems.sources.rtllm import RtllmSource
+from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Problem
 
@@ -54,15 +58,13 @@ def test_starter_problems_sound_alike_but_keep_their_own_split() -> None:
 
 
 def test_loading_moves_near_duplicates_and_keeps_the_split_by_fingerprint(data: Path) -> None:
-    section = ProblemsSection(
-        sources=(
-            StarterSource(kind="starter", train=18, heldout=18),
-            CvdpSource(kind="cvdp", path=data / "cvdp"),
-            VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
-            RtllmSource(kind="rtllm", path=data / "RTLLM"),
-        )
+    sources = (
+        StarterSource(kind="starter", train=18, heldout=18),
+        CvdpSource(kind="cvdp", path=data / "cvdp"),
+        VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
+        RtllmSource(kind="rtllm", path=data / "RTLLM"),
     )
-    loaded = load_problems(section, 0)
+    loaded = load_problems(sources, 0)
     assert {p.source for p in loaded.train} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"} | {
         p.source for p in loaded.train if p.source == "cvdp"
     }
@@ -78,7 +80,7 @@ def test_loading_moves_near_duplicates_and_keeps_the_split_by_fingerprint(data: 
 
 
 def test_an_id_in_two_files_of_a_folder_is_taken_once_with_its_golden_answer(data: Path) -> None:
-    loaded = load_problems(ProblemsSection(sources=(CvdpSource(kind="cvdp", path=data / "cvdp"),)), 0)
+    loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp")], 0)
     ids = [p.id for p in (*loaded.train, *loaded.heldout)]
     assert len(ids) == len(set(ids))
     for problem in (*loaded.train, *loaded.heldout):

@@ -17,7 +17,7 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
-from rtl_core.problems.sources import override_of, section_of
+from rtl_core.problems.sources import override_of, source_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
@@ -144,7 +144,7 @@ def test_show_prints_one_problem_whole(data: Path) -> None:
 
 def test_sources_of_a_command_line_are_those_of_a_configuration(data: Path) -> None:
     texts = ["starter", f"cvdp={data / 'cvdp'}", f"verilog-eval={data / 'verilog-eval'}", f"rtllm={data / 'RTLLM'}"]
-    assert load_config("demo", [override_of(texts)], environment={}).problems.sources == section_of(texts).sources
+    assert load_config("demo", [override_of(texts)], environment={}).problems.sources == tuple(map(source_of, texts))
 
 
 @pytest.mark.parametrize(
@@ -152,4 +152,4 @@ def test_sources_of_a_command_line_are_those_of_a_configuration(data: Path) -> N
 )
 def test_a_wrong_source_is_named(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        section_of([text])
+        source_of(text)

@@ -9,7 +9,7 @@ import pytest
 
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.rtllm import read_rtllm
+from rtl_core.problems.sources.rtllm import read_rtllm
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.validation.level import Level

@@ -10,7 +10,7 @@ import pytest
 
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.verilog_eval import TARGET, read_verilog_eval
+from rtl_core.problems.sources.verilog_eval import TARGET, read_verilog_eval
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import InterfaceSource, Problem
 

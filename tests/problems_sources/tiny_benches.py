@@ -7,8 +7,8 @@ from pathlib import Path
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors.base import Executor, Job, StepResult
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.rtllm import read_rtllm
-from rtl_core.problems.verilog_eval import read_verilog_eval
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.types.problem import Problem
 
 _VERILOG_EVAL = {
@@ -83,12 +83,17 @@ endmodule
 }
 
 
-def tiny_problems(folder: Path) -> dict[str, Problem]:
-    """Writes and reads the two problems; by the name of what they ask for."""
+def write_tiny(folder: Path) -> None:
+    """Write both problems, so that `folder` is a clone of either set."""
     (folder / "counter_tiny").mkdir()
     for place, files in ((folder, _VERILOG_EVAL), (folder / "counter_tiny", _RTLLM)):
         for name, text in files.items():
             (place / name).write_text(text)
+
+
+def tiny_problems(folder: Path) -> dict[str, Problem]:
+    """Writes and reads the two problems; by the name of what they ask for."""
+    write_tiny(folder)
     sets = read_verilog_eval(folder), read_rtllm(folder)
     assert not any(found.broken for found in sets), [found.broken for found in sets]
     return dict(zip(("times3", "counter"), (problem for found in sets for problem in found.problems), strict=True))

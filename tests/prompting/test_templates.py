@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
-from rtl_core.config.models import PromptingSection, Template
+from rtl_core.config import load_config
+from rtl_core.config.models import PromptingSection
+from rtl_core.errors import ConfigError
 from rtl_core.prompting.interface_table import EXAMPLE, interface_table
-from rtl_core.prompting.messages import SYSTEM, TEMPLATES, build_messages
+from rtl_core.prompting.messages import SYSTEM, build_messages
+from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Port, Problem
 
 
@@ -30,9 +31,26 @@ def problem(prompt: str, **changes) -> Problem:
     )  # fmt: skip
 
 
-def test_the_configuration_knows_every_template():
-    assert set(get_args(Template)) == set(TEMPLATES)
+def test_the_configuration_takes_and_explains_every_template_and_no_other():
     assert PromptingSection().template == "exact"
+    assert set(TEMPLATES.entries) >= {"bare", "exact", "table", "examples", "full"}
+    for name, template in TEMPLATES.entries.items():
+        assert PromptingSection(template=name).template == name
+        assert template.__doc__ in PromptingSection.model_fields["template"].description
+    with pytest.raises(ValueError, match="no template 'exakt'; choose one of bare, exact, examples"):
+        PromptingSection(template="exakt")
+
+
+def test_a_template_of_the_users_own_is_named_by_its_import_path():
+    config = load_config("demo", ["prompting.template=own_template:terse"], environment={})
+    asked = problem("Module box.", context={"rtl/x.v": "wire a;"})
+    (user,) = build_messages(asked, config.prompting.template)
+    assert user["content"].startswith("Module box.\n\nFile `rtl/x.v`:")
+    assert user["content"].endswith(build_messages(asked, "exact")[1]["content"][-40:])
+    with pytest.raises(
+        ConfigError, match=r"own_template:curt.*: `prompting.template`: `curt` in own_template is no template"
+    ):
+        load_config("demo", ["prompting.template=own_template:curt"], environment={})
 
 
 def test_the_table_lists_what_the_text_shows_and_nothing_else():

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import cli
-from rtl_core.errors import HistoryError
+from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 
@@ -144,3 +144,20 @@ def test_commands_do_not_import_what_is_heavy_for_their_help():
     code = "import sys; import cli; cli.register(); print([m for m in ('torch', 'duckdb', 'plotly', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
+
+
+def test_report_adds_a_section_of_the_users_own_that_the_project_does_not_know(demo, tmp_path):
+    page = tmp_path / "own.html"
+    run(demo, "report", "demo", "-o", str(page), "--section", "own_section:lengths")
+    assert "How long are answers?" in page.read_text()
+    assert 'id="own-lengths"' in page.read_text()
+    run(demo, "report", "demo", "-o", str(page))
+    assert "How long are answers?" not in page.read_text()
+    for arguments, said in (
+        (("demo", "--section", "own_section:by_outcome"), "`by_outcome` in own_section is no section"),
+        (("demo", "--section", "lengths"), "no section 'lengths'"),
+        (("demo", "other", "--section", "own_section:lengths"), "report of one run"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            run(demo, "report", *arguments, "-o", str(tmp_path / "not.html"))
+    assert not (tmp_path / "not.html").exists()

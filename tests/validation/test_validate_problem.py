@@ -108,7 +108,7 @@ def test_one_survivor_makes_a_starter_problem_weak_but_not_another_one(grader: G
     other = validate_problem(problem, grader, level=level)
     assert other.status == "fit", other.evidence
     assert 0.5 < other.evidence["mutants"]["score"] < 0.99
-    starter = validate_problem(problem.model_copy(update={"source": "starter"}), grader, level=level)
+    starter = validate_problem(problem.model_copy(update={"generated": True}), grader, level=level)
     assert starter.status == "weak"
     assert "mutants are paid, for example" in starter.evidence["reason"]
 

@@ -127,7 +127,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, pro
 
 
 def test_figures_by_source_count_lines_that_were_never_problems() -> None:
-    from rtl_core.problems.cvdp import BrokenLine, LeftOut
+    from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
     rows, unfit = by_source(
         {}, [BrokenLine("x.jsonl", 3, None, "line", "is not JSON")], [LeftOut("c", "needs a commercial tool")]

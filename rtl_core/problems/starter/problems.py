@@ -43,7 +43,7 @@ def starter_specs(split: Split, count: int, seed: int, tier: Tier = "starter") -
 def problem_of(spec: Spec) -> Problem:
     """The problem that a specification makes: a CVDP record, read like any other."""
     problem = problem_from_record(record_of(BY_NAME[spec.family], spec), source="starter")
-    return problem.model_copy(update={"family": spec.family})
+    return problem.model_copy(update={"family": spec.family, "generated": True})
 
 
 def starter_problems(split: Split, count: int, seed: int, tier: Tier = "starter") -> list[Problem]:

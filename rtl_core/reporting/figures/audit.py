@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from rtl_core.reporting.audit import AUDITS_SQL, COUNTS, SHOWN, cells, summary_of
 from rtl_core.reporting.blocks import Block, Source, Table, draw
+from rtl_core.reporting.figures import SECTIONS, section
 
 
+@SECTIONS.register("audited")
+@section("Were the passes deserved?", "Passed answers beside the golden ones.", place=20)
 def blocks(source: Source) -> list[Block]:
     """Passes by family, and those that were paid wrongly."""
     return draw(source, audited, wrong)

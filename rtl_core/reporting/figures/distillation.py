@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import axis, layout
 
 POSITION_ROLLOUTS = 800
@@ -11,6 +12,8 @@ POSITION_SHARE = 0.05
 """Share of those rollouts that must reach a position: a mean over the longest few says little."""
 
 
+@SECTIONS.register("teacher")
+@section("How near is the teacher?", "What distillation pulls at.", place=40)
 def blocks(source: Source) -> list[Block]:
     """KL by step, KL by token position, entropy."""
     return draw(source, kl, kl_by_position, entropy)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
 
@@ -28,6 +29,8 @@ _POOLS = (
 )
 
 
+@SECTIONS.register("control")
+@section("Is it healthy?", "What a run should keep an eye on, and what its controllers did.", place=50)
 def blocks(source: Source) -> list[Block]:
     """Sampler against trainer, answers, λ, staleness, ranges, set-aside groups."""
     return draw(source, drift, answers, kl_weight, staleness, ranges, set_aside)

@@ -7,12 +7,19 @@ from typing import Any
 
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out, parts_of
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
 
 _STAGES = ("format", "interface", "syntax", "tests")
 
 
+@SECTIONS.register("training")
+@section(
+    "What training saw",
+    "The rollouts of the train steps; those that taught nothing were not trained on.",
+    place=30,
+)
 def blocks(source: Source) -> list[Block]:
     """Reward by term, pass rate by difficulty, outcomes, stage funnel, group mix."""
     return draw(source, reward, pass_rate, outcomes, funnel, groups)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, parts_of
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LINES, axis, layout, line
 
 MOST = 12
 
 
+@SECTIONS.register("wrong")
+@section(
+    "What goes wrong",
+    "Where answers miss what was asked, and problems that deserve a look themselves.",
+    place=60,
+)
 def blocks(source: Source) -> list[Block]:
     """Kinds of interface mistakes over steps, mistakes by name, the most common ones, never solved problems, harness problems."""
     return draw(source, kinds, named, common, never_solved, harness, regrades)

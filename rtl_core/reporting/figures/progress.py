@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, plain
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.health import pools
 from rtl_core.reporting.theme import axis, layout, line
 
@@ -20,6 +21,8 @@ _ROLES = {
 }
 
 
+@SECTIONS.register("progress")
+@section("How the run went", "Which problems came when, and where the time went.", place=70)
 def blocks(source: Source) -> list[Block]:
     """Curriculum movement, time by stage over steps, the sums, the cost."""
     return draw(source, curriculum, pools, time_by_step, time_table, cost)

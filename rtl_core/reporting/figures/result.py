@@ -12,12 +12,19 @@ from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
 _ROLES = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
 
 
+@SECTIONS.register("learned")
+@section(
+    "Did it learn?",
+    "Problems that training never saw, before and after, and the teacher for comparison.",
+    place=10,
+)
 def blocks(source: Source) -> list[Block]:
     """Result, table, learning curve, pass@k, by difficulty, by family."""
     result = run_result(source.history, source.run)

@@ -1,4 +1,4 @@
-"""The reader for RTLLM v2 from a clone of its repository.
+"""RTLLM v2, read from a clone of its repository.
 
 Each design is a folder with `design_description.txt`, `testbench.v`, `verified_*.v` and files that the bench reads. The
 bench says `Your Design Passed`; what else it prints is not looked at, as in RTLLM's own script. The golden answer is
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import BrokenLine, ProblemSet
 from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem_set import BrokenLine, ProblemSet
+from rtl_core.problems.sources import SOURCES, FileSource
 from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, prints, renamed
 from rtl_core.types.problem import Problem
 
@@ -21,6 +22,18 @@ DESCRIPTION = "design_description.txt"
 MARKERS = ("Your Design Passed", "Your design passed", "Passed", "passed")
 _NO_DATA = {DESCRIPTION, "testbench.v", "makefile", "Makefile"}
 MAX_DATA_BYTES = 1 << 20
+
+
+@SOURCES.register(SOURCE)
+class RtllmSource(FileSource):
+    """RTLLM v2, judged by its own test benches."""
+
+    path: Path
+    """Folder of a clone of RTLLM."""
+    published = (50, 700.0)
+
+    def read(self) -> ProblemSet:
+        return read_rtllm(self.path)
 
 
 def read_rtllm(path: Path | str) -> ProblemSet:

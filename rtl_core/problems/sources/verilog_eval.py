@@ -1,4 +1,4 @@
-"""The reader for VerilogEval v2, specification to RTL, from a clone of its repository.
+"""VerilogEval v2, specification to RTL, read from a clone of its repository.
 
 Each problem is three files: `ProbNNN_name_prompt.txt`, `..._ref.sv` (module RefModule) and `..._test.sv`, a bench that
 compares TopModule with RefModule and prints `Mismatches: 0 in N samples`. The golden answer is the reference, renamed.
@@ -13,8 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import BrokenLine, ProblemSet
 from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem_set import BrokenLine, ProblemSet
+from rtl_core.problems.sources import SOURCES, FileSource
 from rtl_core.problems.testbench import Bench, bench_harness, difficulty_of, renamed
 from rtl_core.types.problem import Problem
 
@@ -22,6 +23,18 @@ SOURCE = "verilog-eval"
 FOLDER = "dataset_spec-to-rtl"
 TARGET = "rtl/TopModule.sv"
 _SUFFIX = "_prompt.txt"
+
+
+@SOURCES.register(SOURCE)
+class VerilogEvalSource(FileSource):
+    """VerilogEval v2, specification to RTL, judged by its own test benches."""
+
+    path: Path
+    """Folder of a clone of verilog-eval."""
+    published = (156, 350.0)
+
+    def read(self) -> ProblemSet:
+        return read_verilog_eval(self.path)
 
 
 def read_verilog_eval(path: Path | str) -> ProblemSet:

@@ -1,11 +1,25 @@
-"""A folder of CVDP files read as one set."""
+"""CVDP, read from a file or from a folder of files as one set. What a line holds is in `problems/cvdp.py`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import LeftOut, ProblemSet, read_cvdp
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.problem_set import LeftOut, ProblemSet
+from rtl_core.problems.sources import SOURCES, FileSource
+
+
+@SOURCES.register("cvdp")
+class CvdpSource(FileSource):
+    """A CVDP data set, agentic or single-turn."""
+
+    path: Path
+    """The JSON Lines file, or a folder of them."""
+    published = (302, 1500.0)
+
+    def read(self) -> ProblemSet:
+        return read_cvdp_path(self.path)
 
 
 def read_cvdp_path(path: Path | str) -> ProblemSet:

@@ -1,0 +1,284 @@
+"""What every problem source must do: those of the project, and one of a user's own in a file that the project does not know."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_benches import write_tiny
+
+from rtl_core.config import RunConfig, load_config, to_toml
+from rtl_core.errors import ConfigError
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import SOURCES, FileSource, GeneratedSource, ProblemSource, override_of, source_of
+from rtl_core.validation.level import quick_level
+from rtl_core.validation.validate import validate_problem
+
+OWN = "own_benches:Benches"
+EXAMPLES = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
+
+INVERTER = {
+    "inv.md": "Write a module inv with an input a and an output y, both of 4 bits: y is a with every bit inverted.\n",
+    "inv.sv": "module inv(input [3:0] a, output [3:0] y);\n  assign y = ~a;\nendmodule\n",
+    "inv_tb.sv": """\
+module tb;
+  reg [3:0] a; wire [3:0] y; integer i, bad;
+  inv dut(.a(a), .y(y));
+  initial begin
+    bad = 0;
+    for (i = 0; i < 16; i = i + 1) begin a = i; #1 if (y !== ~a) bad = bad + 1; end
+    if (bad == 0) $display("RESULT: ok"); else $display("RESULT: %0d wrong", bad);
+    $finish;
+  end
+endmodule
+""",
+}
+
+
+def starter(folder: Path, data: Path) -> dict[str, Any]:
+    return {"train": 3, "heldout": 2}
+
+
+def cvdp(folder: Path, data: Path) -> dict[str, Any]:
+    (folder / "few.jsonl").write_text(f"{(data / 'cvdp' / EXAMPLES).read_text().rstrip()}\ntorn\n")
+    return {"path": folder / "few.jsonl"}
+
+
+def benches(folder: Path, data: Path) -> dict[str, Any]:
+    write_tiny(folder)
+    return {"path": folder}
+
+
+def own(folder: Path, data: Path) -> dict[str, Any]:
+    for name, text in INVERTER.items():
+        (folder / name).write_text(text)
+    (folder / "torn.md").write_text("Its other files are missing.\n")
+    return {"path": folder}
+
+
+SMALL: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+    "starter": starter, "cvdp": cvdp, "verilog-eval": benches, "rtllm": benches, OWN: own,
+}  # fmt: skip
+"""Kind -> a function that writes a few problems below a folder and gives the settings that read them."""
+
+
+def test_every_registered_source_is_checked_here() -> None:
+    assert set(SMALL) == {*SOURCES.entries, OWN}
+
+
+@pytest.fixture(params=SMALL)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def settings(kind: str, tmp_path: Path, data: Path) -> dict[str, Any]:
+    """The keys of a small source in a configuration."""
+    folder = tmp_path / "set"
+    folder.mkdir()
+    return {"kind": kind, **SMALL[kind](folder, data)}
+
+
+@pytest.fixture
+def source(settings: dict[str, Any]) -> ProblemSource:
+    return SOURCES.find(settings["kind"])(**settings)
+
+
+def loaded_by(source: ProblemSource, seed: int = 3) -> LoadedProblems:
+    loaded = LoadedProblems()
+    source.add_to(loaded, seed)
+    return loaded
+
+
+def demo_with(settings: dict[str, Any], path: Path, *lines: str) -> Path:
+    """The demo's configuration as a file with this source alone, and more lines in its table."""
+    shown = to_toml(load_config("demo", environment={}))
+    head, _, rest = shown.partition("# The parameterised problem families")
+    keys = [f"{key} = {value if isinstance(value, int) else repr(str(value))}" for key, value in settings.items()]
+    table = "\n".join(["[[problems.sources]]", *keys, *lines])
+    path.write_text(f"{head}{table}\n\n{rest[rest.index('[tinker]') :]}")
+    return path
+
+
+def command(*words: str) -> str:
+    """What `rtl-distill` prints, the folder of these tests being importable as a user's would be."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RTL_DISTILL__")}
+    path = os.pathsep.join([str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", "from cli import main; main()", *words],
+        capture_output=True, text=True, timeout=600, check=False,
+        env={**environment, "PYTHONPATH": path, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_is_read_from_a_configuration_shown_and_stored(
+    settings: dict[str, Any], source: ProblemSource, tmp_path: Path
+) -> None:
+    config = load_config(demo_with(settings, tmp_path / "run.toml"), environment={})
+    assert config.problems.sources == (source,)
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    shown = to_toml(config)
+    (tmp_path / "shown.toml").write_text(shown)
+    assert load_config(tmp_path / "shown.toml", environment={}) == config
+    assert str(type(source).__doc__) in shown
+    rows = shown.splitlines()
+    table = rows[rows.index("[[problems.sources]]") + 1 : rows.index("[tinker]")]
+    for above, row in pairwise(table):
+        assert row.startswith("#") or not row or above.startswith("# "), f"{row} is not explained"
+
+
+def test_mistakes_in_its_table_are_named_with_their_lines(settings: dict[str, Any], tmp_path: Path) -> None:
+    if "path" in settings:
+        settings["path"] = tmp_path / "nowhere"
+        with pytest.raises(ConfigError) as missing:
+            load_config(path := demo_with(settings, tmp_path / "run.toml"), environment={})
+        line = path.read_text().splitlines().index(f"path = '{settings['path']}'") + 1
+        assert f"line {line}: `problems.sources.0.path`: there is no {settings['path']}" in str(missing.value)
+    path = demo_with(settings, tmp_path / "run.toml", "no_such_key = 1")
+    line = path.read_text().splitlines().index("no_such_key = 1") + 1
+    with pytest.raises(ConfigError, match=f"line {line}: `problems.sources.0.no_such_key`: unknown key"):
+        load_config(path, environment={})
+
+
+def test_a_command_line_names_it(source: ProblemSource, settings: dict[str, Any]) -> None:
+    text = source.kind
+    if isinstance(source, FileSource):
+        text = f"{source.kind}={source.path}"
+        with pytest.raises(ConfigError, match="where is it"):
+            source_of(source.kind)
+        with pytest.raises(ConfigError, match="there is no /nowhere"):
+            source_of(f"{source.kind}=/nowhere")
+        everything = {**settings, "heldout_fraction": 0.0}
+        assert source_of(text) == type(source)(**everything)
+        assert not loaded_by(source_of(text)).heldout
+    assert load_config("demo", [override_of([text])], environment={}).problems.sources == (source_of(text),)
+
+
+def test_it_gives_the_same_whole_problems_each_time(source: ProblemSource) -> None:
+    loaded, again = loaded_by(source), loaded_by(source)
+    problems = [*loaded.train, *loaded.heldout]
+    assert problems
+    assert problems == [*again.train, *again.heldout]
+    assert len({problem.id for problem in problems}) == len(problems) == len({p.fingerprint for p in problems})
+    for problem in problems:
+        assert problem.source
+        assert problem.prompt.strip()
+        assert problem.targets
+        assert "docker-compose.yml" in problem.harness
+        assert problem.interface is not None
+        assert set(problem.golden or {}) <= set(problem.targets)
+        assert problem.generated == isinstance(source, GeneratedSource)
+    for broken in loaded.broken:
+        assert broken.file
+        assert broken.reason
+        assert broken.line >= 1
+
+
+def test_broken_files_are_named_and_the_others_read(settings: dict[str, Any], source: ProblemSource) -> None:
+    expected = {"cvdp": "few.jsonl:2: no id: line: is not JSON", OWN: "torn.md:1: torn: files: [Errno 2]"}
+    broken = [str(line) for line in loaded_by(source).broken]
+    assert len(broken) == (source.kind in expected)
+    assert all(line.startswith(expected[source.kind]) for line in broken)
+
+
+def test_the_split_for_reported_figures_is_apart_or_refused(source: ProblemSource) -> None:
+    assert source.with_split("heldout") == source
+    if isinstance(source, FileSource):
+        with pytest.raises(ConfigError, match="no split kept apart for tests"):
+            source.with_split("test")
+        return
+    tuned, reported = loaded_by(source), loaded_by(source.with_split("test"))
+    assert (tuned.heldout_split, reported.heldout_split) == ("heldout", "test")
+    assert tuned.train == reported.train
+    seen = {problem.fingerprint for problem in (*tuned.train, *tuned.heldout)}
+    assert not seen & {problem.fingerprint for problem in reported.heldout}
+
+
+def test_its_golden_answers_pass(source: ProblemSource, grader: Grader) -> None:
+    """A published harness may be weak; one that is made with its problem may not."""
+    loaded = loaded_by(source)
+    problem = next(p for p in (*loaded.train, *loaded.heldout) if p.golden)
+    found = validate_problem(problem, grader, level=quick_level(2, 1))
+    assert found.status in (("fit",) if problem.generated else ("fit", "weak")), found.evidence["reason"]
+
+
+def test_one_command_lists_the_problems_of_all(tmp_path: Path, data: Path) -> None:
+    texts: dict[str, ProblemSource] = {}
+    for number, (kind, write) in enumerate(SMALL.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        settings = write(folder, data)
+        text = f"{kind}={settings['path']}" if "path" in settings else kind
+        texts[text] = SOURCES.find(kind)(kind=kind, **settings)
+    listed = command("problems", "list", *(word for text in texts for word in ("--source", text)))
+    for source in texts.values():  # the first few of a longer list of generated problems are the same ones
+        loaded = loaded_by(source, seed=0)
+        assert all(problem.id in listed for problem in (*loaded.train, *loaded.heldout))
+
+
+def test_the_kinds_are_listed_with_their_keys() -> None:
+    listed = command("problems", "sources")
+    for kind, found in SOURCES.entries.items():
+        assert f"{kind}{found.form}\n    {found.__doc__}\n" in listed
+        assert all(key in listed for key in found.model_fields if key != "kind")
+
+
+@pytest.mark.slow
+def test_a_source_of_the_users_own_is_validated_by_the_command(tmp_path: Path, data: Path) -> None:
+    path = demo_with({"kind": OWN, **own(tmp_path, data), "heldout_fraction": 0}, tmp_path / "run.toml")
+    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}")
+    printed = command(
+        "validate",
+        str(path),
+        "--mutants",
+        "1",
+        "--seeds",
+        "1",
+        *(word for place in places for word in ("--set", place)),
+    )
+    assert "own-benches" in printed
+    assert "1/1" in printed, "golden answers that pass"
+    assert "torn.md:1" in printed
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("cvpd", "there is no source 'cvpd'; choose one of cvdp, rtllm, starter, verilog-eval, or module:name"),
+        ("no_such_module:Benches", "cannot be imported: No module named 'no_such_module'"),
+        ("own_benches:Bench", "`Bench` in own_benches is no source"),
+        ("rtl_core.problems.sources:FileSource", "`FileSource` in rtl_core.problems.sources is no source"),
+    ],
+)
+def test_a_wrong_kind_is_named_with_its_line(kind: str, said: str, tmp_path: Path) -> None:
+    path = demo_with({"kind": kind}, tmp_path / "run.toml")
+    line = path.read_text().splitlines().index(f"kind = '{kind}'") + 1
+    with pytest.raises(ConfigError) as error:
+        load_config(path, environment={})
+    assert f"line {line}: `problems.sources.0.kind`: " in str(error.value)
+    assert said in str(error.value)
+    with pytest.raises(ConfigError, match=f"--source {kind}"):
+        source_of(kind)
+
+
+def test_a_stored_run_whose_source_is_gone_says_so(tmp_path: Path) -> None:
+    from rtl_core.history.records import RunRecord
+    from rtl_core.history.store import History
+    from rtl_core.pipeline.stored import config_of
+
+    config = load_config("demo", environment={}).model_dump(mode="json")
+    config["problems"]["sources"] = [{"kind": "gone:Benches", "path": "x"}]
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="old", status="cancelled", student="s", config=config))
+    with pytest.raises(ConfigError, match=r"run 'old' cannot be used here\n.*problems.sources.0.kind.*gone"):
+        config_of(history, "old")

@@ -1,0 +1,14 @@
+"""A prompt template of a user's own, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtl_core.prompting.messages import answer_format, with_context
+from rtl_core.prompting.templates import Message
+from rtl_core.types.problem import Problem
+
+
+def terse(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """The problem and the format of the answer, without a system message."""
+    return [{"role": "user", "content": f"{with_context(problem.prompt, context)}\n\n{answer_format(problem.targets)}"}]
