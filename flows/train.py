@@ -99,7 +99,7 @@ async def train_epoch(run: str, epoch: int) -> str | None:
     stopped: str | RunHealthError | None = await in_order(
         planning.todo(session, epoch),
         prepare=lambda state: prepare_step(run, state),
-        finish=lambda state: train_step(run, planning.key_of(session, state)),
+        finish=lambda state: train_step(run, batch.step_key(state.step)),
         after=lambda state: after_step(run, state),
         stop=lambda under_way: control.why_stop(session, under_way),
         ahead=session.config.learning.staleness,
@@ -137,7 +137,7 @@ async def prepare_step(run: str, state: StepState) -> None:
 async def after_step(run: str, state: StepState) -> None:
     """What follows a trained step: old weights go, the step is told of, and now and then the student is evaluated."""
     session = session_of(run)
-    batch.release(session, batch.batch_of(run, planning.key_of(session, state)))
+    batch.release(session, batch.batch_of(run, batch.step_key(state.step)))
     await keeping.tidy(session)
     reporting.after_step(session, state.step)
     publisher_of(session).after_step(state.step)

@@ -20,7 +20,7 @@ from rtl_core.history.records import (
 )
 from rtl_core.history.rows import PLACE_COLUMNS, Place, to_verdict
 from rtl_core.learning.reward import Reward
-from rtl_core.types.rollout import Rollout
+from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 
 _CHUNK = 500
 
@@ -95,11 +95,13 @@ def evaluations(con: duckdb.DuckDBPyConnection, condition: str, value: str) -> l
     return [noun(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
 
 
-def rollouts_of(con: duckdb.DuckDBPyConnection, run: str, place: int | str) -> list[StoredRollout]:
-    """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
-    if isinstance(place, int):
-        return stored_rollouts(con, "run = ? AND purpose = 'train' AND step = ?", [run, place])
-    return stored_rollouts(con, "run = ? AND evaluation = ?", [run, place])
+def rollouts_of(
+    con: duckdb.DuckDBPyConnection, run: str, place: int | str, purpose: Purpose, policy: PolicyName | None, turn: int
+) -> list[StoredRollout]:
+    """As `History.rollouts_of`."""
+    column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
+    condition = f"run = ? AND {column} = ? AND purpose = ? AND turn = ? AND (? IS NULL OR policy = ?)"
+    return stored_rollouts(con, condition, [run, place, purpose, turn, policy, policy])
 
 
 def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:

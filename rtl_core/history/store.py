@@ -22,6 +22,7 @@ from rtl_core.history.columns import insert, naive, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     AuditRecord,
+    EndedBy,
     EvaluationRecord,
     RunRecord,
     RunStatus,
@@ -37,7 +38,7 @@ from rtl_core.history.records import (
 from rtl_core.history.transactions import Transactions
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
+from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Verdict
 
 _ENDED = ("finished", "failed", "cancelled")
@@ -58,17 +59,20 @@ class History(Transactions):
         with self._writing() as con:
             insert(con, {"runs": table("runs", [run], run=run.name, heartbeat_at=now)}, "OR IGNORE")
             con.execute(
-                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = NULL WHERE run = ?",
-                [run.status, run.message, now, run.name],
+                "UPDATE runs SET status = ?, message = ?, ended_by = ?, heartbeat_at = ?, finished_at = NULL WHERE run = ?",
+                [run.status, run.message, run.ended_by, now, run.name],
             )
 
-    def set_run_status(self, name: str, status: RunStatus, message: str | None = None) -> None:
+    def set_run_status(
+        self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
+    ) -> None:
         """Note how a run stands; an ended one gets its `finished_at`. HistoryError when there is no such run."""
         now = naive(utc_now())
         with self._writing() as con:
             found = con.execute(
-                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = ? WHERE run = ? RETURNING run",
-                [status, message, now, now if status in _ENDED else None, name],
+                "UPDATE runs SET status = ?, message = ?, ended_by = ?, heartbeat_at = ?, finished_at = ? WHERE run = ?"
+                " RETURNING run",
+                [status, message, ended_by, now, now if status in _ENDED else None, name],
             ).fetchall()
             if not found:
                 raise HistoryError(f"there is no run {name!r} in {self.path}", "start_run comes first")
@@ -273,12 +277,22 @@ class History(Transactions):
         """The run's newest trained step, or None."""
         return next(reversed(self.trained_steps(run)), None)
 
-    def rollouts_of(self, run: str, place: int | str) -> list[StoredRollout]:
-        """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
-        if isinstance(place, int) and memory_of(self.path).is_empty(run, place):
+    def rollouts_of(
+        self,
+        run: str,
+        place: int | str,
+        purpose: Purpose | None = None,
+        *,
+        policy: PolicyName | None = None,
+        turn: int = 1,
+    ) -> list[StoredRollout]:
+        """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
+        evaluation), one policy (or all: None) and one turn."""
+        purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
+        if purpose == "train" and isinstance(place, int) and memory_of(self.path).is_empty(run, place):
             return []
         with self._reading() as con:
-            return reading.rollouts_of(con, run, place)
+            return reading.rollouts_of(con, run, place, purpose, policy, turn)
 
     def rollout(self, key: str) -> StoredRollout | None:
         """All that is stored of one rollout, or None."""
