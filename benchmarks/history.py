@@ -127,7 +127,7 @@ CREATE TEMP TABLE base AS SELECT i, 'bench/step/' || lpad((i // 200)::VARCHAR, 5
     'bench' AS run, 'train' AS purpose, NULL::VARCHAR AS evaluation, (i // 200 // 500)::INTEGER AS epoch, (i // 200)::INTEGER AS step,
     'starter_problem_' || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') AS problem_id, hash(i) % 1000 / 1000.0 AS luck,
     i / {n} AS skill FROM range({n}) t(i);
-INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p' FROM base;
+INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p', 200, 17800 FROM base;
 INSERT INTO step_problems SELECT DISTINCT run, step, ((i // 8) % 25)::INTEGER, problem_id FROM base;
 INSERT INTO step_times SELECT run, step, s, 1.0 FROM steps, (VALUES ('sample'), ('grade'), ('train'), ('total')) v(s);
 INSERT INTO step_metrics SELECT run, step, m, 0.5 FROM steps, (VALUES ('optim/entropy'), ('teacher_kl')) v(m);

@@ -239,9 +239,14 @@ PLACES = [
 
 def test_what_version_1_wrote_into_names_becomes_columns(tmp_path):
     rows = [(*place, "stop", [1], "passed", 0.5) for place, _ in PLACES]
-    keys = [f"{i}" for i in range(len(rows))]
+    places = (
+        (f"eval/{evaluation}" if evaluation else "step/00000", *place)
+        for _, evaluation, *place in (p for p, _ in PLACES)
+    )
+    keys = [f"r/{name}/{problem}/{sample}" for name, problem, sample in places]
     write_trained_v1(tmp_path / "h.duckdb", "{}", {}, rows, keys)
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("INSERT INTO prompts VALUES ('p', [1])")
         for key, split in (("named by hand", "heldout"), ("other", "heldout, table, temperature 0.2")):
             con.execute(
                 "INSERT INTO evaluations (evaluation, run, policy, step, split, status, n_problems, samples, started_at)"
@@ -255,6 +260,16 @@ def test_what_version_1_wrote_into_names_becomes_columns(tmp_path):
         for row in history.query("SELECT rollout, policy, turn, parent, evaluation FROM rollouts").to_pylist()
     }
     assert [found[key] for key in keys] == [expected for _, expected in PLACES]
+    # A run goes on with the answers that it has: the same answer has the same key, and each batch finds its own.
+    with history.reading():
+        assert [history.rollout(key).rollout.key for key in keys] == keys
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "refinement", policy="student", turn=2)] == [keys[1]]
+        assert [s.rollout.key for s in history.rollouts_of("r", "r/teacher/00000/heldoutx4", "refinement", turn=3)] == [
+            keys[6]
+        ]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "measurement", policy="teacher")] == [keys[9]]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "warm_start", policy="teacher")] == [keys[10]]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0)] == [keys[0]]
     for table in ("verdicts", "advantages"):
         rows = history.query(f"SELECT rollout, evaluation FROM {table}").to_pylist()
         assert {row["rollout"]: row["evaluation"] for row in rows} == {key: found[key][-1] for key in keys}
