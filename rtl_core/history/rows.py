@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtl_core.history.columns import noun, table
+from rtl_core.history.columns import columns_of, noun, table
 from rtl_core.history.records import TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
@@ -49,10 +49,10 @@ def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.T
 
 
 def facts(name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any) -> pa.Table:
-    """(rollout key, record) as rows of a table of facts about rollouts, each with its place; `given` as in `table`."""
-    keys = [key for key, _ in rows]
-    columns = zip(*(places[key] for key in keys), strict=True) if keys else [()] * len(PLACE_COLUMNS)
-    place = {column: list(values) for column, values in zip(PLACE_COLUMNS, columns, strict=True)}
+    """(rollout key, record) as rows of a table of facts about rollouts, each with what the table repeats of its place; `given` as in
+    `table`."""
+    keys, kinds = [key for key, _ in rows], columns_of(name)
+    place = {column: [places[key][i] for key in keys] for i, column in enumerate(PLACE_COLUMNS) if column in kinds}
     return table(name, [record for _, record in rows], rollout=keys, **place, **given)
 
 

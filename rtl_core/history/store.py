@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading, rows
-from rtl_core.history.columns import insert, naive, table
+from rtl_core.history.columns import insert, naive, read, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     AuditRecord,
@@ -55,13 +55,9 @@ class History(Transactions):
 
     def start_run(self, run: RunRecord) -> None:
         """Store a new run; of one that exists take over status and message only, and count it as alive."""
-        now = naive(utc_now())
         with self._writing() as con:
-            insert(con, {"runs": table("runs", [run], run=run.name, heartbeat_at=now)}, "OR IGNORE")
-            con.execute(
-                "UPDATE runs SET status = ?, message = ?, ended_by = ?, heartbeat_at = ?, finished_at = NULL WHERE run = ?",
-                [run.status, run.message, run.ended_by, now, run.name],
-            )
+            insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
+            self.set_run_status(run.name, run.status, run.message, run.ended_by)
 
     def set_run_status(
         self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
@@ -99,11 +95,12 @@ class History(Transactions):
     def plan_epoch(self, run: str, epoch: int, steps: Sequence[StepPlan]) -> None:
         """Plan an epoch's steps. A step that is planned or trained already keeps its plan, so that a resumed run
         meets its own rollouts again."""
-        now = naive(utc_now())
+        now = utc_now()
         with self._writing() as con:
             known = {s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()}
             fresh = [s for s in steps if s.step not in known]
-            con.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?)", [run, epoch, len(steps), now])
+            planned = table("epochs", [], run=[run], epoch=[epoch], n_steps=[len(steps)], planned_at=[now])
+            insert(con, {"epochs": planned}, "OR IGNORE")
             head = table("steps", fresh, run=run, epoch=epoch, status="planned", planned_at=now)
             insert(con, {"steps": head, "step_problems": _problems(run, fresh)})
 
@@ -116,7 +113,7 @@ class History(Transactions):
 
     def finish_step(self, step: StepRecord) -> None:
         """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""
-        now, place = naive(utc_now()), [step.run, step.step]
+        now, place = utc_now(), [step.run, step.step]
         parts = {
             name: table(name, [step] * len(found), **{column: list(found), value: list(found.values())})
             for name, found, column, value in (
@@ -125,22 +122,14 @@ class History(Transactions):
             )
         }
         with self._writing() as con:
-            found = con.execute("SELECT status FROM steps WHERE run = ? AND step = ?", place).fetchall()
-            if not found:
-                con.execute(
-                    "INSERT INTO steps (run, step, epoch, status, planned_at) VALUES (?, ?, ?, 'planned', ?)",
-                    [*place, step.epoch, now],
-                )
-            elif found[0][0] == "trained":
-                for part in parts:
-                    con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
-            con.execute(
-                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?, examples = ?,"
-                " train_tokens = ? WHERE run = ? AND step = ?",
-                [now, step.state_path, step.sampler_path, step.examples, step.train_tokens, *place],
-            )
-            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
+            known = read(con, "steps", "run = ? AND step = ?", place)
+            planned_at = known[0]["planned_at"] if known else now
+            trained = table("steps", [step], status="trained", planned_at=planned_at, trained_at=now)
+            insert(con, {"steps": trained}, "OR REPLACE")
+            for part in parts:
+                con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
             insert(con, parts)
+            self.heartbeat(step.run)
 
     # -- rollouts and what is found out about them
 
@@ -192,15 +181,11 @@ class History(Transactions):
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
+        whole = [verdict for _, verdict in verdicts]
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
-            place = {
-                "run": [places[key][0] for key, _ in verdicts],
-                "problem_id": [places[key][-1] for key, _ in verdicts],
-            }
-            found = [verdict for _, verdict in verdicts]
-            given = {"label": label, "rollout": [key for key, _ in verdicts], "verdict": found, "graded_at": utc_now()}
-            insert(con, {"regrades": table("regrades", found, **place, **given)}, "OR REPLACE")
+            found = rows.facts("regrades", verdicts, places, label=label, verdict=whole, graded_at=utc_now())
+            insert(con, {"regrades": found}, "OR REPLACE")
 
     def record_audits(self, audits: Sequence[AuditRecord]) -> None:
         """Store what an audit found of passed rollouts; a later audit replaces an earlier one."""
