@@ -127,12 +127,12 @@ CREATE TEMP TABLE base AS SELECT i, 'bench/step/' || lpad((i // 200)::VARCHAR, 5
     'bench' AS run, 'train' AS purpose, NULL::VARCHAR AS evaluation, (i // 200 // 500)::INTEGER AS epoch, (i // 200)::INTEGER AS step,
     'starter_problem_' || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') AS problem_id, hash(i) % 1000 / 1000.0 AS luck,
     i / {n} AS skill FROM range({n}) t(i);
-INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p' FROM base;
+INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p', 200, 17800 FROM base;
 INSERT INTO step_problems SELECT DISTINCT run, step, ((i // 8) % 25)::INTEGER, problem_id FROM base;
 INSERT INTO step_times SELECT run, step, s, 1.0 FROM steps, (VALUES ('sample'), ('grade'), ('train'), ('total')) v(s);
 INSERT INTO step_metrics SELECT run, step, m, 0.5 FROM steps, (VALUES ('optim/entropy'), ('teacher_kl')) v(m);
 INSERT INTO rollouts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, (i % 8)::INTEGER, step, 'stop', 'prompt', 30, 60,
-    'text ' || i, TIMESTAMP '2026-01-01' FROM base;
+    'text ' || i, TIMESTAMP '2026-01-01', 'student', 1, NULL FROM base;
 INSERT INTO verdicts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
     CASE WHEN luck < skill THEN 'passed' WHEN luck > 0.6 THEN 'interface_mismatch' ELSE 'tests_failed' END,
     true, luck < skill OR luck <= 0.6, true, 3, 8, ['reason'], 'bubblewrap', '{}', 0, 0.2, false, TIMESTAMP '2026-01-01' FROM base;

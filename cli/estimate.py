@@ -197,7 +197,7 @@ WITH mine AS (SELECT run FROM runs WHERE student = $student),
 sampled AS (
     SELECT run, step, count(*) FILTER (WHERE purpose = 'train') AS rollouts, sum(n_prompt + n_tokens - 1) AS tokens
     FROM rollouts
-    WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation LIKE 'step %'))
+    WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation IS NULL))
     GROUP BY run, step)
 SELECT
     (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,

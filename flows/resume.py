@@ -69,9 +69,8 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
 
 def wants_to_run(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -> bool:
     """Whether a run is dead and should not be."""
-    by_signal = record.status == "cancelled" and (record.message or "").startswith("stopped by a signal")
     return (
-        (record.status == "running" or by_signal)
+        (record.status == "running" or record.ended_by == "signal")
         and bool(holder.get("deployment"))
         and holder.get("host") == socket.gethostname()
         and not stored.pause_path(config).exists()

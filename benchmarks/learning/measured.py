@@ -16,8 +16,8 @@ from rtl_core.reporting.evaluations import INTERFACE_SQL, PROBLEMS_SQL
 
 _FAMILY_SQL = "SELECT problem_id, family FROM run_problems WHERE run = $run AND split = 'heldout'"
 _TURN_SQL = (
-    "SELECT problem_id, count(*) FILTER (WHERE outcome = 'passed') AS passed FROM verdicts"
-    " WHERE run = $run AND evaluation = $turn GROUP BY problem_id"
+    "SELECT t.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollout_turns t JOIN verdicts v USING (rollout)"
+    " WHERE t.run = $run AND t.base = $evaluation AND t.turn = 2 GROUP BY t.problem_id"
 )
 
 
@@ -83,8 +83,8 @@ def read_rates(history: History, run: str, policy: str, tier: Tier) -> tuple[int
 def read_second_turn(history: History, run: str, tier: Tier) -> dict[str, float]:
     """Problem id -> share passed by the end of turn 2 in the newest evaluation of the student; empty for a single-shot run."""
     done = [e for e in history.evaluations(run) if e.status == "done" and e.policy == "student"]
-    later = {"run": run, "turn": f"{done[-1].key}/turn-2"}
-    found = {r["problem_id"]: r["passed"] for r in history.query(_TURN_SQL, later).to_pylist()}
+    place = {"run": run, "evaluation": done[-1].key}
+    found = {r["problem_id"]: r["passed"] for r in history.query(_TURN_SQL, place).to_pylist()}
     if not found:
         return {}
     rates = _rates(history, run, done[-1].key, done[-1].step, tier)[1]

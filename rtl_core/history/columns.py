@@ -1,164 +1,107 @@
-"""The tables as Arrow sees them: the columns of each in the order of its rows, and how rows are appended."""
+"""The columns that `schema.sql` declares, and by them records to rows and rows to records.
+
+A column and a record's field of the same name hold the same fact. So a new column is a line of the schema, a migration, and a
+field of the noun; only what has another name, or is computed, is named where it is written or read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import json
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar
 
 import duckdb
+import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel
 
-_TEXT, _INT, _LONG, _REAL, _TIME = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.timestamp("us")
-_PLACE = [
-    ("rollout", _TEXT),
-    ("run", _TEXT),
-    ("purpose", _TEXT),
-    ("evaluation", _TEXT),
-    ("epoch", _INT),
-    ("step", _INT),
-    ("problem_id", _TEXT),
-]
-PLACE_COLUMNS = tuple(name for name, _ in _PLACE[1:])
-ROLLOUT_COLUMNS = (*PLACE_COLUMNS, "sample", "policy_step", "stop_reason", "text")
-"""Those of `rollouts` that are fields of the noun, too."""
+from rtl_core.history import schema
 
-SCHEMAS: dict[str, pa.Schema] = {
-    "problems": pa.schema(
-        [
-            ("fingerprint", _TEXT),
-            ("problem_id", _TEXT),
-            ("prompt", _TEXT),
-            ("interface", _TEXT),
-            ("record", _TEXT),
-            ("first_seen", _TIME),
-        ]
-    ),
-    "run_problems": pa.schema(
-        [
-            ("run", _TEXT),
-            ("problem_id", _TEXT),
-            ("fingerprint", _TEXT),
-            ("split", _TEXT),
-            ("position", _INT),
-            ("source", _TEXT),
-            ("category", _TEXT),
-            ("difficulty", _TEXT),
-            ("family", _TEXT),
-        ]
-    ),
-    "validations": pa.schema(
-        [
-            ("fingerprint", _TEXT),
-            ("tools_key", _TEXT),
-            ("run", _TEXT),
-            ("problem_id", _TEXT),
-            ("status", _TEXT),
-            ("evidence", _TEXT),
-            ("tools", _TEXT),
-            ("wall_s", _REAL),
-            ("checked_at", _TIME),
-        ]
-    ),
-    "steps": pa.schema([("run", _TEXT), ("step", _INT), ("epoch", _INT), ("status", _TEXT), ("planned_at", _TIME)]),
-    "step_problems": pa.schema([("run", _TEXT), ("step", _INT), ("position", _INT), ("problem_id", _TEXT)]),
-    "step_times": pa.schema([("run", _TEXT), ("step", _INT), ("stage", _TEXT), ("seconds", _REAL)]),
-    "step_metrics": pa.schema([("run", _TEXT), ("step", _INT), ("name", _TEXT), ("value", _REAL)]),
-    "rollouts": pa.schema(
-        [
-            *_PLACE,
-            ("sample", _INT),
-            ("policy_step", _INT),
-            ("stop_reason", _TEXT),
-            ("prompt", _TEXT),
-            ("n_prompt", _INT),
-            ("n_tokens", _INT),
-            ("text", _TEXT),
-            ("recorded_at", _TIME),
-        ]
-    ),
-    "prompts": pa.schema([("prompt", _TEXT), ("tokens_P", pa.list_(_INT))]),
-    "tokens": pa.schema([("rollout", _TEXT), ("tokens_T", pa.list_(_INT)), ("logprobs_T", pa.list_(pa.float32()))]),
-    "teacher_tokens": pa.schema([("rollout", _TEXT), ("logprobs_T", pa.list_(pa.float32()))]),
-    "teacher_scores": pa.schema(
-        [*_PLACE, ("k1_mean", _REAL), ("k2_mean", _REAL), ("k3_mean", _REAL), ("n_tokens", _INT)]
-    ),
-    "verdicts": pa.schema(
-        [
-            *_PLACE,
-            ("outcome", _TEXT),
-            ("format_ok", pa.bool_()),
-            ("interface_ok", pa.bool_()),
-            ("syntax_ok", pa.bool_()),
-            ("tests_passed", _INT),
-            ("tests_total", _INT),
-            ("reasons", pa.list_(_TEXT)),
-            ("executor", _TEXT),
-            ("tools", _TEXT),
-            ("seed", _LONG),
-            ("wall_s", _REAL),
-            ("cached", pa.bool_()),
-            ("graded_at", _TIME),
-        ]
-    ),
-    "verdict_stages": pa.schema(
-        [
-            *_PLACE,
-            ("position", _INT),
-            ("stage", _TEXT),
-            ("status", _TEXT),
-            ("reasons", pa.list_(_TEXT)),
-            ("wall_s", _REAL),
-        ]
-    ),
-    "interface_mismatches": pa.schema(
-        [*_PLACE, ("position", _INT), ("kind", _TEXT), ("name", _TEXT), ("expected", _TEXT), ("got", _TEXT)]
-    ),
-    "rewards": pa.schema([*_PLACE, ("total", _REAL)]),
-    "reward_terms": pa.schema([*_PLACE, ("term", _TEXT), ("weight", _REAL), ("value", _REAL)]),
-    "advantages": pa.schema([*_PLACE, ("advantage", _REAL)]),
-    "regrades": pa.schema(
-        [
-            ("label", _TEXT),
-            ("rollout", _TEXT),
-            ("run", _TEXT),
-            ("problem_id", _TEXT),
-            ("outcome", _TEXT),
-            ("tests_passed", _INT),
-            ("tests_total", _INT),
-            ("executor", _TEXT),
-            ("tools", _TEXT),
-            ("seed", _LONG),
-            ("verdict", _TEXT),
-            ("graded_at", _TIME),
-        ]
-    ),
-    "audits": pa.schema(
-        [
-            ("rollout", _TEXT),
-            ("run", _TEXT),
-            ("problem_id", _TEXT),
-            ("result", _TEXT),
-            ("detail", _TEXT),
-            ("key", _TEXT),
-            ("executor", _TEXT),
-            ("tools", _TEXT),
-            ("audited_at", _TIME),
-        ]
-    ),
-    "verdict_cache": pa.schema([("key", _TEXT), ("verdict", _TEXT), ("stored_at", _TIME)]),
+N = TypeVar("N")
+
+
+def storable(text: str) -> str:
+    """Text as UTF-8 can hold it: a lone surrogate, which a decoder may leave behind, becomes `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+
+
+def naive(moment: datetime) -> datetime:
+    """For the database: UTC without saying so. A naive moment is taken as UTC already."""
+    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def dumps(value: Any) -> str:
+    """JSON as DuckDB takes it. ValueError for NaN and infinities, which JSON cannot hold."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    return storable(json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False))
+
+
+def _array(code: str, kind: Any) -> Callable[[Any], np.ndarray]:
+    # `array` takes a tuple three times as fast as numpy does.
+    return lambda values: np.asarray(array(code, values) if isinstance(values, tuple) else values, dtype=kind)
+
+
+_KINDS: dict[str, tuple[pa.DataType, Callable[[Any], Any] | None]] = {
+    "VARCHAR": (pa.string(), storable),
+    "JSON": (pa.string(), dumps),
+    "TIMESTAMP": (pa.timestamp("us"), naive),
+    "BOOLEAN": (pa.bool_(), None),
+    "INTEGER": (pa.int32(), None),
+    "BIGINT": (pa.int64(), None),
+    "DOUBLE": (pa.float64(), float),
+    "VARCHAR[]": (pa.list_(pa.string()), lambda texts: [storable(text) for text in texts]),
+    "INTEGER[]": (pa.list_(pa.int32()), _array("i", np.int32)),
+    "FLOAT[]": (pa.list_(pa.float32()), _array("f", np.float32)),
 }
+"""DuckDB's type -> Arrow's, and what makes a value of it; None where any value is one."""
+_READ: dict[str, Callable[[Any], Any]] = {"JSON": json.loads, "TIMESTAMP": lambda moment: moment.replace(tzinfo=UTC)}
 
-Place = tuple[Any, ...]
-"""(run, purpose, evaluation, epoch, step, problem_id) of a rollout, as `PLACE_COLUMNS`."""
+
+@cache
+def _declared(sql: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    with duckdb.connect() as con:
+        con.execute(sql)
+        columns = (
+            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY column_index"
+        )
+        for table_name, column, kind in con.execute(columns).fetchall():
+            found.setdefault(table_name, {})[column] = kind
+    return found
 
 
-def table(name: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Rows, in the order of the columns of `SCHEMAS[name]`, as an Arrow table."""
-    schema = SCHEMAS[name]
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table(
-        [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )
+def columns_of(name: str) -> Mapping[str, str]:
+    """Column -> DuckDB's type, of a table of the schema."""
+    return _declared(schema.schema_sql()[0])[name]
+
+
+def table(name: str, records: Sequence[Any], /, **given: Any) -> pa.Table:
+    """Records as rows of a table, one each.
+
+    A column is what is `given` for it (a list with a value for each record, or one value for all), else the records' field of its
+    name; columns of neither kind are left to the database. KeyError for something given that is no column.
+    """
+    kinds = columns_of(name)
+    if unknown := given.keys() - kinds.keys():
+        raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
+    columns = {}
+    for column in kinds:
+        if column in given:
+            values = given[column] if isinstance(given[column], list) else [given[column]] * len(records)
+        elif records and hasattr(records[0], column):
+            values = [getattr(record, column) for record in records]
+        else:
+            continue
+        kind, made = _KINDS[kinds[column]]
+        if made is not None:
+            values = [None if value is None else made(value) for value in values]
+        columns[column] = pa.array(values, type=kind)
+    return pa.table(columns)
 
 
 def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], conflict: str = "") -> None:
@@ -168,3 +111,22 @@ def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], confl
         if incoming.num_rows:
             columns = ", ".join(incoming.column_names)
             con.execute(f"INSERT {conflict} INTO {name} ({columns}) SELECT * FROM incoming")
+
+
+def read(
+    con: duckdb.DuckDBPyConnection, name: str, condition: str = "true", params: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """The rows of a table that meet a condition (which may go on with ORDER BY): JSON parsed, times aware of being UTC."""
+    kinds = columns_of(name)
+    found = con.sql(f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)).to_arrow_table()
+    columns = []
+    for column, kind in kinds.items():
+        values, parse = found.column(column).to_pylist(), _READ.get(kind)
+        columns.append(values if parse is None else [None if value is None else parse(value) for value in values])
+    return [dict(zip(kinds, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def noun(kind: type[N], row: Mapping[str, Any], **given: Any) -> N:
+    """A row as the noun whose fields bear its columns' names. What is `given` wins; for NULL the field's own default counts."""
+    names = kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{**{name: row[name] for name in names if row.get(name) is not None}, **given})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rtl_core.history import connection
-from rtl_core.history.columns import ROLLOUT_COLUMNS
+from rtl_core.history.columns import columns_of
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 
@@ -75,7 +75,10 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
 
 def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[str, Any]:
     r, verdict, reward, teacher = stored.rollout, stored.verdict, stored.reward, stored.teacher
-    line: dict[str, Any] = {"rollout": r.key, **{name: getattr(r, name) for name in ROLLOUT_COLUMNS}}
+    line: dict[str, Any] = {
+        "rollout": r.key,
+        **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
+    }
     line["prompt"] = prompts.get(r.problem_id)
     line["n_tokens"] = len(r.tokens_T)
     line["verdict"] = verdict.model_dump(mode="json") if verdict else None

@@ -15,7 +15,7 @@ import duckdb
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading
-from rtl_core.history.columns import Place
+from rtl_core.history.rows import Place
 from rtl_core.types.rollout import Rollout
 
 MOST = 50_000

@@ -15,9 +15,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.learning.reward import Reward
-from rtl_core.types.rollout import Rollout
+from rtl_core.types.rollout import PolicyName, Rollout
 from rtl_core.types.verdict import Verdict
 
+EndedBy = Literal["signal", "request"]
 RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "paused"]
 StepStatus = Literal["planned", "trained"]
 EvaluationStatus = Literal["running", "done", "failed"]
@@ -48,6 +49,9 @@ class RunRecord(BaseModel):
     versions: dict[str, str] = Field(default_factory=dict)
     """Package, tool or image -> version or digest."""
     message: str | None = None
+    """Why it stopped, for people."""
+    ended_by: EndedBy | None = None
+    """Of a cancelled run: a signal ended its process, or somebody asked Prefect to cancel it."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -148,7 +152,7 @@ class EvaluationRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
     key: str = Field(min_length=1)
     run: str
-    policy: Literal["student", "teacher"]
+    policy: PolicyName
     step: int
     """Train steps the evaluated weights had seen (0: before training)."""
     split: str
@@ -164,6 +168,19 @@ class EvaluationRecord(BaseModel):
     by_family: dict[str, float] = Field(default_factory=dict)
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
+    template: str | None = None
+    """Another prompt template than the run's own."""
+    temperature: float | None = None
+    """Another sampling temperature than the run's own."""
+
+    @property
+    def conditions(self) -> list[str]:
+        """What differs from the run's own evaluations, in words."""
+        named = (
+            ("template", self.template),
+            ("temperature", None if self.temperature is None else f"{self.temperature:g}"),
+        )
+        return [f"{name} {value}" for name, value in named if value is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,44 +1,30 @@
-"""Nouns to Arrow tables and back: the only place that knows both a noun's fields and a table's columns."""
+"""Nouns as Arrow tables, and verdicts back: what no column of a noun's own name says."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rtl_core.history.columns import Place, table
-from rtl_core.history.records import AuditRecord, StepState, TeacherRecord, ValidationRecord
+from rtl_core.history.columns import columns_of, noun, table
+from rtl_core.history.records import TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import InterfaceMismatch, Stage, StageResult, Verdict
 
-
-def naive(moment: datetime | None) -> datetime | None:
-    """For the database: UTC without saying so. A naive moment is taken as UTC already."""
-    if moment is None or moment.tzinfo is None:
-        return moment
-    return moment.astimezone(UTC).replace(tzinfo=None)
-
-
-def aware(moment: Any) -> Any:
-    """From the database: UTC, and saying so; None stays None."""
-    return None if moment is None else moment.replace(tzinfo=UTC)
-
-
-def dumps(value: Any) -> str:
-    """JSON as DuckDB takes it. ValueError for NaN and infinities, which JSON cannot hold."""
-    return storable(json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False))
+PLACE_COLUMNS = ("run", "purpose", "evaluation", "epoch", "step", "problem_id")
+"""Of a rollout: repeated in every table of facts about it."""
+Place = tuple[Any, ...]
+"""Their values for one rollout."""
 
 
 def place_of(rollout: Rollout) -> Place:
-    return (rollout.run, rollout.purpose, rollout.evaluation, rollout.epoch, rollout.step, rollout.problem_id)
+    return tuple(getattr(rollout, column) for column in PLACE_COLUMNS)
 
 
 def prompt_key(prompt_P: Sequence[int]) -> str:
@@ -47,177 +33,88 @@ def prompt_key(prompt_P: Sequence[int]) -> str:
 
 
 def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.Table]:
-    """Rollouts as `prompts`, `rollouts` and `tokens`."""
-    prompts: dict[str, Sequence[int]] = {}
-    heads, tokens = [], []
+    """Rollouts as `prompts`, `rollouts` and `tokens`. ValueError when tokens and log-probabilities differ in number."""
     for r in rollouts:
         if len(r.tokens_T) != len(r.logprobs_T):
             raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but {len(r.logprobs_T)} log-probabilities")
-        prompt = prompt_key(r.prompt_P)
-        prompts.setdefault(prompt, r.prompt_P)
-        heads.append(
-            (
-                r.key,
-                *place_of(r),
-                r.sample,
-                r.policy_step,
-                r.stop_reason,
-                prompt,
-                len(r.prompt_P),
-                len(r.tokens_T),
-                storable(r.text),
-                naive(now),
-            )
-        )
-        # `array` takes a tuple three times as fast as numpy does.
-        tokens.append((r.key, np.array(array("i", r.tokens_T)), np.array(array("f", r.logprobs_T))))
+    keys = [r.key for r in rollouts]
+    prompts = [prompt_key(r.prompt_P) for r in rollouts]
+    once = dict(zip(prompts, rollouts, strict=True))
+    counts = {"n_prompt": [len(r.prompt_P) for r in rollouts], "n_tokens": [len(r.tokens_T) for r in rollouts]}
     return {
-        "prompts": table("prompts", [(k, np.asarray(v, dtype=np.int32)) for k, v in prompts.items()]),
-        "rollouts": table("rollouts", heads),
-        "tokens": table("tokens", tokens),
+        "prompts": table("prompts", [], prompt=list(once), tokens_P=[r.prompt_P for r in once.values()]),
+        "rollouts": table("rollouts", rollouts, rollout=keys, prompt=prompts, **counts, recorded_at=now),
+        "tokens": table("tokens", rollouts, rollout=keys),
     }
 
 
-def storable(text: str) -> str:
-    """Text as UTF-8 can hold it: a lone surrogate, which a decoder may leave behind, becomes U+FFFD."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+def facts(name: str, rows: Sequence[tuple[str, Any]], places: Mapping[str, Place], **given: Any) -> pa.Table:
+    """(rollout key, record) as rows of a table of facts about rollouts, each with what the table repeats of its place; `given` as in
+    `table`."""
+    keys, kinds = [key for key, _ in rows], columns_of(name)
+    place = {column: [places[key][i] for key in keys] for i, column in enumerate(PLACE_COLUMNS) if column in kinds}
+    return table(name, [record for _, record in rows], rollout=keys, **place, **given)
 
 
 def verdict_tables(
     rows: Sequence[tuple[str, Verdict, Reward | None]], places: Mapping[str, Place], now: datetime
 ) -> dict[str, pa.Table]:
     """Verdicts and rewards as their five tables."""
-    verdicts, stages, mismatches, rewards, terms = [], [], [], [], []
-    for key, v, reward in rows:
-        place = (key, *places[key])
-        verdicts.append(
-            (
-                *place,
-                v.outcome.value,
-                *(v.stage(stage).status == "passed" for stage in (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX)),
-                v.tests_passed,
-                v.tests_total,
-                _texts(v.reasons),
-                v.executor,
-                dumps(v.tools),
-                v.seed,
-                v.wall_s,
-                v.cached,
-                naive(now),
-            )
-        )
-        for i, s in enumerate(v.stages):
-            stages.append((*place, i, s.stage.value, s.status, _texts(s.reasons), s.wall_s))
-        for i, m in enumerate(v.mismatches):
-            mismatches.append((*place, i, m.kind.value, storable(m.name), _text(m.expected), _text(m.got)))
-        if reward is not None:
-            rewards.append((*place, reward.total))
-            terms += [(*place, term, weight, value) for term, (weight, value) in reward.terms.items()]
-    return {
-        "verdicts": table("verdicts", verdicts),
-        "verdict_stages": table("verdict_stages", stages),
-        "interface_mismatches": table("interface_mismatches", mismatches),
-        "rewards": table("rewards", rewards),
-        "reward_terms": table("reward_terms", terms),
+    graded = [(key, verdict) for key, verdict, _ in rows]
+    stages = [(key, i, stage) for key, verdict in graded for i, stage in enumerate(verdict.stages)]
+    misses = [(key, i, miss) for key, verdict in graded for i, miss in enumerate(verdict.mismatches)]
+    rewards = [(key, reward) for key, _, reward in rows if reward is not None]
+    terms = [(key, term, *values) for key, reward in rewards for term, values in reward.terms.items()]
+    ok = {
+        f"{stage}_ok": [verdict.stage(stage).status == "passed" for _, verdict in graded]
+        for stage in (Stage.FORMAT, Stage.INTERFACE, Stage.SYNTAX)
     }
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else storable(value)
-
-
-def _texts(values: Iterable[str]) -> list[str]:
-    return [storable(v) for v in values]
+    return {
+        "verdicts": facts("verdicts", graded, places, **ok, graded_at=now),
+        "verdict_stages": facts(
+            "verdict_stages", [(key, stage) for key, _, stage in stages], places, position=[i for _, i, _ in stages]
+        ),
+        "interface_mismatches": facts(
+            "interface_mismatches", [(key, miss) for key, _, miss in misses], places, position=[i for _, i, _ in misses]
+        ),
+        "rewards": facts("rewards", rewards, places),
+        "reward_terms": facts(
+            "reward_terms",
+            [(key, None) for key, *_ in terms],
+            places,
+            **{column: [row[i] for row in terms] for i, column in ((1, "term"), (2, "weight"), (3, "value"))},
+        ),
+    }
 
 
 def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -> dict[str, pa.Table]:
     """Teacher scores as `teacher_tokens` and `teacher_scores`."""
     return {
-        "teacher_tokens": table(
-            "teacher_tokens", [(r.rollout, np.asarray(r.logprobs_T, dtype=np.float32)) for r in rows]
-        ),
-        "teacher_scores": table(
-            "teacher_scores",
-            [(r.rollout, *places[r.rollout], r.k1_mean, r.k2_mean, r.k3_mean, r.n_tokens) for r in rows],
-        ),
+        "teacher_tokens": table("teacher_tokens", rows),
+        "teacher_scores": facts("teacher_scores", [(r.rollout, r) for r in rows], places),
     }
 
 
 def problem_tables(run: str, rows: Sequence[tuple[Problem, str, int | None]], now: datetime) -> dict[str, pa.Table]:
-    """Problems as `problems` (once per fingerprint) and `run_problems`."""
-    problems, placed = {}, {}
-    for p, split, position in rows:
-        interface = p.interface.model_dump_json() if p.interface is not None else None
-        problems[p.fingerprint] = (p.fingerprint, p.id, p.prompt, interface, p.model_dump_json(), naive(now))
-        labels = (p.source, p.category, p.difficulty, p.family)
-        placed[p.id] = (run, p.id, p.fingerprint, split, position, *labels)
-    return {"problems": table("problems", problems.values()), "run_problems": table("run_problems", placed.values())}
-
-
-def validation_table(run: str, rows: Sequence[ValidationRecord]) -> pa.Table:
-    """What validation found as `validations`."""
-    found = []
-    for v in rows:
-        head = (v.fingerprint, v.tools_key, run, v.problem_id, v.status)
-        found.append((*head, dumps(v.evidence), dumps(v.tools), v.wall_s, naive(v.checked_at)))
-    return table("validations", found)
-
-
-def regrade_table(
-    label: str, rows: Sequence[tuple[str, Verdict]], places: Mapping[str, Place], now: datetime
-) -> pa.Table:
-    """Verdicts by other tools as `regrades`."""
-    found = []
-    for key, v in rows:
-        run, *_, problem_id = places[key]
-        head = (label, key, run, problem_id, v.outcome.value, v.tests_passed, v.tests_total, v.executor)
-        found.append((*head, dumps(v.tools), v.seed, dumps(v.model_dump(mode="json")), naive(now)))
-    return table("regrades", found)
-
-
-def audit_table(rows: Sequence[AuditRecord]) -> pa.Table:
-    """What an audit found as `audits`."""
-    found = []
-    for a in rows:
-        head = (a.rollout, a.run, a.problem_id, a.result, storable(a.detail), a.key, a.executor)
-        found.append((*head, dumps(a.tools), naive(a.audited_at)))
-    return table("audits", found)
+    """Problems as `problems` (once per fingerprint) and `run_problems`; later words on a problem win."""
+    once = list({p.fingerprint: p for p, _, _ in rows}.values())
+    placed = {p.id: (p, split, position) for p, split, position in rows}
+    problems, splits, positions = [list(column) for column in zip(*placed.values(), strict=True)] or [[], [], []]
+    return {
+        "problems": table("problems", once, problem_id=[p.id for p in once], record=once, first_seen=now),
+        "run_problems": table(
+            "run_problems", problems, run=run, problem_id=list(placed), split=splits, position=positions
+        ),
+    }
 
 
 def to_verdict(
     row: Mapping[str, Any], stages: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
 ) -> Verdict:
     """A `verdicts` row with its stage and mismatch rows (each in order of `position`) as the noun it was."""
-    return Verdict(
-        outcome=row["outcome"],
-        stages=tuple(
-            StageResult(stage=s["stage"], status=s["status"], reasons=tuple(s["reasons"]), wall_s=s["wall_s"])
-            for s in stages
-        ),
-        tests_passed=row["tests_passed"],
-        tests_total=row["tests_total"],
-        reasons=tuple(row["reasons"]),
-        mismatches=tuple(
-            InterfaceMismatch(kind=m["kind"], name=m["name"], expected=m["expected"], got=m["got"]) for m in misses
-        ),
-        executor=row["executor"],
-        tools=json.loads(row["tools"]),
-        seed=row["seed"],
-        wall_s=row["wall_s"],
-        cached=row["cached"],
-    )
-
-
-def to_step_state(row: Mapping[str, Any]) -> StepState:
-    return StepState(
-        run=row["run"],
-        epoch=row["epoch"],
-        step=row["step"],
-        status=row["status"],
-        problem_ids=tuple(row["problem_ids"] or ()),
-        state_path=row["state_path"],
-        sampler_path=row["sampler_path"],
-        trained_at=aware(row["trained_at"]),
-        examples=row["examples"],
-        train_tokens=row["train_tokens"],
+    return noun(
+        Verdict,
+        row,
+        stages=tuple(noun(StageResult, stage) for stage in stages),
+        mismatches=tuple(noun(InterfaceMismatch, miss) for miss in misses),
     )

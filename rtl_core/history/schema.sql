@@ -1,10 +1,10 @@
--- rtl-distill history, schema version 3 (DuckDB).
+-- rtl-distill history, schema version 4 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
 --
 -- Three habits make the tables pleasant to query:
---   * The key of a rollout is text that says what it is: RUN/step/00012/PROBLEM/SAMPLE or RUN/eval/EVALUATION/PROBLEM/SAMPLE.
+--   * Keys are names for people (RUN/step/00012/PROBLEM/SAMPLE, RUN/eval/EVALUATION/PROBLEM/SAMPLE); every fact in them has a column.
 --   * Every table of facts about a rollout repeats the rollout's *place* (run, purpose, evaluation, epoch, step, problem_id),
 --     so that daily questions need no join; columnar compression makes the repetition almost free.
 --   * Token arrays stand in tables of their own and are read only by those who want them.
@@ -33,7 +33,8 @@ CREATE TABLE runs (
     config_hash   VARCHAR,
     problems_hash VARCHAR,                  -- over the fingerprints of all problems in use
     versions      JSON,                     -- package, tool or image -> version or digest
-    message       VARCHAR                   -- why it stopped, if it did
+    message       VARCHAR,                  -- why it stopped, if it did, for people
+    ended_by      VARCHAR                   -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
 );
 
 CREATE TABLE problems (
@@ -137,7 +138,9 @@ CREATE TABLE evaluations (
     by_difficulty  JSON,
     by_family      JSON,
     started_at     TIMESTAMP NOT NULL,
-    finished_at    TIMESTAMP
+    finished_at    TIMESTAMP,
+    template       VARCHAR,                 -- another prompt template than the run's; NULL for the run's own
+    temperature    DOUBLE                   -- another sampling temperature than the run's; NULL for the run's own
 );
 
 -- ------------------------------------------------------------------------------------------------------------- rollouts
@@ -145,8 +148,9 @@ CREATE TABLE evaluations (
 CREATE TABLE rollouts (
     rollout      VARCHAR PRIMARY KEY,
     run          VARCHAR NOT NULL,
-    purpose      VARCHAR NOT NULL,          -- train | evaluation
-    evaluation   VARCHAR,                   -- NULL for training
+    purpose      VARCHAR NOT NULL,          -- train | evaluation | warm_start (the student imitates it) | measurement (of difficulty,
+                                            -- before the run) | refinement (a later turn of a train step or an evaluation)
+    evaluation   VARCHAR,                   -- key of the evaluation that it belongs to, in whatever turn; NULL outside of evaluations
     epoch        INTEGER NOT NULL,
     step         INTEGER NOT NULL,
     problem_id   VARCHAR NOT NULL,
@@ -157,7 +161,10 @@ CREATE TABLE rollouts (
     n_prompt     INTEGER NOT NULL,
     n_tokens     INTEGER NOT NULL,
     text         VARCHAR NOT NULL,          -- what the model wrote, verbatim: hostile, escape it before showing it
-    recorded_at  TIMESTAMP NOT NULL
+    recorded_at  TIMESTAMP NOT NULL,
+    policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
+    turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed
+    parent       VARCHAR                    -- the rollout that it follows; NULL in turn 1
 );
 
 -- Prompt tokens once, however many rollouts share them.
@@ -469,18 +476,9 @@ WHERE g.outcome <> v.outcome;
 -- Answers by turn: 1 is single-shot; a later turn's answer follows its `parent`, which failed. `base` is the evaluation, or NULL
 -- for a train step.
 CREATE OR REPLACE VIEW rollout_turns AS
-WITH placed AS (
-    SELECT *, CASE WHEN purpose = 'refinement' THEN CAST(regexp_extract(evaluation, '/turn-([0-9]+)$', 1) AS INTEGER) ELSE 1 END AS turn,
-           regexp_replace(evaluation, '/turn-[0-9]+$', '') AS place
-    FROM rollouts WHERE purpose IN ('train', 'evaluation', 'refinement'))
-SELECT rollout, run, CASE WHEN evaluation IS NULL OR place LIKE 'step %' THEN 'train' ELSE 'evaluation' END AS purpose,
-       CASE WHEN place LIKE 'step %' THEN NULL ELSE place END AS base, epoch, step, problem_id, sample, turn,
-       CASE WHEN turn = 1 THEN NULL
-            ELSE run || CASE WHEN turn > 2 THEN '/eval/' || place || '/turn-' || (turn - 1)
-                             WHEN place LIKE 'step %' THEN printf('/step/%05d', step)
-                             ELSE '/eval/' || place END
-                 || '/' || problem_id || '/' || sample END AS parent
-FROM placed;
+SELECT rollout, run, CASE WHEN evaluation IS NULL THEN 'train' ELSE 'evaluation' END AS purpose, evaluation AS base, epoch, step,
+       problem_id, sample, turn, parent
+FROM rollouts WHERE purpose IN ('train', 'evaluation', 'refinement');
 
 -- Mistakes by name, one row per answer and mistake: what was expected and what stood there instead. Interface mistakes are told apart by
 -- what they concern; of answers that fail tests the failing checks are named, after the problem's family.

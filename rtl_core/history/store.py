@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading, rows
-from rtl_core.history.columns import Place, insert, table
+from rtl_core.history.columns import insert, naive, read, table
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     AuditRecord,
+    EndedBy,
     EvaluationRecord,
     RunRecord,
     RunStatus,
@@ -37,7 +38,7 @@ from rtl_core.history.records import (
 from rtl_core.history.transactions import Transactions
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Rollout
+from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Verdict
 
 _ENDED = ("finished", "failed", "cancelled")
@@ -54,26 +55,20 @@ class History(Transactions):
 
     def start_run(self, run: RunRecord) -> None:
         """Store a new run; of one that exists take over status and message only, and count it as alive."""
-        values = (run.name, run.status, rows.naive(run.created_at), rows.naive(utc_now()))
-        rest = (run.student, run.teacher, run.seed, rows.dumps(run.config), run.config_hash, run.problems_hash)
         with self._writing() as con:
-            con.execute(
-                "INSERT OR IGNORE INTO runs (run, status, created_at, heartbeat_at, student, teacher, seed, config,"
-                " config_hash, problems_hash, versions, message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [*values, *rest, rows.dumps(run.versions), run.message],
-            )
-            con.execute(
-                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = NULL WHERE run = ?",
-                [run.status, run.message, rows.naive(utc_now()), run.name],
-            )
+            insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
+            self.set_run_status(run.name, run.status, run.message, run.ended_by)
 
-    def set_run_status(self, name: str, status: RunStatus, message: str | None = None) -> None:
+    def set_run_status(
+        self, name: str, status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None
+    ) -> None:
         """Note how a run stands; an ended one gets its `finished_at`. HistoryError when there is no such run."""
-        now = rows.naive(utc_now())
+        now = naive(utc_now())
         with self._writing() as con:
             found = con.execute(
-                "UPDATE runs SET status = ?, message = ?, heartbeat_at = ?, finished_at = ? WHERE run = ? RETURNING run",
-                [status, message, now, now if status in _ENDED else None, name],
+                "UPDATE runs SET status = ?, message = ?, ended_by = ?, heartbeat_at = ?, finished_at = ? WHERE run = ?"
+                " RETURNING run",
+                [status, message, ended_by, now, now if status in _ENDED else None, name],
             ).fetchall()
             if not found:
                 raise HistoryError(f"there is no run {name!r} in {self.path}", "start_run comes first")
@@ -81,7 +76,7 @@ class History(Transactions):
     def heartbeat(self, name: str) -> None:
         """Note that a run is alive."""
         with self._writing() as con:
-            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [rows.naive(utc_now()), name])
+            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [naive(utc_now()), name])
 
     # -- problems
 
@@ -93,53 +88,48 @@ class History(Transactions):
     def record_validation(self, run: str, rows_: Sequence[ValidationRecord]) -> None:
         """Store what validation found, one row per problem fingerprint and tools."""
         with self._writing() as con:
-            insert(con, {"validations": rows.validation_table(run, rows_)}, "OR REPLACE")
+            insert(con, {"validations": table("validations", rows_, run=run)}, "OR REPLACE")
 
     # -- epochs and steps
 
     def plan_epoch(self, run: str, epoch: int, steps: Sequence[StepPlan]) -> None:
         """Plan an epoch's steps. A step that is planned or trained already keeps its plan, so that a resumed run
         meets its own rollouts again."""
-        now = rows.naive(utc_now())
+        now = utc_now()
         with self._writing() as con:
             known = {s for (s,) in con.execute("SELECT step FROM steps WHERE run = ?", [run]).fetchall()}
             fresh = [s for s in steps if s.step not in known]
-            con.execute("INSERT OR IGNORE INTO epochs VALUES (?, ?, ?, ?)", [run, epoch, len(steps), now])
-            plan = [(run, s.step, i, p) for s in fresh for i, p in enumerate(s.problem_ids)]
-            head = [(run, s.step, epoch, "planned", now) for s in fresh]
-            insert(con, {"steps": table("steps", head), "step_problems": table("step_problems", plan)})
+            planned = table("epochs", [], run=[run], epoch=[epoch], n_steps=[len(steps)], planned_at=[now])
+            insert(con, {"epochs": planned}, "OR IGNORE")
+            head = table("steps", fresh, run=run, epoch=epoch, status="planned", planned_at=now)
+            insert(con, {"steps": head, "step_problems": _problems(run, fresh)})
 
     def plan_step(self, run: str, step: StepPlan) -> None:
         """Give a planned step its problems, once it is known which; one that has some keeps them."""
-        plan = table("step_problems", [(run, step.step, i, p) for i, p in enumerate(step.problem_ids)])
         with self._writing() as con:
             known = con.execute("SELECT 1 FROM step_problems WHERE run = ? AND step = ?", [run, step.step]).fetchall()
             if not known:
-                insert(con, {"step_problems": plan})
+                insert(con, {"step_problems": _problems(run, [step])})
 
     def finish_step(self, step: StepRecord) -> None:
         """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""
-        now = rows.naive(utc_now())
-        times = table("step_times", [(step.run, step.step, k, float(v)) for k, v in step.times.items()])
-        metrics = table("step_metrics", [(step.run, step.step, k, float(v)) for k, v in step.metrics.items()])
-        place = [step.run, step.step]
-        with self._writing() as con:
-            found = con.execute("SELECT status FROM steps WHERE run = ? AND step = ?", place).fetchall()
-            if not found:
-                con.execute(
-                    "INSERT INTO steps (run, step, epoch, status, planned_at) VALUES (?, ?, ?, 'planned', ?)",
-                    [*place, step.epoch, now],
-                )
-            elif found[0][0] == "trained":
-                for part in ("step_times", "step_metrics"):
-                    con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
-            con.execute(
-                "UPDATE steps SET status = 'trained', trained_at = ?, state_path = ?, sampler_path = ?, examples = ?,"
-                " train_tokens = ? WHERE run = ? AND step = ?",
-                [now, step.state_path, step.sampler_path, step.examples, step.train_tokens, *place],
+        now, place = utc_now(), [step.run, step.step]
+        parts = {
+            name: table(name, [step] * len(found), **{column: list(found), value: list(found.values())})
+            for name, found, column, value in (
+                ("step_times", step.times, "stage", "seconds"),
+                ("step_metrics", step.metrics, "name", "value"),
             )
-            con.execute("UPDATE runs SET heartbeat_at = ? WHERE run = ?", [now, step.run])
-            insert(con, {"step_times": times, "step_metrics": metrics})
+        }
+        with self._writing() as con:
+            known = read(con, "steps", "run = ? AND step = ?", place)
+            planned_at = known[0]["planned_at"] if known else now
+            trained = table("steps", [step], status="trained", planned_at=planned_at, trained_at=now)
+            insert(con, {"steps": trained}, "OR REPLACE")
+            for part in parts:
+                con.execute(f"DELETE FROM {part} WHERE run = ? AND step = ?", place)
+            insert(con, parts)
+            self.heartbeat(step.run)
 
     # -- rollouts and what is found out about them
 
@@ -184,40 +174,40 @@ class History(Transactions):
         with self._writing() as con:
             latest = dict(advantages)
             places = self._places(con, list(latest))
-            tables = {"advantages": table("advantages", [(k, *places[k], float(a)) for k, a in latest.items()])}
+            found = rows.facts("advantages", list(latest.items()), places, advantage=list(latest.values()))
+            tables = {"advantages": found}
             self._forget(con, "advantages", list(latest), tables)
             insert(con, tables)
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
+        whole = [verdict for _, verdict in verdicts]
         with self._writing() as con:
             places = self._places(con, [key for key, _ in verdicts])
-            insert(con, {"regrades": rows.regrade_table(label, verdicts, places, utc_now())}, "OR REPLACE")
+            found = rows.facts("regrades", verdicts, places, label=label, verdict=whole, graded_at=utc_now())
+            insert(con, {"regrades": found}, "OR REPLACE")
 
     def record_audits(self, audits: Sequence[AuditRecord]) -> None:
         """Store what an audit found of passed rollouts; a later audit replaces an earlier one."""
         with self._writing() as con:
-            insert(con, {"audits": rows.audit_table(audits)}, "OR REPLACE")
+            insert(con, {"audits": table("audits", audits)}, "OR REPLACE")
 
     def record_evaluation(self, evaluation: EvaluationRecord) -> None:
         """Store an evaluation, or what it has become."""
-        e = evaluation
-        head = [e.key, e.run, e.policy, e.step, e.split, e.status, e.n_problems, e.samples, e.pass_at_1, e.lo, e.hi]
-        maps = [rows.dumps(m) for m in (e.pass_at_k, e.by_difficulty, e.by_family)]
+        found = table("evaluations", [evaluation], evaluation=evaluation.key)
         with self._writing() as con:
-            con.execute(
-                f"INSERT OR REPLACE INTO evaluations VALUES ({', '.join('?' * 16)})",
-                [*head, *maps, rows.naive(e.started_at), rows.naive(e.finished_at)],
-            )
+            insert(con, {"evaluations": found}, "OR REPLACE")
 
     def record_cached_verdicts(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store (cache key, verdict)."""
-        now = rows.naive(utc_now())
-        cached = {key: (key, rows.dumps(v.model_dump(mode="json")), now) for key, v in verdicts}
+        cached = dict(verdicts)
+        found = table(
+            "verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=[utc_now()] * len(cached)
+        )
         with self._writing() as con:
-            insert(con, {"verdict_cache": table("verdict_cache", cached.values())}, "OR IGNORE")
+            insert(con, {"verdict_cache": found}, "OR IGNORE")
 
-    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, Place]:
+    def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
         return memory_of(self.path).places(con, keys, self.path)
 
     def _forget(
@@ -227,7 +217,7 @@ class History(Transactions):
         known = memory_of(self.path).known(con, head, keys)
         for part in tables if known else ():
             for chunk in reading.chunks(known):
-                con.execute(f"DELETE FROM {part} WHERE rollout IN ({', '.join('?' * len(chunk))})", chunk)
+                con.execute(f"DELETE FROM {part} WHERE rollout IN ({reading.holders(chunk)})", chunk)
 
     # -- reading
 
@@ -272,12 +262,22 @@ class History(Transactions):
         """The run's newest trained step, or None."""
         return next(reversed(self.trained_steps(run)), None)
 
-    def rollouts_of(self, run: str, place: int | str) -> list[StoredRollout]:
-        """All that is stored of a train step (int) or of an evaluation (its key), by problem and sample."""
-        if isinstance(place, int) and memory_of(self.path).is_empty(run, place):
+    def rollouts_of(
+        self,
+        run: str,
+        place: int | str,
+        purpose: Purpose | None = None,
+        *,
+        policy: PolicyName | None = None,
+        turn: int = 1,
+    ) -> list[StoredRollout]:
+        """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
+        evaluation), one policy (or all: None) and one turn."""
+        purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
+        if purpose == "train" and isinstance(place, int) and memory_of(self.path).is_empty(run, place):
             return []
         with self._reading() as con:
-            return reading.rollouts_of(con, run, place)
+            return reading.rollouts_of(con, run, place, purpose, policy, turn)
 
     def rollout(self, key: str) -> StoredRollout | None:
         """All that is stored of one rollout, or None."""
@@ -313,3 +313,14 @@ class History(Transactions):
                 return relation.to_arrow_table()
         except duckdb.Error as error:
             raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
+
+
+def _problems(run: str, plans: Sequence[StepPlan]) -> pa.Table:
+    """Plans as `step_problems`."""
+    return table(
+        "step_problems",
+        [plan for plan in plans for _ in plan.problem_ids],
+        run=run,
+        position=[i for plan in plans for i in range(len(plan.problem_ids))],
+        problem_id=[problem_id for plan in plans for problem_id in plan.problem_ids],
+    )

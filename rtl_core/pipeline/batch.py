@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from attrs import define, field
@@ -30,7 +30,7 @@ from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import Purpose, Rollout
+from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
@@ -46,7 +46,7 @@ class Batch:
     """Planned problems, and after them those that replaced groups without signal."""
     group_size: int
     evaluation: str | None = None
-    sampler: Literal["student", "teacher"] = "student"
+    sampler: PolicyName = "student"
     sampler_path: str | None = None
     """Weights to sample from; None is the untrained student."""
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
@@ -68,8 +68,22 @@ class Batch:
     """What the history had cost the run when the batch began, or when the step before it was recorded."""
 
     @property
+    def turn(self) -> int:
+        return 1 if self.before is None else self.before.turn + 1
+
+    @property
     def key(self) -> str:
+        """Its name in task names and seeds."""
+        if self.before is not None:
+            return f"{self.before.base.key}/turn-{self.turn}"
+        if self.purpose == "measurement":
+            return f"{self.sampler}/measurement"
         return self.evaluation or f"step {self.step}"
+
+    @property
+    def base(self) -> Batch:
+        """The batch of the first turn."""
+        return self if self.before is None else self.before.base
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -90,6 +104,7 @@ class Batch:
         self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
     ) -> Rollout:
         """A fresh answer to a prompt of P tokens as the rollout that it is in this batch."""
+        parent = None if self.before is None else self.before.rollouts[problem_id, sample].rollout.key
         return Rollout(
             run=run,
             purpose=self.purpose,
@@ -104,6 +119,9 @@ class Batch:
             stop_reason=answer.stop_reason,
             text=answer.text,
             policy_step=self.policy_step,
+            policy=self.sampler,
+            turn=self.turn,
+            parent=parent,
         )
 
     def update(self, stored: StoredRollout, **found: Any) -> None:
@@ -121,7 +139,9 @@ def begin(session: Session, batch: Batch) -> Batch:
     """Start work on a batch with what the history already holds of it."""
     batch.store_before = session.store_mark or session.recorder.times()
     session.store_mark = None
-    batch.take_up(session.history.rollouts_of(session.run, batch.evaluation or batch.step))
+    place = batch.step if batch.evaluation is None else batch.evaluation
+    found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler, turn=batch.turn)
+    batch.take_up(found)
     return batch
 
 

@@ -27,8 +27,8 @@ WHERE r.run = ? AND r.purpose = 'train' AND r.step < ?
 GROUP BY r.step, r.problem_id
 """
 _MEASURED = """
-SELECT problem_id, contains(evaluation, '/teacher/') AS by_teacher, avg(CAST(outcome = 'passed' AS INTEGER)) AS rate
-FROM verdicts WHERE run = ? AND purpose = 'measurement' GROUP BY ALL
+SELECT r.problem_id, r.policy, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate
+FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 'measurement' GROUP BY ALL
 """
 MOST_KNOWN = 8
 """Standings of so many steps back are remembered; no step is staler."""
@@ -52,7 +52,7 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
     """Problem id -> pass rates measured before the first step; empty when nothing was measured."""
     found: dict[str, dict[str, float]] = {}
     for row in session.history.query(_MEASURED, [session.run]).to_pylist():
-        found.setdefault(row["problem_id"], {})["teacher" if row["by_teacher"] else "student"] = row["rate"]
+        found.setdefault(row["problem_id"], {})[row["policy"]] = row["rate"]
     return {problem_id: MeasuredRates(**rates) for problem_id, rates in found.items()}
 
 

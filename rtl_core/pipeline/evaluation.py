@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,26 +17,39 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.refining import passed_by_turn
 from rtl_core.pipeline.session import Session
 from rtl_core.reporting import breakdown
+from rtl_core.types.rollout import PolicyName
 
 
 @dataclass(frozen=True)
 class EvaluationPlan:
     """Which policy is evaluated, after how many train steps, on which held-out split, with how many answers a problem."""
 
-    policy: Literal["student", "teacher"]
+    policy: PolicyName
     step: int
     split: str
-    """Its name; with another prompt template or temperature than the run's, `split, template, temperature 0.5`."""
     samples: int
     sampler_path: str | None = None
     """Weights of the student; None for the untrained one and for the teacher."""
+    template: str | None = None
+    """Another prompt template than the run's own."""
+    temperature: float | None = None
+    """Another sampling temperature than the run's own."""
 
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
-        return f"{run}/{self.policy}/{self.step:05d}/{self.split}x{self.samples}"
+        names = [self.split, self.template, None if self.temperature is None else f"temperature {self.temperature:g}"]
+        name = ", ".join(name for name in names if name is not None)
+        return f"{run}/{self.policy}/{self.step:05d}/{name}x{self.samples}"
+
+    def record(self, run: str, **found: Any) -> EvaluationRecord:
+        """What is recorded of the evaluation, with what was found."""
+        return EvaluationRecord(
+            key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, template=self.template,
+            temperature=self.temperature, samples=self.samples, finished_at=utc_now(), **found,
+        )  # fmt: skip
 
 
-def plan_evaluation(session: Session, policy: Literal["student", "teacher"], step: int) -> EvaluationPlan:
+def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
     """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, its newest weights."""
     path = session.checkpoint.sampler_path if session.checkpoint and policy == "student" else None
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
@@ -68,15 +81,10 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         problem = session.problems[problem_id]
         by_difficulty[problem.difficulty].append(float(rate))
         by_family[problem.family or problem.category].append(float(rate))
-    return EvaluationRecord(
-        key=batch.key,
-        run=session.run,
-        policy=plan.policy,
-        step=batch.step,
-        split=plan.split,
+    return plan.record(
+        session.run,
         status="done",
         n_problems=len(batch.problem_ids),
-        samples=n,
         pass_at_1=interval.mean,
         lo=interval.lo,
         hi=interval.hi,
@@ -87,7 +95,6 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         },
         by_difficulty={name: float(np.mean(values)) for name, values in by_difficulty.items()},
         by_family={name: float(np.mean(values)) for name, values in by_family.items()},
-        finished_at=utc_now(),
     )
 
 
@@ -118,11 +125,7 @@ async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> Evalua
 
 async def record_failure(session: Session, plan: EvaluationPlan) -> None:
     """Write that an evaluation could not be finished; the run goes on, and the same command tries it again."""
-    failed = EvaluationRecord(
-        key=plan.key(session.run), run=session.run, policy=plan.policy, step=plan.step, split=plan.split, status="failed",
-        samples=plan.samples, finished_at=utc_now(),
-    )  # fmt: skip
-    session.recorder.put("record_evaluation", [failed])
+    session.recorder.put("record_evaluation", [plan.record(session.run, status="failed")])
     await session.recorder.settle()
 
 
@@ -138,7 +141,8 @@ def turns_in_words(batch: Batch) -> list[str]:
 
 def in_words(record: EvaluationRecord) -> str:
     """One line for a human."""
+    problems = f"{record.n_problems} {', '.join([record.split, *record.conditions])} problems × {record.samples}"
     return (
         f"{record.policy} after {record.step} steps: pass@1 {record.pass_at_1:.3f} "
-        f"[{record.lo:.3f}, {record.hi:.3f}] on {record.n_problems} {record.split} problems × {record.samples}"
+        f"[{record.lo:.3f}, {record.hi:.3f}] on {problems}"
     )

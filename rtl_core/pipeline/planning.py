@@ -98,7 +98,6 @@ async def begin(session: Session, state: StepState) -> Batch:
         )
     return Batch(
         purpose="warm_start" if warm else "train",
-        evaluation=_warm_start_key(session, step) if warm else None,
         sampler="teacher" if warm else "student",
         epoch=state.epoch,
         step=step,
@@ -107,10 +106,6 @@ async def begin(session: Session, state: StepState) -> Batch:
         group_size=config.sampling.group_size,
         sampler_path=None if warm else session.sampler_paths.get(seen),
     )
-
-
-def _warm_start_key(session: Session, step: int) -> str:
-    return f"{session.run}/teacher/warm start {step:05d}"
 
 
 def needs_answers(session: Session, batch: Batch) -> bool:
@@ -127,7 +122,6 @@ def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batc
     """The batch that finds out how hard the training problems are for a policy before the first step."""
     return Batch(
         purpose="measurement",
-        evaluation=f"{session.run}/{policy}/measurement",
         sampler=policy,
         epoch=-1,
         step=0,

@@ -32,7 +32,7 @@ def open_turn(session: Session, batch: Batch, turn: int) -> Batch:
             session,
             Batch(
                 purpose="refinement",
-                evaluation=f"{batch.key}/turn-{turn}",
+                evaluation=batch.evaluation,
                 epoch=batch.epoch,
                 step=batch.step,
                 policy_step=batch.policy_step,

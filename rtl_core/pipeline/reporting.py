@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from rtl_core.history.records import RunStatus
+from rtl_core.history.records import EndedBy, RunStatus
 from rtl_core.pipeline.live_report import LiveReport
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
@@ -25,8 +25,13 @@ async def run_status(session: Session) -> AsyncIterator[None]:
     started again.
     """
 
-    async def note(status: RunStatus, message: str | None = None) -> None:
-        await session.recorder.call(session.history.set_run_status, session.run, status, message)
+    async def note(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
+        await session.recorder.call(session.history.set_run_status, session.run, status, message, ended_by)
+
+    async def note_cancelled() -> str:
+        why = "stopped by a signal" if session.ended_by == "signal" else "cancelled in Prefect"
+        await note("cancelled", f"{why}; the same command goes on", session.ended_by)
+        return why
 
     try:
         with (
@@ -40,14 +45,13 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         if session.ending.is_set():
             # A signal is raised wherever the main thread is, also where libraries make an error of their own of it, and what it
             # ended at once (graders, the embedded service) fails whoever waits for it.
-            await note("cancelled", f"{session.cancel_note}; the same command goes on")
-            raise asyncio.CancelledError(session.cancel_note) from error
+            raise asyncio.CancelledError(await note_cancelled()) from error
         reason = f"{type(error).__name__}: {error}"[:2000]
         await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
         raise
     except BaseException:
         # A signal: Ctrl-C, or whoever runs us wants us gone.
-        await note("cancelled", f"{session.cancel_note}; the same command goes on")
+        await note_cancelled()
         raise
     await (note("finished") if session.stopped is None else note("paused", session.stopped))
 

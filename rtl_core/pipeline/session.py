@@ -20,7 +20,7 @@ from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.history.records import StepState
+from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
 from rtl_core.pipeline.lock import lock_path, run_lock
@@ -88,7 +88,7 @@ class Session:
     """Steps whose weights this process has seen deleted."""
     on_step: list[Callable[[int], None]] = field(factory=list)
     """Who is told of each recorded step."""
-    cancel_note: str = "stopped by a signal"
+    ended_by: EndedBy = "signal"
     """Who ended the run, should it be cancelled."""
     ending: threading.Event = field(factory=threading.Event)
     """Set once a signal or a request has ended the run: what fails from then on failed for that."""
@@ -101,7 +101,7 @@ class Session:
 
     def cancelled_by_request(self) -> None:
         """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
-        self.cancel_note = "cancelled in Prefect"
+        self.ended_by = "request"
         self.ending.set()
 
     def require_policy(self) -> Policy:

@@ -14,14 +14,14 @@ from rtl_core.history.store import History
 from rtl_core.pipeline.batch import Batch
 from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, together, total_dollars
 
-# One row per prompt of a step or evaluation. Whose an evaluation is stands in its key, which is there before its figures are.
+# One row per prompt of a step, evaluation or measurement, and of each turn.
 _GROUPS = """
-SELECT contains(coalesce(r.evaluation, ''), '/teacher/') AS by_teacher, any_value(r.n_prompt) AS prompt,
+SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
        list(r.n_tokens) AS completions, coalesce(list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 WHERE r.run = ?
-GROUP BY r.purpose, r.evaluation, r.step, r.problem_id, r.prompt
+GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
 """
 _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = ? AND status = 'trained'"
 

@@ -51,16 +51,11 @@ def plan(
     Raises:
         HistoryError: the run has not trained that far.
     """
-    names = [session.loaded.heldout_split, template, None if temperature is None else f"temperature {temperature:g}"]
-    split = ", ".join(name for name in names if name is not None)
-    if policy == "teacher":
-        return EvaluationPlan(policy, 0, split, samples)
     trained = session.history.trained_steps(session.run)
-    step = len(trained) if step is None else step
-    if step == 0:
-        return EvaluationPlan(policy, 0, split, samples)
-    if not 0 < step <= len(trained):
+    step = 0 if policy == "teacher" else len(trained) if step is None else step
+    if not 0 <= step <= len(trained):
         raise HistoryError(
             f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
         )
-    return EvaluationPlan(policy, step, split, samples, trained[step - 1].sampler_path)
+    path = trained[step - 1].sampler_path if step else None
+    return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, template, temperature)

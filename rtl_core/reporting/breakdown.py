@@ -74,9 +74,7 @@ def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
     ours = counts_of(history, record)
     found = []
     for other in history.evaluations(record.run):
-        # The evaluation with another prompt template or temperature has a name that begins with the split's.
-        same = other.split.partition(",")[0] == record.split.partition(",")[0]
-        if other.key == record.key or other.status != "done" or not same:
+        if other.key == record.key or other.status != "done" or other.split != record.split:
             continue
         theirs = counts_of(history, other)
         shared = sorted(ours.keys() & theirs.keys())
@@ -90,9 +88,7 @@ def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
 def in_words(record: EvaluationRecord) -> str:
     """Which evaluation it is."""
     who = "teacher" if record.policy == "teacher" else f"student after {record.step} steps"
-    _, *others = record.split.split(", ")
-    named = [other if other.startswith("temperature ") else f"template {other}" for other in others]
-    return f"{who} ({', '.join([f'× {record.samples}', *named])})"
+    return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 
 def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[Compared]) -> Table:

@@ -73,7 +73,7 @@ def _own(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]
     samples = run.config.get("evaluation", {}).get("samples")
     sources = run.config.get("problems", {}).get("sources", [])
     split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
-    return [e for e in done if samples is None or (e.samples == samples and e.split == split)]
+    return [e for e in done if samples is None or (e.samples == samples and e.split == split and not e.conditions)]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:

@@ -29,7 +29,8 @@ def rollout_view(
 ) -> RenderableType:
     """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand."""
     r = stored.rollout
-    where = f"epoch {r.epoch + 1}, step {r.step}" if r.purpose == "train" else f"evaluation {r.evaluation}"
+    where = f"epoch {r.epoch + 1}, step {r.step}" if r.evaluation is None else f"evaluation {r.evaluation}"
+    where += f", turn {r.turn}" if r.turn > 1 else ""
     parts: list[RenderableType] = [
         Text(r.key, style="bold"),
         Text(f"{where}, sample {r.sample}, {len(r.tokens_T)} tokens, ended by {r.stop_reason}", style="dim"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement"]
-"""`refinement`: a later turn of a step or evaluation (pipeline/refining.py); `warm_start`: the teacher's answers that the student imitates at first; `measurement`: how hard problems are before the run."""
+"""Why an answer was sampled: for a train step; for an evaluation; by the teacher, for the student to imitate at first; to find out how
+hard the problems are before the run; as a later turn of a train step or an evaluation."""
+PolicyName = Literal["student", "teacher"]
 
 
 class Rollout(BaseModel):
@@ -21,7 +23,7 @@ class Rollout(BaseModel):
     run: str
     purpose: Purpose
     evaluation: str | None = None
-    """Key of the evaluation, warm start or measurement that this rollout belongs to; None for training."""
+    """Key of the evaluation that this rollout belongs to, in whatever turn; None outside of evaluations."""
     epoch: int
     step: int
     problem_id: str
@@ -35,9 +37,24 @@ class Rollout(BaseModel):
     """The decoded completion, without the end-of-turn token."""
     policy_step: int
     """How many train steps the sampling weights had seen (equal to `step` when on-policy)."""
+    policy: PolicyName = "student"
+    """Who wrote the answer."""
+    turn: int = Field(default=1, ge=1)
+    """1, and more for an answer that follows one that failed (purpose `refinement`)."""
+    parent: str | None = None
+    """Of a later turn: key of the answer that it follows."""
 
     @property
     def key(self) -> str:
-        """Primary key in the history, the same however often this rollout is produced."""
-        place = f"step/{self.step:05d}" if self.evaluation is None else f"eval/{self.evaluation}"
-        return f"{self.run}/{place}/{self.problem_id}/{self.sample}"
+        """Primary key in the history, the same however often this rollout is produced. A name for people; no program reads it."""
+        match self.purpose:
+            case "train":
+                place = f"step/{self.step:05d}"
+            case "warm_start":
+                place = f"eval/{self.run}/{self.policy}/warm start {self.step:05d}"
+            case "measurement":
+                place = f"eval/{self.run}/{self.policy}/measurement"
+            case _:
+                place = f"eval/{self.evaluation or f'step {self.step}'}"
+        turn = f"/turn-{self.turn}" if self.turn > 1 else ""
+        return f"{self.run}/{place}{turn}/{self.problem_id}/{self.sample}"

@@ -85,13 +85,8 @@ def test_a_stale_run_draws_from_pools_holds_its_kl_and_is_taken_up_where_it_was_
     assert all(len(state.problem_ids) == 2 for state in history.steps("calm"))
     pools = [[step[f"curriculum/{pool}"] for pool in ("easy", "normal", "hard", "resting")] for step in steps]
     assert all(sum(counts) == 8 for counts in pools)
-    measured = (
-        "SELECT evaluation, count(*) AS n FROM rollouts WHERE run = 'calm' AND purpose = 'measurement' GROUP BY ALL"
-    )
-    assert {row["evaluation"]: row["n"] for row in history.query(measured).to_pylist()} == {
-        "calm/student/measurement": 8,
-        "calm/teacher/measurement": 8,
-    }
+    measured = "SELECT policy, count(*) AS n FROM rollouts WHERE run = 'calm' AND purpose = 'measurement' GROUP BY ALL"
+    assert {row["policy"]: row["n"] for row in history.query(measured).to_pylist()} == {"student": 8, "teacher": 8}
 
     # The same run, ended after its second step with the third prepared: it draws, weighs and samples the same.
     ends = (HEALTH, "health.patience=1", "health.accept_up_to_step=1")

@@ -10,6 +10,7 @@ import synthetic
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema
+from rtl_core.history.named_queries import named_queries
 from rtl_core.history.records import RunRecord
 from rtl_core.history.snapshot import take_snapshot
 from rtl_core.history.store import History
@@ -140,11 +141,13 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
 
 
 def test_migration_files_are_numbered_without_gaps():
-    numbers = sorted(schema.migrations())
-    assert numbers == list(range(2, 2 + len(numbers)))
+    files = sorted(Path(schema.__file__).parent.glob("migrations/*.sql"))
+    assert [int(file.name[:3]) for file in files] == list(range(2, 2 + len(files))) == sorted(schema.migrations())
 
 
-def write_trained_v1(path: Path, config: str, metrics: dict[str, float], rollouts: list[tuple]) -> None:
+def write_trained_v1(
+    path: Path, config: str, metrics: dict[str, float], rollouts: list[tuple], keys: list[str] | None = None
+) -> None:
     """A run of one trained step as version 1 wrote it.
 
     Each of `rollouts` is (purpose, evaluation, problem, sample, stop reason, tokens, outcome, advantage or None); prompts have 10 tokens.
@@ -159,8 +162,9 @@ def write_trained_v1(path: Path, config: str, metrics: dict[str, float], rollout
         con.execute("INSERT INTO steps VALUES ('r', 1, 0, 'planned', '2026-01-01', NULL, NULL, NULL)")
         for name, value in metrics.items():
             con.execute("INSERT INTO step_metrics VALUES ('r', 0, ?, ?)", [name, value])
-        for purpose, evaluation, problem, sample, stop, tokens, outcome, advantage in rollouts:
-            place = [f"{purpose}/{problem}/{sample}", "r", purpose, evaluation, 0, 0, problem]
+        for i, (purpose, evaluation, problem, sample, stop, tokens, outcome, advantage) in enumerate(rollouts):
+            key = keys[i] if keys else f"{purpose}/{evaluation}/{problem}/{sample}"
+            place = [key, "r", purpose, evaluation, 0, 0, problem]
             con.execute(
                 f"INSERT INTO rollouts VALUES ({', '.join('?' * 15)})",
                 [*place, sample, 0, stop, "p", 10, len(tokens), "text", "2026-01-01"],
@@ -213,3 +217,92 @@ def test_what_a_step_of_version_1_trained_on_is_found_again(tmp_path, config, me
     trained, planned = history.steps("r")
     assert (trained.examples, trained.train_tokens) == expected
     assert (planned.examples, planned.train_tokens) == (None, None)
+
+
+PLACES = [
+    # purpose, evaluation, problem, sample; then policy, turn, parent (as (purpose, sample) of its row), evaluation as they are found.
+    (("train", None, "a", 0), ("student", 1, None, None)),
+    (("refinement", "step 0/turn-2", "a", 0), ("student", 2, "r/step/00000/a/0", None)),
+    (("refinement", "step 0/turn-3", "b", 0), ("student", 3, "r/eval/step 0/turn-2/b/0", None)),
+    (("evaluation", "r/student/00000/heldoutx4", "x", 0), ("student", 1, None, "r/student/00000/heldoutx4")),
+    (("evaluation", "r/teacher/00000/heldoutx4", "x", 1), ("teacher", 1, None, "r/teacher/00000/heldoutx4")),
+    (("refinement", "r/teacher/00000/heldoutx4/turn-2", "x", 1),
+     ("teacher", 2, "r/eval/r/teacher/00000/heldoutx4/x/1", "r/teacher/00000/heldoutx4")),
+    (("refinement", "r/teacher/00000/heldoutx4/turn-3", "y", 2),
+     ("teacher", 3, "r/eval/r/teacher/00000/heldoutx4/turn-2/y/2", "r/teacher/00000/heldoutx4")),
+    (("evaluation", "named by hand", "x", 2), ("teacher", 1, None, "named by hand")),
+    (("measurement", "r/student/measurement", "a", 0), ("student", 1, None, None)),
+    (("measurement", "r/teacher/measurement", "a", 1), ("teacher", 1, None, None)),
+    (("warm_start", "r/teacher/warm start 00000", "a", 0), ("teacher", 1, None, None)),
+]  # fmt: skip
+
+
+def test_what_version_1_wrote_into_names_becomes_columns(tmp_path):
+    rows = [(*place, "stop", [1], "passed", 0.5) for place, _ in PLACES]
+    places = (
+        (f"eval/{evaluation}" if evaluation else "step/00000", *place)
+        for _, evaluation, *place in (p for p, _ in PLACES)
+    )
+    keys = [f"r/{name}/{problem}/{sample}" for name, problem, sample in places]
+    write_trained_v1(tmp_path / "h.duckdb", "{}", {}, rows, keys)
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("INSERT INTO prompts VALUES ('p', [1])")
+        for key, split in (("named by hand", "heldout"), ("other", "heldout, table, temperature 0.2")):
+            con.execute(
+                "INSERT INTO evaluations (evaluation, run, policy, step, split, status, n_problems, samples, started_at)"
+                " VALUES (?, 'r', 'teacher', 0, ?, 'running', 1, 1, '2026-01-01')",
+                [key, split],
+            )
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    found = {
+        row.pop("rollout"): tuple(row.values())
+        for row in history.query("SELECT rollout, policy, turn, parent, evaluation FROM rollouts").to_pylist()
+    }
+    assert [found[key] for key in keys] == [expected for _, expected in PLACES]
+    # A run goes on with the answers that it has: the same answer has the same key, and each batch finds its own.
+    with history.reading():
+        assert [history.rollout(key).rollout.key for key in keys] == keys
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "refinement", policy="student", turn=2)] == [keys[1]]
+        assert [s.rollout.key for s in history.rollouts_of("r", "r/teacher/00000/heldoutx4", "refinement", turn=3)] == [
+            keys[6]
+        ]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "measurement", policy="teacher")] == [keys[9]]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0, "warm_start", policy="teacher")] == [keys[10]]
+        assert [s.rollout.key for s in history.rollouts_of("r", 0)] == [keys[0]]
+    for table in ("verdicts", "advantages"):
+        rows = history.query(f"SELECT rollout, evaluation FROM {table}").to_pylist()
+        assert {row["rollout"]: row["evaluation"] for row in rows} == {key: found[key][-1] for key in keys}
+    conditions = history.query("SELECT evaluation, split, template, temperature FROM evaluations ORDER BY evaluation")
+    assert [tuple(row.values()) for row in conditions.to_pylist()] == [
+        ("named by hand", "heldout", None, None),
+        ("other", "heldout", "table", 0.2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "ended_by"),
+    [
+        ("cancelled", "stopped by a signal; the same command goes on", "signal"),
+        ("cancelled", "cancelled in Prefect; the same command goes on", "request"),
+        ("failed", "ValueError: stopped by a signal", None),
+        ("running", None, None),
+    ],
+)
+def test_how_a_run_of_version_1_ended_is_found_in_its_message(tmp_path, status, message, ended_by):
+    write_trained_v1(tmp_path / "h.duckdb", "{}", {}, [])
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("UPDATE runs SET status = ?, message = ?", [status, message])
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    assert history.query("SELECT ended_by FROM runs").to_pylist() == [{"ended_by": ended_by}]
+
+
+def test_every_named_query_answers_on_a_history_of_version_1(tmp_path):
+    write_trained_v1(tmp_path / "h.duckdb", "{}", {"train/examples": 3, "learning/kl_weight": 0}, REWARDED + IMITATED)
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    with history.reading():
+        rows = {name: len(history.query(q.sql, q.bind({}, "r") or None)) for name, q in named_queries().items()}
+    assert rows["turns"] == 2
+    assert rows["outcomes"] == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,21 +19,20 @@ from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 
 
-def stored(sample: int, passed: bool, reward: float, *, place: str | None = None, purpose: str = "train"):
+def stored(sample: int, passed: bool, reward: float, **place: Any) -> StoredRollout:
     rollout = Rollout(
         run="r",
-        purpose=purpose,
-        evaluation=place,
         epoch=0,
         step=5,
         problem_id="p",
         sample=sample,
         prompt_P=(1, 2),
         tokens_T=(3, 4, 5),
-        logprobs_T=(-0.1, -0.2, -0.3),
+        logprobs_T=(-0.5, -0.25, -0.75),
         stop_reason="stop",
         text="x",
         policy_step=5,
+        **{"purpose": "train", **place},
     )
     outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
     verdict = Verdict(outcome=outcome, stages=(), executor="test")
@@ -48,11 +49,10 @@ def batch_of(*answers: StoredRollout, **more) -> Batch:
 def batch() -> Batch:
     """Three answers, of which the first passed; the failed ones were followed up, one with success."""
     first = batch_of(stored(0, True, 1.6), stored(1, False, 0.6), stored(2, False, 0.1))
-    place = "step 5/turn-2"
+    later = {"purpose": "refinement", "turn": 2}
     first.later[2] = batch_of(
-        stored(1, False, 0.6, place=place, purpose="refinement"),
-        stored(2, True, 1.6, place=place, purpose="refinement"),
-        evaluation=place,
+        stored(1, False, 0.6, **later),
+        stored(2, True, 1.6, **later),
         before=first,
     )
     return first
@@ -93,11 +93,13 @@ def test_rates_by_turn_count_what_passed_until_then(batch):
 def test_the_history_knows_turn_and_parent(tmp_path):
     history = History(tmp_path / "h.duckdb")
     key = "r/student/00000/testx2"
-    answers = [stored(i, i == 0, float(i == 0), place=key, purpose="evaluation") for i in range(2)]
-    answers.append(stored(1, True, 1.0, place=f"{key}/turn-2", purpose="refinement"))
+    again = {"purpose": "refinement"}
+    before = (f"r/eval/{key}/p/1", "r/step/00005/p/0", "r/eval/step 5/turn-2/p/0")
+    answers = [stored(i, i == 0, float(i == 0), evaluation=key, purpose="evaluation") for i in range(2)]
+    answers.append(stored(1, True, 1.0, evaluation=key, turn=2, parent=before[0], **again))
     answers.append(stored(0, False, 0.0))
-    answers.append(stored(0, False, 0.0, place="step 5/turn-2", purpose="refinement"))
-    answers.append(stored(0, False, 0.0, place="step 5/turn-3", purpose="refinement"))
+    answers.append(stored(0, False, 0.0, turn=2, parent=before[1], **again))
+    answers.append(stored(0, False, 0.0, turn=3, parent=before[2], **again))
     history.record_rollouts([one.rollout for one in answers])
     history.record_verdicts([(one.rollout.key, one.verdict, one.reward) for one in answers])
     history.record_evaluation(EvaluationRecord(key=key, run="r", policy="student", step=0, split="test", status="done"))
@@ -115,4 +117,6 @@ def test_the_history_knows_turn_and_parent(tmp_path):
     assert {row[1] for row in found if row[1]} <= known
     turns = history.query(named_query("turns").sql, {"run": "r"}).to_pylist()
     assert [(t["turn"], t["answers"], t["passed_by_then"]) for t in turns] == [(1, 2, 0.5), (2, 1, 1.0)]
-    assert len(history.rollouts_of("r", f"{key}/turn-2")) == 1
+    assert [one.rollout.sample for one in history.rollouts_of("r", key)] == [0, 1]
+    assert [one.rollout for one in history.rollouts_of("r", key, "refinement", turn=2)] == [answers[2].rollout]
+    assert [one.rollout for one in history.rollouts_of("r", 5, "refinement", turn=3)] == [answers[5].rollout]

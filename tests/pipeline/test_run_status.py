@@ -16,8 +16,8 @@ from rtl_core.pipeline import reporting
 from rtl_core.pipeline.session import Session, open_session
 
 
-def status_after(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> str:
-    """The status of a run whose work was `block`, which ends with an error of that type."""
+def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
+    """Status and end of a run whose work was `block`, which ends with an error of that type."""
 
     async def run() -> None:
         settings = load_config(
@@ -34,8 +34,8 @@ def status_after(folder: Path, block: Callable[[Session], None], raises: type[Ba
 
     with pytest.raises(raises):
         asyncio.run(run())
-    (row,) = History(folder / "history.duckdb").query("SELECT status FROM runs").to_pylist()
-    return row["status"]
+    (record,) = History(folder / "history.duckdb").runs()
+    return record.status, record.ended_by
 
 
 def fail(session: Session) -> None:
@@ -54,13 +54,15 @@ def fail_of_a_request(session: Session) -> None:
 
 
 def test_an_error_is_a_failure(tmp_path: Path) -> None:
-    assert status_after(tmp_path, fail, ValueError) == "failed"
+    assert end_of(tmp_path, fail, ValueError) == ("failed", None)
 
 
-@pytest.mark.parametrize("block", [fail_of_a_signal, fail_of_a_request])
-def test_an_error_that_a_cancellation_made_is_a_cancellation(tmp_path: Path, block: Callable[[Session], None]) -> None:
+@pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
+def test_an_error_that_a_cancellation_made_is_a_cancellation(
+    tmp_path: Path, block: Callable[[Session], None], ended_by: str
+) -> None:
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
-        assert status_after(tmp_path, block, asyncio.CancelledError) == "cancelled"
+        assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
     finally:
         signal.signal(signal.SIGTERM, before)

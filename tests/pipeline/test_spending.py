@@ -63,7 +63,7 @@ def settings(*overrides: str) -> RunConfig:
 
 def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
     first = batch_of([answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))], scored=True)
-    later = {"purpose": "refinement", "evaluation": "step 0/turn-2"}
+    later = {"purpose": "refinement", "turn": 2}
     # Two answers of the second turn to the same prompt, since the same answer had failed twice, and one to another.
     again = batch_of(
         [answer("a", 0, 2, (5,) * 10, **later), answer("a", 1, 3, (5,) * 10, **later), answer("b", 0, 4, (6,) * 8, **later)],

@@ -31,7 +31,7 @@ def test_a_known_good_answer_reads_back_as_its_files_in_either_form() -> None:
 
 
 def test_whole_passing_answers_are_imitated_each_once() -> None:
-    batch = Batch("warm_start", 0, 0, 0, ("p",), 5, evaluation="r/teacher/warm start 00000", sampler="teacher")
+    batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
     answers = [
         ((7,), "stop", True),
         ((7,), "stop", True),
@@ -41,7 +41,7 @@ def test_whole_passing_answers_are_imitated_each_once() -> None:
     ]
     for sample, (tokens, reason, passed) in enumerate(answers):
         rollout = Rollout(
-            run="r", purpose="warm_start", evaluation=batch.evaluation, epoch=0, step=0, problem_id="p", sample=sample,
+            run="r", purpose="warm_start", policy="teacher", epoch=0, step=0, problem_id="p", sample=sample,
             prompt_P=(1, 2), tokens_T=tokens, logprobs_T=(-0.1,), stop_reason=reason, text="x", policy_step=0,
         )  # fmt: skip
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED

@@ -48,5 +48,5 @@ def test_an_evaluation_is_compared_with_the_others_of_its_problems(demo):
 
 
 def test_another_template_is_named():
-    record = EvaluationRecord(key="k", run="r", policy="student", step=3, split="heldout, full", samples=8)
+    record = EvaluationRecord(key="k", run="r", policy="student", step=3, split="heldout", template="full", samples=8)
     assert in_words(record) == "student after 3 steps (× 8, template full)"

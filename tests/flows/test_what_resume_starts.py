@@ -1,0 +1,35 @@
+"""Which runs the flow `resume` starts again: what the history's columns say decides, not the message for people."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from flows.resume import wants_to_run
+from rtl_core.config import load_config
+from rtl_core.history.records import EndedBy, RunRecord, RunStatus
+
+
+@pytest.mark.parametrize(
+    ("status", "ended_by", "starts"),
+    [
+        ("running", None, True),
+        ("cancelled", "signal", True),
+        ("cancelled", "request", False),
+        ("paused", None, False),
+        ("failed", None, False),
+        ("finished", None, False),
+    ],
+)
+@pytest.mark.parametrize("message", [None, "stopped by a signal", "cancelled in Prefect"])
+def test_a_killed_run_and_one_that_a_signal_ended_are_started_again(
+    tmp_path: Path, status: RunStatus, ended_by: EndedBy | None, starts: bool, message: str | None
+) -> None:
+    config = load_config("demo", [f"run.directory={tmp_path}", "run.name=r"], environment={})
+    record = RunRecord(name="r", status=status, ended_by=ended_by, message=message)
+    here = {"deployment": "train/nightly", "host": socket.gethostname()}
+    assert wants_to_run(record, config, here) is starts
+    assert not wants_to_run(record, config, {**here, "host": "elsewhere"})
+    assert not wants_to_run(record, config, {**here, "deployment": ""})

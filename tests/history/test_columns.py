@@ -1,0 +1,120 @@
+"""A column is declared once: a line of the schema, its migration, and a field of the noun reach the file and come back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+from pydantic import BaseModel
+
+from rtl_core.history import connection, schema
+from rtl_core.history.columns import columns_of, insert, noun, read, table
+from rtl_core.history.records import AuditRecord, EvaluationRecord, RunRecord, ValidationRecord
+from rtl_core.history.store import History
+
+
+class Lap(BaseModel):
+    """A noun's new fields, one for each kind of column."""
+
+    laps: dict[str, int] = {}
+    lap_names: tuple[str, ...] = ()
+    lap_at: datetime | None = None
+    lap_s: float | None = None
+
+
+class LappedRun(RunRecord, Lap):
+    """Today's run with the new fields."""
+
+
+NEW = "laps JSON, lap_names VARCHAR[], lap_at TIMESTAMP, lap_s DOUBLE"
+
+
+@pytest.fixture
+def later(monkeypatch) -> None:
+    """A later release, whose runs have the new columns."""
+    tables, views = schema.schema_sql()
+    first = "    run           VARCHAR PRIMARY KEY,      -- the name"
+    assert first in tables
+    changed = tables.replace(first, f"    {NEW},\n{first}")
+    steps = {schema.current_version() + 1: ";".join(f"ALTER TABLE runs ADD COLUMN {c}" for c in NEW.split(", "))}
+    migrations = {**schema.migrations(), **steps}
+    monkeypatch.setattr(schema, "schema_sql", lambda: (changed, views))
+    monkeypatch.setattr(schema, "migrations", lambda: migrations)
+
+
+@pytest.mark.usefixtures("later")
+def test_a_new_column_needs_the_schema_and_the_nouns_field_alone(tmp_path):
+    run = LappedRun(
+        name="r",
+        laps={"first": 3},
+        lap_names=("first", "zweite Ründe"),
+        lap_at=datetime(2026, 1, 2, tzinfo=UTC),
+        lap_s=1.5,
+    )
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(run)
+    history.start_run(RunRecord(name="without"))
+    with duckdb.connect(str(history.path)) as con:
+        by_name = {row["run"]: noun(LappedRun, row, name=row["run"]) for row in read(con, "runs")}
+    assert by_name["r"].model_copy(update={"heartbeat_at": None}) == run
+    assert (by_name["without"].laps, by_name["without"].lap_s) == ({}, None)
+    assert history.run("r") is not None
+
+
+def test_an_older_file_gets_the_new_column(tmp_path, request):
+    History(tmp_path / "h.duckdb").start_run(RunRecord(name="r"))
+    request.getfixturevalue("later")
+    connection.forget_checks()
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(LappedRun(name="later", lap_s=2.5))
+    assert history.query("SELECT run, lap_s FROM runs ORDER BY created_at").to_pylist() == [
+        {"run": "r", "lap_s": None},
+        {"run": "later", "lap_s": 2.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "renamed"),
+    [
+        ("runs", RunRecord, {"name": "run"}),
+        ("evaluations", EvaluationRecord, {"key": "evaluation"}),
+        ("validations", ValidationRecord, {}),
+        ("audits", AuditRecord, {}),
+    ],
+)
+def test_every_field_of_a_record_has_a_column(name: str, kind: type[BaseModel], renamed: dict[str, str]):
+    assert {renamed.get(field, field) for field in kind.model_fields} <= columns_of(name).keys()
+
+
+def test_every_table_of_the_schema_can_be_appended_to_and_read(tmp_path: Path):
+    """Each kind of column has a rule for both ways; a kind without one would fail here."""
+    text = {"VARCHAR": "a\ud800b", "JSON": {"b": [1, None]}, "VARCHAR[]": ["x"], "INTEGER[]": (1, 2), "FLOAT[]": (0.5,)}
+    values = {
+        **text,
+        "TIMESTAMP": datetime(2026, 1, 1, tzinfo=UTC),
+        "BOOLEAN": True,
+        "INTEGER": 3,
+        "BIGINT": 2**40,
+        "DOUBLE": 0.25,
+    }
+    expected = {**values, "VARCHAR": "a?b", "INTEGER[]": [1, 2], "FLOAT[]": [0.5]}
+    History(tmp_path / "h.duckdb").heartbeat("r")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        names = [
+            n
+            for (n,) in con.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE table_name <> 'schema_version'"
+            ).fetchall()
+        ]
+        for name in names:
+            kinds = columns_of(name)
+            insert(con, {name: table(name, [], **{column: [values[kind]] for column, kind in kinds.items()})})
+            assert read(con, name) == [{column: expected[kind] for column, kind in kinds.items()}]
+    assert len(names) > 15
+
+
+def test_what_is_no_column_is_refused():
+    with pytest.raises(KeyError, match="runs has no column colour"):
+        table("runs", [RunRecord(name="r")], run="r", colour="red")
