@@ -8,11 +8,11 @@ from pydantic import Field, field_validator
 
 from rtl_core.config.section import Section
 from rtl_core.learning.advantage import Baseline
+from rtl_core.learning.credit import Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
-from rtl_core.learning.truncation import Truncated
 
 
 class LearningSection(Section):

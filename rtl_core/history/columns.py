@@ -115,7 +115,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "rewards": pa.schema([*_PLACE, ("total", _REAL)]),
     "reward_terms": pa.schema([*_PLACE, ("term", _TEXT), ("weight", _REAL), ("value", _REAL)]),
-    "advantages": pa.schema([*_PLACE, ("advantage", _REAL)]),
+    "advantages": pa.schema([*_PLACE, ("advantage", _REAL), ("reward", _REAL), ("counts", pa.bool_())]),
     "regrades": pa.schema(
         [
             ("label", _TEXT),

@@ -20,6 +20,7 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.rows import aware, to_step_state, to_verdict
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import Rollout
 
@@ -169,11 +170,11 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
     terms = _lists(con, "reward_terms", list(rewards), order="rowid")
     scores = _by_key(con, "teacher_scores", keys)
     teacher = _by_key(con, "teacher_tokens", list(scores))
-    advantages = _by_key(con, "advantages", keys)
+    credits = _by_key(con, "advantages", keys)
     found = []
     for head in heads:
         key = head["rollout"]
-        score, advantage, reward = scores.get(key), advantages.get(key), rewards.get(key)
+        score, credit, reward = scores.get(key), credits.get(key), rewards.get(key)
         found.append(
             StoredRollout(
                 rollout=_rollout(head, arrays[key], prompts[head["prompt"]]["tokens_P"]),
@@ -191,7 +192,7 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
                 )
                 if score
                 else None,
-                advantage=advantage["advantage"] if advantage else None,
+                credit=Credit(credit["reward"], credit["advantage"], credit["counts"]) if credit else None,
             )
         )
     return found

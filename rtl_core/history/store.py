@@ -35,6 +35,7 @@ from rtl_core.history.records import (
     utc_now,
 )
 from rtl_core.history.transactions import Transactions
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
@@ -179,12 +180,13 @@ class History(Transactions):
             self._forget(con, "teacher_scores", list(latest), tables)
             insert(con, tables)
 
-    def record_advantages(self, advantages: Sequence[tuple[str, float]]) -> None:
-        """Store (rollout key, group-centred advantage); the last word counts."""
+    def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
+        """Store (rollout key, what it is trained on); the last word counts."""
         with self._writing() as con:
-            latest = dict(advantages)
+            latest = dict(credits)
             places = self._places(con, list(latest))
-            tables = {"advantages": table("advantages", [(k, *places[k], float(a)) for k, a in latest.items()])}
+            found = [(k, *places[k], c.advantage, c.reward, c.counts) for k, c in latest.items()]
+            tables = {"advantages": table("advantages", found)}
             self._forget(con, "advantages", list(latest), tables)
             insert(con, tables)
 

@@ -1,4 +1,4 @@
-"""From a graded and scored batch to what the train step takes: advantages on the student's answers, or answers to imitate."""
+"""From a credited and scored batch to what the train step takes: advantages on the student's answers, or answers to imitate."""
 
 from __future__ import annotations
 
@@ -10,37 +10,14 @@ from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.advantage import answer_advantages, kl_share, token_advantages
+from rtl_core.learning.advantage import kl_share, token_advantages
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.refining import trained_reward
+from rtl_core.pipeline.credit import credit_of
 from rtl_core.policy.trainer import TrainExample
 
 
-def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Scalar advantages of a graded group's G answers, reward weight included, and which of them count (see learning).
-
-    Raises:
-        RuntimeError: an answer has no verdict.
-    """
-    learning, group = config.learning, batch.group(problem_id)
-    weight = config.refinement.improvement_weight
-    rewards_G = np.array([trained_reward(batch, stored, weight) for stored in group])
-    advantages_G, counts_G = answer_advantages(
-        rewards_G,
-        [len(stored.rollout.tokens_T) for stored in group],
-        [stored.rollout.stop_reason == "length" for stored in group],
-        limit=config.sampling.max_tokens,
-        truncated=learning.truncated,
-        penalty=learning.overlong_penalty,
-        buffer=learning.overlong_buffer,
-        baseline=learning.baseline,
-        normalise_std=learning.normalise_std,
-    )
-    return learning.reward_weight * advantages_G, counts_G
-
-
-def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[list[TrainExample], dict[str, float]]:
-    """Training examples of a batch, and the scalar advantage of each rollout by key.
+def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> list[TrainExample]:
+    """Training examples of a batch.
 
     This alone decides which rollouts a step trains on. Those whose every token advantage is 0 teach nothing and are left out, as are
     masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (trainer.py).
@@ -48,15 +25,12 @@ def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[l
     Args:
         kl_weight: λ of this step.
     """
-    scalars: dict[str, float] = {}
-    rows: list[tuple[StoredRollout, np.ndarray]] = []
-    for stored, advantage, counts in _answers(batch, config):
-        scalars[stored.rollout.key] = advantage
-        if counts:
-            rows.append((stored, _token_advantages(stored, advantage, config, kl_weight)))
+    rows: list[tuple[StoredRollout, np.ndarray]] = [
+        (stored, _token_advantages(stored, advantage, config, kl_weight)) for stored, advantage in _answers(batch)
+    ]
     if config.learning.permute_advantages:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    examples = [
+    return [
         TrainExample(
             prompt_P=stored.rollout.prompt_P,
             tokens_T=stored.rollout.tokens_T,
@@ -66,27 +40,23 @@ def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[l
         for stored, advantages_T in rows
         if advantages_T.any()
     ]
-    return examples, scalars
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     """How much of what a batch trains on is the teacher's word, the rest being the verdicts' (`learning.advantage.kl_share`)."""
     return kl_share(
         (advantage, _token_advantages(stored, 0.0, config, kl_weight), np.array(stored.rollout.logprobs_T))
-        for stored, advantage, counts in _answers(batch, config)
-        if counts
+        for stored, advantage in _answers(batch)
     )
 
 
-def _answers(batch: Batch, config: RunConfig) -> Iterator[tuple[StoredRollout, float, bool]]:
-    """Every answer of a batch, of all turns, that is not set aside: with its scalar advantage, and whether it is trained on."""
-    groups = [(turn, p) for turn in (batch, *batch.later.values()) for p in turn.problem_ids if turn.group(p)]
-    for turn, problem_id in groups:
-        if problem_id in batch.quarantined:
-            continue
-        advantages_G, counts_G = advantages_of(turn, problem_id, config)
-        for stored, advantage, counts in zip(turn.group(problem_id), advantages_G, counts_G, strict=True):
-            yield stored, float(advantage), bool(counts)
+def _answers(batch: Batch) -> Iterator[tuple[StoredRollout, float]]:
+    """Every answer of a batch, of all turns, that counts, with its scalar advantage."""
+    for turn in (batch, *batch.later.values()):
+        for problem_id in turn.problem_ids:
+            for stored in () if problem_id in batch.quarantined else turn.group(problem_id):
+                if credit_of(stored).counts:
+                    yield stored, credit_of(stored).advantage
 
 
 def _token_advantages(

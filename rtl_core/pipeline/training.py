@@ -97,8 +97,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[
     """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
-    examples, scalars = build_examples(batch, config, kl_weight)
-    session.recorder.put("record_advantages", list(scalars.items()))
+    examples = build_examples(batch, config, kl_weight)
     share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
     rate = share * config.learning.learning_rate
     # Everything that the step is made of is on disk before its weights are saved.
@@ -106,7 +105,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[
         with client_may_be_lost():
             metrics, trained = await train_step(trainer, examples, config, rate)
     metrics = {
-        **batch_metrics(batch, config),
+        **batch_metrics(batch),
         **turn_metrics(batch),
         **metrics,
         "learning/kl_weight": kl_weight,
