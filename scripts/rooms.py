@@ -27,6 +27,7 @@ ROOMS = (
     "rtl_core.grading",
     "rtl_core.prompting",
     "rtl_core.problems",
+    "rtl_core.algorithms",
     "rtl_core.config",
     "rtl_core.reporting",
     "rtl_core.history",

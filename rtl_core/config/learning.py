@@ -16,6 +16,8 @@ from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 
 
 class LearningSection(Section):
+    algorithm: str = "grpo"
+    """What graded answers are worth and what the loss reads of them (`rtl_core/algorithms`); `module:Class` takes one of your own."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     """Loss of the train step, as the Tinker service names it."""
     clip_low: float = Field(default=0.8, ge=0, le=1)

@@ -279,8 +279,8 @@ CREATE TABLE reward_terms (
                                             -- weights can be tried on stored rollouts
 );
 
--- What an answer is trained on (learning/credit.py). The teacher's part is per token and follows from `tokens` and
--- `teacher_tokens`; with `learning.permute_advantages` each answer was given another one's.
+-- What an answer is trained on, as the algorithm credited its group (rtl_core/algorithms). The teacher's part is per token and
+-- follows from `tokens` and `teacher_tokens`; with `learning.permute_advantages` each answer was given another one's.
 CREATE TABLE advantages (
     rollout     VARCHAR PRIMARY KEY,
     run         VARCHAR NOT NULL,
@@ -289,7 +289,7 @@ CREATE TABLE advantages (
     epoch       INTEGER NOT NULL,
     step        INTEGER NOT NULL,
     problem_id  VARCHAR NOT NULL,
-    advantage   DOUBLE NOT NULL,            -- scalar, `learning.reward_weight` included
+    advantage   DOUBLE NOT NULL,            -- scalar, `learning.reward_weight` included; of a warm start 1 where it is imitated
     reward      DOUBLE,                     -- with a later turn's improvement, less the penalty of a cut answer
     counts      BOOLEAN                     -- false: masked, no part of the baseline and of the loss
 );

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from rtl_core.algorithms.base import Algorithm, Group, chosen, credit_of
+from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.config import RunConfig
-from rtl_core.history.records import StoredRollout
-from rtl_core.learning.credit import Credit, credit
+from rtl_core.learning.credit import Credit
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
+
+
+def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
+    """The algorithm that a batch is trained by: that of the run, or the warm start's."""
+    return WarmStart(config) if batch.purpose == "warm_start" else chosen(config)(config)
 
 
 def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
@@ -15,47 +21,24 @@ def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
     Raises:
         RuntimeError: an answer has no verdict.
     """
-    if batch.purpose == "train" and problem_id not in batch.quarantined:
+    if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
+        algorithm = algorithm_of(session.config, batch)
         for turn in (batch, *batch.later.values()):
-            session.recorder.put("record_advantages", credited(turn, problem_id, session.config))
+            session.recorder.put("record_advantages", credited(turn, problem_id, algorithm))
 
 
-def credited(batch: Batch, problem_id: str, config: RunConfig) -> list[tuple[str, Credit]]:
+def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
     """Credit the answers to one problem in one turn; returns (rollout key, credit) of each."""
-    group, learning = batch.group(problem_id), config.learning
-    before = batch.before
-    found = credit(
-        [_earned(stored) for stored in group],
-        [len(stored.rollout.tokens_T) for stored in group],
-        [stored.rollout.stop_reason == "length" for stored in group],
-        None if before is None else [_earned(before.rollouts[problem_id, one.rollout.sample]) for one in group],
-        limit=config.sampling.max_tokens,
-        truncated=learning.truncated,
-        penalty=learning.overlong_penalty,
-        buffer=learning.overlong_buffer,
-        improvement_weight=config.refinement.improvement_weight,
-        baseline=learning.baseline,
-        normalise_std=learning.normalise_std,
-        reward_weight=learning.reward_weight,
-    ).answers()
+    group, before = batch.group(problem_id), batch.before
+    if not group:
+        return []
+    parents = None if before is None else [before.rollouts[problem_id, one.rollout.sample] for one in group]
+    found = algorithm.credit(Group(group, parents)).answers()
     for stored, one in zip(group, found, strict=True):
         batch.update(stored, credit=one)
     return [(stored.rollout.key, one) for stored, one in zip(group, found, strict=True)]
 
 
-def credit_of(stored: StoredRollout) -> Credit:
-    """The credit of an answer. RuntimeError when its group was not credited."""
-    if stored.credit is None:
-        raise RuntimeError(f"{stored.rollout.key} has no credit; it must not be trained on")
-    return stored.credit
-
-
 def has_signal(batch: Batch, problem_id: str) -> bool:
     """Whether the rewards of a credited group teach anything: some advantage is not 0."""
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
-
-
-def _earned(stored: StoredRollout) -> float:
-    if stored.reward is None:
-        raise RuntimeError(f"{stored.rollout.key} has no verdict; it must not be trained on, nor what follows it")
-    return stored.reward.total

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.credit import credited, has_signal
-from rtl_core.pipeline.examples import build_examples, signal_share
+from rtl_core.pipeline.examples import build_datums, signal_share
 from rtl_core.types.rollout import Rollout
 
 STUDENT = (-1.0, -0.5)
@@ -38,8 +39,8 @@ def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] =
 def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[float]]:
     """Token advantages of each example, in order, credited by the same settings."""
     for problem in made.problem_ids:
-        credited(made, problem, settings)
-    return [example.advantages_T.tolist() for example in build_examples(made, settings, kl_weight)]
+        credited(made, problem, Grpo(settings))
+    return [datum.inputs["advantages"].tolist() for datum in build_datums(made, Grpo(settings), kl_weight)]
 
 
 def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers() -> None:
@@ -73,20 +74,20 @@ def test_a_masked_answer_is_trained_on_in_no_way() -> None:
     made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
     assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
-    found = [one for _, one in credited(made, "a", config("learning.truncated=mask"))]
+    found = [one for _, one in credited(made, "a", Grpo(config("learning.truncated=mask")))]
     assert found == [(1.0, 0.25, True), (0.5, -0.25, True), (0.0, 0.0, False)]
 
 
 def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on() -> None:
     made = batch({"a": [1.0, 0.0], "b": [1.0, 0.0]})
     with pytest.raises(RuntimeError, match="no credit"):
-        build_examples(made, config(), 0.1)
-    credited(made, "a", config())
+        build_datums(made, Grpo(config()), 0.1)
+    credited(made, "a", Grpo(config()))
     made.quarantined.add("b")
-    assert len(build_examples(made, config(), 0.1)) == 2
+    assert len(build_datums(made, Grpo(config()), 0.1)) == 2
     made.update(made.group("a")[0], reward=None)
     with pytest.raises(RuntimeError, match="no verdict"):
-        credited(made, "a", config())
+        credited(made, "a", Grpo(config()))
 
 
 def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:

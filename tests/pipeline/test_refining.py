@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config import load_config
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import EvaluationRecord, StoredRollout
@@ -12,7 +13,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.credit import credited
-from rtl_core.pipeline.examples import build_examples
+from rtl_core.pipeline.examples import build_datums
 from rtl_core.pipeline.refining import parents, passed_by_turn, turn_metrics
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
@@ -66,13 +67,13 @@ def test_only_answers_that_failed_are_followed_up(batch):
 
 def test_each_turn_is_centred_on_its_own_and_a_later_one_is_paid_for_its_improvement(batch):
     config = load_config("demo", ["learning.kl_weight=0.0", "evaluation.teacher=false", "refinement.turns=2"])
-    firsts = [one for _, one in credited(batch, "p", config)]
-    laters = [one for _, one in credited(batch.later[2], "p", config)]
+    firsts = [one for _, one in credited(batch, "p", Grpo(config))]
+    laters = [one for _, one in credited(batch.later[2], "p", Grpo(config))]
     assert [one.reward for one in firsts] == [1.6, 0.6, 0.1]
     assert [one.reward for one in laters] == pytest.approx([0.6, 2.35])
     assert [one.advantage for one in firsts] == pytest.approx(list(np.array([1.6, 0.6, 0.1]) - 2.3 / 3))
     assert [one.advantage for one in laters] == pytest.approx([-0.875, 0.875])
-    assert len(build_examples(batch, config, 0.0)) == 5
+    assert len(build_datums(batch, Grpo(config), 0.0)) == 5
 
 
 def test_rates_by_turn_count_what_passed_until_then(batch):

@@ -1,0 +1,79 @@
+"""Things that a configuration or a command chooses by name: each is registered in the file that defines it."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
+
+from rtl_core.errors import ConfigError
+
+Entry = TypeVar("Entry")
+
+
+class Registry(Generic[Entry]):
+    """Name -> entry.
+
+    Every module of `package` is imported at the first look, so a new file there needs no line elsewhere. An entry of yours that is
+    not part of the project is called `module:name`: the module is imported and its attribute taken, in every process that reads the
+    same configuration. So nothing has to be loaded first, and a stored run opens again wherever the module can be imported.
+    """
+
+    def __init__(self, what: str, package: str, accepts: Callable[[Any], bool]) -> None:
+        """Args:
+        what: the noun for messages, such as `template`.
+        package: the package whose modules register entries.
+        accepts: whether an attribute of another module can be an entry.
+        """
+        self._what, self._package, self._accepts = what, package, accepts
+        self._registered: dict[str, Entry] = {}
+
+    def register(self, name: str) -> Callable[[Entry], Entry]:
+        """A decorator that registers what it stands above. Raises ValueError where the name is taken."""
+
+        def add(entry: Entry) -> Entry:
+            if name in self._registered:
+                raise ValueError(f"there are two {self._what}s named {name!r}")
+            self._registered[name] = entry
+            return entry
+
+        return add
+
+    @cached_property
+    def entries(self) -> Mapping[str, Entry]:
+        """The entries that come with the project, by name, in the order of their modules."""
+        for module in pkgutil.iter_modules(import_module(self._package).__path__):
+            import_module(f"{self._package}.{module.name}")
+        return self._registered
+
+    def known(self, name: str) -> str:
+        """The name itself, if there is such an entry: a validator for settings, whose error is a ValueError."""
+        try:
+            self.find(name)
+        except ConfigError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+        return name
+
+    def find(self, name: str) -> Entry:
+        """The entry of a name, or of `module:name`.
+
+        Raises ConfigError where there is none; what else a module of the user's raises while it is imported is passed on.
+        """
+        module, colon, attribute = name.partition(":")
+        if not colon:
+            if name in self.entries:
+                return self.entries[name]
+            choice = f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
+            raise ConfigError(f"there is no {self._what} {name!r}", choice)
+        try:
+            entry: Any = getattr(import_module(module), attribute, None)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(
+                f"{self._what} {name!r} cannot be imported: {error}",
+                "install the module, or add its folder to PYTHONPATH",
+            ) from None
+        if not self._accepts(entry):
+            raise ConfigError(f"`{attribute}` in {module} is no {self._what}", "see docs/architecture.md")
+        return cast(Entry, entry)
