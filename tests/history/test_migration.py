@@ -10,6 +10,7 @@ import synthetic
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema
+from rtl_core.history.named_queries import named_queries
 from rtl_core.history.records import RunRecord
 from rtl_core.history.snapshot import take_snapshot
 from rtl_core.history.store import History
@@ -63,6 +64,18 @@ def test_version_1_and_the_shipped_migrations_make_the_current_schema(tmp_path):
             == schema.state_of(new, "new")
             == (schema.current_version(), schema.views_hash())
         )
+
+
+@pytest.mark.parametrize("run", ["v1", "none"])
+def test_every_named_query_answers_on_a_migrated_history_and_on_a_run_without_rollouts(tmp_path, run):
+    write_v1(tmp_path / "h.duckdb")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("UPDATE verdicts SET purpose = 'train'; UPDATE reward_terms SET purpose = 'train'")
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat(run)
+    for query in named_queries().values():
+        rows = history.query(query.sql, query.bind({}, run) or None).to_pylist()
+        assert rows or query.name != "counterfactual" or run == "none"
 
 
 def test_nothing_of_version_1_is_lost(tmp_path):
