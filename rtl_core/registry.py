@@ -43,10 +43,10 @@ class Registry(Generic[Entry]):
 
     @cached_property
     def entries(self) -> Mapping[str, Entry]:
-        """The entries that come with the project, by name, in the order of their modules."""
+        """The entries that come with the project, by name."""
         for module in pkgutil.iter_modules(import_module(self._package).__path__):
             import_module(f"{self._package}.{module.name}")
-        return self._registered
+        return dict(sorted(self._registered.items()))
 
     def known(self, name: str) -> str:
         """The name itself, if there is such an entry: a validator for settings, whose error is a ValueError."""
@@ -67,9 +67,11 @@ class Registry(Generic[Entry]):
                 return self.entries[name]
             choice = f"choose one of {', '.join(self.entries)}, or module:name for one of your own"
             raise ConfigError(f"there is no {self._what} {name!r}", choice)
+        if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+            raise ConfigError(f"{self._what} {name!r} is not of the form module:name", "for example my_module:Name")
         try:
             entry: Any = getattr(import_module(module), attribute, None)
-        except (ImportError, ValueError) as error:
+        except ImportError as error:
             raise ConfigError(
                 f"{self._what} {name!r} cannot be imported: {error}",
                 "install the module, or add its folder to PYTHONPATH",

@@ -17,13 +17,13 @@ FROM (
                coalesce(CAST(json_extract_string(config, '$.refinement.improvement_weight') AS DOUBLE), 0.5) AS gain
         FROM runs),
     turns AS (
-        SELECT r.rollout, r.run, r.stop_reason, r.n_tokens, w.total, regexp_extract(r.evaluation, '/turn-([0-9]+)$', 1) AS turn,
-               r.run || CASE WHEN r.evaluation LIKE '%/turn-2' THEN printf('/step/%05d', r.step)
-                             ELSE '/eval/' || regexp_replace(r.evaluation, '/turn-3$', '/turn-2') END
-                     || '/' || r.problem_id || '/' || r.sample AS parent
+        SELECT r.rollout, r.run, r.stop_reason, r.n_tokens, w.total,
+               CASE WHEN starts_with(r.rollout, r.run || '/eval/step ' || r.step || '/turn-2/') THEN r.run || printf('/step/%05d', r.step)
+                    WHEN starts_with(r.rollout, r.run || '/eval/step ' || r.step || '/turn-3/') THEN r.run || '/eval/step ' || r.step || '/turn-2'
+               END || '/' || r.problem_id || '/' || r.sample AS parent
         FROM rollouts r JOIN advantages a USING (rollout) JOIN rewards w USING (rollout))
     SELECT t.rollout, NOT (c.truncated = 'mask' AND t.stop_reason = 'length') AS counts,
-           t.total + CASE WHEN t.turn IN ('2', '3') THEN c.gain * (t.total - p.total) ELSE 0 END
+           t.total + coalesce(c.gain * (t.total - p.total), 0)
                    - CASE WHEN c.truncated <> 'penalise' THEN 0
                           WHEN t.stop_reason = 'length' THEN c.penalty
                           WHEN c.buffer = 0 THEN 0
