@@ -33,6 +33,7 @@ from rtl_core.history import connection
 from rtl_core.history.named_queries import named_queries
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, TeacherRecord
 from rtl_core.history.store import History
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -145,7 +146,7 @@ INSERT INTO rewards SELECT rollout, run, purpose, evaluation, epoch, step, probl
 INSERT INTO reward_terms SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, t, w, (luck < skill)::INTEGER
     FROM base, (VALUES ('format', 0.1), ('interface', 0.2), ('syntax', 0.3), ('tests', 1.0)) v(t, w);
 INSERT INTO teacher_scores SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck, luck, luck, 60 FROM base;
-INSERT INTO advantages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck - 0.5 FROM base;
+INSERT INTO advantages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck - 0.5, luck, true FROM base;
 """
 ARRAYS = """
 INSERT INTO tokens SELECT rollout, range(60)::INTEGER[], list_transform(range(60), lambda j: -0.1 * j)::FLOAT[] FROM base WHERE step < 100;
@@ -268,7 +269,7 @@ def step(folder: Path, db: Path | None) -> list[tuple[str, str, str]]:
             history.record_rollouts(batch)
             history.record_verdicts([(r.key, VERDICT, REWARD) for r in batch])
             history.record_teacher(scores)
-            history.record_advantages([(r.key, 0.1) for r in batch])
+            history.record_advantages([(r.key, Credit(1.6, 0.1, True)) for r in batch])
         middle = time.perf_counter()
         history.finish_step(record)
         beside.append(middle - start)

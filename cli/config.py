@@ -22,9 +22,11 @@ def config(
 
         rtl-distill config my-run.toml --set learning.kl_weight=1.0
     """
+    from rtl_core.algorithms.base import chosen
     from rtl_core.config import load_config, to_toml
 
     checked = load_config(config, set_ or [])
+    chosen(checked)
     if show:
         typer.echo(to_toml(checked), nl=False)
     else:

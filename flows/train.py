@@ -1,4 +1,4 @@
-"""Train: validate, order, evaluate, then per epoch and step sample → grade → teacher-score → train, evaluate again, report."""
+"""Train: validate, order, evaluate, then per epoch and step sample → grade → teacher-score → credit → train, evaluate again, report."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rtl_core.history.records import StepState
 from rtl_core.pipeline import control, drawing, evaluation, keeping, planning, reporting
 from rtl_core.pipeline.batch import Batch, begin
 from rtl_core.pipeline.concurrently import for_each
+from rtl_core.pipeline.credit import credit_group
 from rtl_core.pipeline.overlap import in_order
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session, open_session
@@ -113,7 +114,7 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
 
 
 async def prepare_step(session: Session, state: StepState) -> Batch:
-    """Sample, grade and score every group side by side; where there is no KL, replace groups that teach nothing."""
+    """Sample, grade, score and credit every group side by side; where there is no KL, replace groups that teach nothing."""
     step = begin(session, await planning.begin(session, state))
     score = planning.needs_scores(session, step)
 
@@ -123,6 +124,7 @@ async def prepare_step(session: Session, state: StepState) -> Batch:
         await (asyncio.gather(graded, score_group(session, step, problem_id)) if score else graded)
         for turn in range(2, session.config.refinement.turns + 1):
             await refine_group(session, step, problem_id, turn)
+        credit_group(session, step, problem_id)
 
     async def place(slot: int) -> None:
         problem_id: str | None = step.planned[slot]

@@ -25,6 +25,7 @@ ROOMS = (
     "rtl_core.localtinker",
     "rtl_core.validation",
     "rtl_core.grading",
+    "rtl_core.algorithms",
     "rtl_core.config",
     "rtl_core.prompting",
     "rtl_core.problems",

@@ -19,7 +19,7 @@ FACTS = {
     "rewards": "SELECT replace(rollout, run || '/', '') AS key, total FROM rewards",
     "teacher": """SELECT replace(s.rollout, run || '/', '') AS key, k1_mean, k2_mean, k3_mean, n_tokens, logprobs_T
         FROM teacher_scores s JOIN teacher_tokens USING (rollout)""",
-    "advantages": "SELECT replace(rollout, run || '/', '') AS key, advantage FROM advantages",
+    "advantages": "SELECT replace(rollout, run || '/', '') AS key, advantage, reward, counts FROM advantages",
     "steps": "SELECT CAST(step AS VARCHAR) AS key, epoch, status FROM steps",
     "plan": "SELECT step || '/' || position AS key, problem_id FROM step_problems",
     "evaluations": """SELECT replace(evaluation, run || '/', '') AS key, status, n_problems, samples, pass_at_1, lo, hi, pass_at_k

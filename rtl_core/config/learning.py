@@ -7,15 +7,17 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rtl_core.learning.advantage import Baseline
+from rtl_core.learning.credit import Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
-from rtl_core.learning.truncation import Truncated
 from rtl_core.types.section import Section
 
 
 class LearningSection(Section):
+    algorithm: str = "grpo"
+    """What graded answers are worth and what the loss reads of them (`rtl_core/algorithms`); `module:Class` takes one of your own."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     """Loss of the train step, as the Tinker service names it."""
     clip_low: float = Field(default=0.8, ge=0, le=1)

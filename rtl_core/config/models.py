@@ -6,9 +6,10 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
+from rtl_core.config.plugins import import_plugins
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
@@ -93,16 +94,23 @@ class GradingSection(Section):
 
 
 class RewardSection(Section):
+    plugins: tuple[str, ...] = ()
+    """Python modules with reward terms of your own (`rtl_core/learning/reward.py` shows one), importable where the run works."""
     weights: dict[str, float] = Field(
         default_factory=lambda: {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
     )
-    """Weight of each term. Terms: format, interface, syntax, tests (all passed), tests_fraction (passed of total)."""
+    """Weight of each term; the others are stored with weight 0."""
+
+    @field_validator("plugins")
+    @classmethod
+    def _import(cls, modules: tuple[str, ...]) -> tuple[str, ...]:
+        return import_plugins(modules)
 
     @field_validator("weights")
     @classmethod
-    def _known_terms(cls, weights: dict[str, float]) -> dict[str, float]:
+    def _known_terms(cls, weights: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         unknown = sorted(set(weights) - set(TERMS))
-        if unknown:
+        if unknown and "plugins" in info.data:  # without its modules a term is not known, and they are the error
             raise ValueError(f"unknown reward term {', '.join(unknown)}; known: {', '.join(TERMS)}")
         if not any(weights.values()):
             raise ValueError("all reward weights are 0: nothing could be learnt; give at least one term a weight")

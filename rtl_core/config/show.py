@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rtl_core.config.models import RunConfig
+from rtl_core.config.models import RewardSection, RunConfig
+from rtl_core.learning.reward import TERMS
 
 
 def to_toml(config: RunConfig) -> str:
@@ -27,6 +28,8 @@ def to_toml(config: RunConfig) -> str:
                 nested += [(f"{name}.{key}", entry) for entry in value]
             else:
                 lines += _entry(key, value, field)
+                if isinstance(section, RewardSection) and key == "weights":
+                    lines += [f"#   {term.name}: {term.about}" for term in TERMS.values()]
         for path, entry in nested:
             lines += ["", *_wrapped(getdoc(type(entry)) or ""), f"[[{path}]]"]
             for key, field in type(entry).model_fields.items():

@@ -84,7 +84,8 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
     line["verdict"] = verdict.model_dump(mode="json") if verdict else None
     line["reward"] = reward.total if reward else None
     line["reward_terms"] = {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
-    line["advantage"] = stored.advantage
+    line["advantage"] = stored.credit.advantage if stored.credit else None
+    line["trained_reward"] = stored.credit.reward if stored.credit else None
     line["teacher_kl"] = {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
     if tokens:
         line |= {"prompt_tokens": list(r.prompt_P), "tokens": list(r.tokens_T), "logprobs": list(r.logprobs_T)}

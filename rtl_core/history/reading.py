@@ -19,6 +19,7 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.rows import PLACE_COLUMNS, Place, to_verdict
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 
@@ -117,7 +118,7 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
     terms = _lists(con, "reward_terms", list(rewards), order="rowid")
     scores = _by_key(con, "teacher_scores", keys)
     teacher = _by_key(con, "teacher_tokens", list(scores))
-    advantages = _by_key(con, "advantages", keys)
+    credits = _by_key(con, "advantages", keys)
 
     def reward(key: str) -> Reward:
         return noun(Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
@@ -128,7 +129,7 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
             verdict=to_verdict(verdicts[key], stages[key], misses[key]) if key in verdicts else None,
             reward=reward(key) if key in rewards else None,
             teacher=noun(TeacherRecord, {**scores[key], **teacher[key]}) if key in scores else None,
-            advantage=advantages[key]["advantage"] if key in advantages else None,
+            credit=noun(Credit, credits[key]) if key in credits else None,
         )
         for key, head in zip(keys, heads, strict=True)
     ]

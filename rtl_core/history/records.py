@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Rollout
 from rtl_core.types.verdict import Verdict
@@ -191,7 +192,7 @@ class StoredRollout:
     verdict: Verdict | None = None
     reward: Reward | None = None
     teacher: TeacherRecord | None = None
-    advantage: float | None = None
+    credit: Credit | None = None
 
 
 @dataclass(frozen=True, slots=True)

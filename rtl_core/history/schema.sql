@@ -282,10 +282,12 @@ CREATE TABLE reward_terms (
     problem_id  VARCHAR NOT NULL,
     term        VARCHAR NOT NULL,
     weight      DOUBLE NOT NULL,
-    value       DOUBLE NOT NULL             -- before weighting, so that other weights can be tried on stored rollouts
+    value       DOUBLE NOT NULL             -- before weighting; one row per registered term, also of weight 0, so that other
+                                            -- weights can be tried on stored rollouts
 );
 
--- Group-centred scalar advantage; the teacher's part is per token and follows from `tokens` and `teacher_tokens`.
+-- What an answer is trained on, as the algorithm credited its group (rtl_core/algorithms). The teacher's part is per token and
+-- follows from `tokens` and `teacher_tokens`; with `learning.permute_advantages` each answer was given another one's.
 CREATE TABLE advantages (
     rollout     VARCHAR PRIMARY KEY,
     run         VARCHAR NOT NULL,
@@ -294,7 +296,9 @@ CREATE TABLE advantages (
     epoch       INTEGER NOT NULL,
     step        INTEGER NOT NULL,
     problem_id  VARCHAR NOT NULL,
-    advantage   DOUBLE NOT NULL
+    advantage   DOUBLE NOT NULL,            -- scalar, `learning.reward_weight` included; of a warm start 1 where it is imitated
+    reward      DOUBLE,                     -- with a later turn's improvement, less the penalty of a cut answer
+    counts      BOOLEAN                     -- false: masked, no part of the baseline and of the loss
 );
 
 -- Stored rollouts graded again with other tools or another seed. `verdicts` stays what training saw.
@@ -369,17 +373,22 @@ SELECT run, epoch, step, count(*) AS rollouts, avg(total) AS reward
 FROM rewards WHERE purpose = 'train'
 GROUP BY run, epoch, step;
 
--- What each reward term would be worth (learning/reward.py), whether or not the run gave it a weight.
+-- What each reward term is worth, one row a term, whether or not the run gave it a weight.
 CREATE OR REPLACE VIEW term_values AS
-SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
-       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(format_ok AS DOUBLE) END AS format,
-       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(interface_ok AS DOUBLE) END AS interface,
-       CASE WHEN outcome = 'rejected' THEN 0.0 ELSE CAST(syntax_ok AS DOUBLE) END AS syntax,
-       CAST(outcome = 'passed' AS DOUBLE) AS tests,
-       CASE WHEN outcome = 'passed' THEN 1.0
-            WHEN outcome = 'rejected' OR tests_total = 0 THEN 0.0
-            ELSE least(tests_passed, tests_total - 1) / tests_total END AS tests_fraction
-FROM verdicts WHERE outcome <> 'infrastructure_error';
+SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, term, value FROM reward_terms;
+
+-- Training rewards of a run under other weights, a JSON object: term -> weight.
+CREATE OR REPLACE MACRO rewards_under(of_run, weights) AS TABLE
+WITH mine AS (SELECT * FROM term_values WHERE run = of_run AND purpose = 'train'),
+given AS (SELECT key AS term, CAST(value AS DOUBLE) AS weight FROM json_each(weights)),
+known AS (SELECT string_agg(DISTINCT term, ', ' ORDER BY term) AS terms FROM mine),
+unknown AS (SELECT string_agg(term, ', ') AS terms FROM given WHERE term NOT IN (SELECT term FROM mine)),
+checked AS (
+    SELECT CASE WHEN unknown.terms IS NOT NULL THEN error('unknown reward term ' || unknown.terms || '; stored: ' || known.terms) END AS complaint
+    FROM known, unknown)
+SELECT rollout, epoch, step, problem_id, coalesce(sum(weight * value), 0) AS reward
+FROM mine LEFT JOIN given USING (term) WHERE (SELECT complaint FROM checked) IS NULL
+GROUP BY rollout, epoch, step, problem_id;
 
 -- Mean reward term by step: `value` before, `contribution` after weighting.
 CREATE OR REPLACE VIEW reward_terms_by_step AS
@@ -414,12 +423,12 @@ SELECT run, kind, name, expected, got,
 FROM interface_mismatches WHERE purpose = 'train'
 GROUP BY run, kind, name, expected, got;
 
--- One row per group (one problem in one step): how many of its samples passed, and whether rewards differ at all.
+-- One row per group (one problem in one step): how many of its samples passed, and whether any has an advantage (NULL: none recorded).
 CREATE OR REPLACE VIEW group_record AS
 SELECT v.run, v.epoch, v.step, v.problem_id, count(*) AS samples,
        count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
-       avg(r.total) AS reward, stddev_pop(r.total) AS reward_sd
-FROM verdicts v LEFT JOIN rewards r USING (rollout)
+       avg(r.total) AS reward, stddev_pop(r.total) AS reward_sd, bool_or(a.advantage <> 0) AS signal
+FROM verdicts v LEFT JOIN rewards r USING (rollout) LEFT JOIN advantages a USING (rollout)
 WHERE v.purpose = 'train' AND v.outcome <> 'infrastructure_error'
 GROUP BY v.run, v.epoch, v.step, v.problem_id;
 
@@ -429,7 +438,7 @@ SELECT run, epoch, step, count(*) AS groups,
        count(*) FILTER (WHERE passed = samples) AS all_good,
        count(*) FILTER (WHERE passed > 0 AND passed < samples) AS mixed,
        count(*) FILTER (WHERE passed = 0) AS all_bad,
-       count(*) FILTER (WHERE reward_sd < 1e-9) AS no_signal
+       count(*) FILTER (WHERE NOT signal) AS no_signal
 FROM group_record
 GROUP BY run, epoch, step;
 

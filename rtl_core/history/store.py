@@ -36,6 +36,7 @@ from rtl_core.history.records import (
     utc_now,
 )
 from rtl_core.history.transactions import Transactions
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
@@ -169,13 +170,12 @@ class History(Transactions):
             self._forget(con, "teacher_scores", list(latest), tables)
             insert(con, tables)
 
-    def record_advantages(self, advantages: Sequence[tuple[str, float]]) -> None:
-        """Store (rollout key, group-centred advantage); the last word counts."""
+    def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
+        """Store (rollout key, what it is trained on); the last word counts."""
         with self._writing() as con:
-            latest = dict(advantages)
+            latest = dict(credits)
             places = self._places(con, list(latest))
-            found = rows.facts("advantages", list(latest.items()), places, advantage=list(latest.values()))
-            tables = {"advantages": found}
+            tables = {"advantages": rows.facts("advantages", list(latest.items()), places)}
             self._forget(con, "advantages", list(latest), tables)
             insert(con, tables)
 

@@ -43,7 +43,7 @@ from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.learning.curriculum import order_problems
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
@@ -91,10 +91,11 @@ class RtlEnv(Env):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Grade the answer. Raises InfrastructureError, for the recipe's rollout strategy to handle."""
         tokens_T = list(action)
-        if tokens_T and tokens_T[-1] == self._stop[0]:
-            tokens_T.pop()
-        verdict = await self._bench.grade(self._problem, self._bench.tokenizer.decode(tokens_T))
-        earned = reward(verdict, self._bench.config.reward.weights)
+        ended = bool(tokens_T) and tokens_T[-1] == self._stop[0]
+        text = self._bench.tokenizer.decode(tokens_T[:-1] if ended else tokens_T)
+        verdict = await self._bench.grade(self._problem, text)
+        graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
+        earned = reward(graded, self._bench.config.reward.weights)
         metrics: dict[str, float | int] = {
             **{f"{stage.value}_valid": float(verdict.stage(stage).status == "passed") for stage in list(Stage)[:3]},
             "tests_passed": float(verdict.passed),

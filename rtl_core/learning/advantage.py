@@ -1,6 +1,7 @@
 """Advantages: group-centred reward at every action token minus λ times the per-token reverse KL to the teacher.
 
-For rollout i of group g with reward R_i and tokens t (s, q: student's and teacher's log-probabilities):
+For rollout i of group g with reward R_i (as it is trained on: credit.py) and tokens t (s, q: student's and teacher's
+log-probabilities):
 
     A_i = R_i − mean_g(R)                  optionally over the others of the group only, or divided by the group's std
     k_t = s_t − q_t                        optionally clamped to ±c
@@ -13,14 +14,13 @@ et al. 2024); on-policy distillation as in the public tinker-cookbook.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.learning.kl import FloatArray, discounted_future_sum, k1
-from rtl_core.learning.truncation import Truncated, overlong_penalty
 
 Baseline = Literal["group_mean", "leave_one_out"]
 SURE = 0.95
@@ -48,43 +48,6 @@ def group_advantages(
     if normalise_std:
         centred_G = centred_G / rewards_G.std()
     return centred_G
-
-
-def answer_advantages(
-    rewards_G: FloatArray,
-    lengths_G: Sequence[int],
-    cut_G: Sequence[bool],
-    *,
-    limit: int,
-    truncated: Truncated = "keep",
-    penalty: float = 0.0,
-    buffer: int = 0,
-    baseline: Baseline = "group_mean",
-    normalise_std: bool = False,
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Advantages of the G answers of one problem, cut ones treated by choice (truncation.py), and which of them count.
-
-    With `mask` a cut answer has advantage 0, is no part of the others' baseline, and does not count: no KL is charged either.
-
-    Args:
-        rewards_G: rewards as recorded.
-        lengths_G: tokens of each completion.
-        cut_G: whether it was cut at `limit` tokens.
-        penalty, buffer: with `penalise`, see `overlong_penalty`.
-
-    Returns:
-        Advantages (G,), and (G,) True for the answers that are trained on.
-    """
-    earned_G: NDArray[np.float64] = np.asarray(rewards_G, np.float64)
-    counts_G: NDArray[np.bool_] = np.ones(len(earned_G), bool)
-    if truncated == "mask":
-        counts_G = ~np.asarray(cut_G, bool)
-    elif truncated == "penalise":
-        earned_G = earned_G - overlong_penalty(lengths_G, cut_G, limit=limit, buffer=buffer, penalty=penalty)
-    advantages_G = np.zeros_like(earned_G)
-    if counts_G.any():
-        advantages_G[counts_G] = group_advantages(earned_G[counts_G], baseline=baseline, normalise_std=normalise_std)
-    return advantages_G, counts_G
 
 
 def token_advantages(

@@ -1,16 +1,28 @@
-"""Reward: named, weighted terms over a verdict.
+"""Reward: named, weighted terms over one graded answer.
 
-The total is `Σ weight_n · value_n` with every value in [0, 1]. Terms are stored beside the total, so that other weights
-can be tried later on stored rollouts. The KL to the teacher never enters here: it is a per-token penalty (advantage.py).
+The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, those without a
+weight with weight 0, so that other weights can be tried later on stored rollouts. What becomes of the total in training (later
+turns, cut answers, the group's baseline) stands in credit.py; the KL to the teacher is a per-token penalty (advantage.py).
+
+A term is a function with the decorator `term`, here or in a module of your own that `reward.plugins` names:
+
+    @term("short")
+    def short(answer: Graded) -> float:
+        \"\"\"1 for an empty answer, 0 from 1,000 tokens on.\"\"\"
+        return max(0.0, 1 - len(answer.tokens_T) / 1000)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
@@ -22,47 +34,118 @@ class Reward(BaseModel):
     terms: dict[str, tuple[float, float]]
 
 
-def _stage_passed(stage: Stage) -> Callable[[Verdict], float]:
-    return lambda verdict: float(verdict.stage(stage).status == "passed")
+@dataclass(frozen=True)
+class Graded:
+    """One graded answer, as a reward term sees it."""
+
+    problem: Problem
+    verdict: Verdict
+    text: str
+    """What the model wrote, without the end-of-turn token."""
+    tokens_T: Sequence[int]
+    """Its T completion tokens, the end-of-turn token included."""
+    stop_reason: Literal["stop", "length"]
 
 
-def _tests_all(verdict: Verdict) -> float:
+@dataclass(frozen=True)
+class Term:
+    """A registered term: `value` maps a graded answer to [0, 1], `about` says what it pays for."""
+
+    name: str
+    about: str
+    value: Callable[[Graded], float]
+
+
+TERMS: dict[str, Term] = {}
+"""Name -> every registered term."""
+
+
+def term(name: str) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
+    """Register the decorated function as the reward term `name`; the first sentence of its docstring explains it.
+
+    Raises:
+        ValueError: the name is taken, or is not lower-case letters, digits and `_`; or the function has no docstring.
+    """
+
+    def register(value: Callable[[Graded], float]) -> Callable[[Graded], float]:
+        about = " ".join((value.__doc__ or "").split("\n\n")[0].split())
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise ValueError(f"reward term {name!r}: a name is lower-case letters, digits and `_`")
+        if name in TERMS:
+            raise ValueError(f"reward term {name!r} is registered twice")
+        if not about:
+            raise ValueError(f"reward term {name!r} needs a docstring that says what it pays for")
+        TERMS[name] = Term(name, about, value)
+        return value
+
+    return register
+
+
+def reward(answer: Graded, weights: Mapping[str, float]) -> Reward:
+    """The reward of an answer under `weights` (term name -> weight). A rejected answer has the value 0 in every term.
+
+    Raises:
+        InfrastructureError: the verdict says that grading itself failed; that is never a reward.
+        KeyError: a weight names no known term.
+        ConfigError: a term's value is outside [0, 1].
+    """
+    verdict = answer.verdict
+    if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+        raise InfrastructureError(
+            f"a verdict without a judgement has no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
+            "grade the rollout again",
+        )
+    every = {**weights, **{name: weights.get(name, 0.0) for name in TERMS}}
+    terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
+    return Reward(total=sum(weight * value for weight, value in terms.values()), terms=terms)
+
+
+def _value(of: Term, answer: Graded) -> float:
+    if answer.verdict.outcome is Outcome.REJECTED:
+        return 0.0
+    value = float(of.value(answer))
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(
+            f"reward term {of.name!r} is {value} for an answer to {answer.problem.id}", "its range is [0, 1]"
+        )
+    return value
+
+
+def _passed(answer: Graded, stage: Stage) -> float:
+    return float(answer.verdict.stage(stage).status == "passed")
+
+
+@term("format")
+def _format(answer: Graded) -> float:
+    """1 when files could be read from the response."""
+    return _passed(answer, Stage.FORMAT)
+
+
+@term("interface")
+def _interface(answer: Graded) -> float:
+    """1 when the top module has the interface that the problem demands."""
+    return _passed(answer, Stage.INTERFACE)
+
+
+@term("syntax")
+def _syntax(answer: Graded) -> float:
+    """1 when the design compiles."""
+    return _passed(answer, Stage.SYNTAX)
+
+
+@term("tests")
+def _tests(answer: Graded) -> float:
     """1 when every service of the harness accepted the answer, as CVDP counts."""
-    return float(verdict.passed)
+    return float(answer.verdict.passed)
 
 
-def _tests_fraction(verdict: Verdict) -> float:
-    """Passed tests of total; 1 only for a verdict that passed as a whole."""
+@term("tests_fraction")
+def _tests_fraction(answer: Graded) -> float:
+    """Passed tests of all tests; 1 only for an answer that passed as a whole."""
+    verdict = answer.verdict
     if verdict.passed:
         return 1.0
     if verdict.tests_total == 0:
         return 0.0
     # A service that fails without failing a test (lint, synthesis) must not read as a full score.
     return min(verdict.tests_passed, verdict.tests_total - 1) / verdict.tests_total
-
-
-TERMS: dict[str, Callable[[Verdict], float]] = {
-    "format": _stage_passed(Stage.FORMAT),
-    "interface": _stage_passed(Stage.INTERFACE),
-    "syntax": _stage_passed(Stage.SYNTAX),
-    "tests": _tests_all,
-    "tests_fraction": _tests_fraction,
-}
-"""Every known term. A new one is a function of a verdict into [0, 1] and a line here."""
-
-
-def reward(verdict: Verdict, weights: Mapping[str, float]) -> Reward:
-    """The reward of a verdict under `weights` (term name -> weight).
-
-    Raises:
-        InfrastructureError: the verdict says that grading itself failed; that is never a reward.
-        KeyError: a weight names no known term.
-    """
-    if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
-        raise InfrastructureError(
-            f"a verdict without a judgement has no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
-            "grade the rollout again",
-        )
-    rejected = verdict.outcome is Outcome.REJECTED
-    terms = {name: (weight, 0.0 if rejected else TERMS[name](verdict)) for name, weight in weights.items()}
-    return Reward(total=sum(weight * value for weight, value in terms.values()), terms=terms)

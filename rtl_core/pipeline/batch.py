@@ -20,7 +20,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline.clock import StageClock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import StoreTime
@@ -225,7 +225,9 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             failed.append(verdict)
             continue
-        earned = reward(verdict, session.config.reward.weights)
+        one = stored.rollout
+        graded = Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason)
+        earned = reward(graded, session.config.reward.weights)
         rows.append((stored.rollout.key, verdict, earned))
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)

@@ -17,7 +17,7 @@ from rtl_core.learning.curriculum import (
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import advantages_of
+from rtl_core.pipeline.credit import has_signal
 from rtl_core.pipeline.session import Session
 
 _GROUPS = """
@@ -112,7 +112,7 @@ def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str |
     if not config.learning.replaces_equal_at(batch.step, len(session.steps)):
         return None
     held = batch.planned[slot] if attempt == 1 else batch.substitutes[attempt - 1, slot]
-    if held not in batch.quarantined and advantages_of(batch, held, config)[0].any():
+    if held not in batch.quarantined and has_signal(batch, held):
         return None
     if batch.candidates is None:
         batch.candidates = _candidates(session, batch)

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rtl_core.config import RunConfig
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import advantages_of
+from rtl_core.pipeline.credit import has_signal
 from rtl_core.types.verdict import Stage
 
 
-def batch_metrics(batch: Batch, config: RunConfig) -> dict[str, float]:
-    """Metrics of a graded batch of the student's answers, and what the groups look like. Quarantined groups do not count."""
+def batch_metrics(batch: Batch) -> dict[str, float]:
+    """Metrics of a credited batch of the student's answers, and what the groups look like. Quarantined groups do not count."""
     problems = [problem_id for problem_id in batch.problem_ids if problem_id not in batch.quarantined]
     stored = [s for problem_id in problems for s in batch.group(problem_id)]
     verdicts = [s.verdict for s in stored if s.verdict is not None]
@@ -37,7 +36,7 @@ def batch_metrics(batch: Batch, config: RunConfig) -> dict[str, float]:
         "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
         "env/all/duplicates": 1 - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
         **{f"groups/{kind}": mix[kind] / len(groups) for kind in ("all_good", "mixed", "all_bad")},
-        "groups/no_signal": np.mean([not advantages_of(batch, p, config)[0].any() for p in problems]),
+        "groups/no_signal": np.mean([not has_signal(batch, p) for p in problems]),
         "groups/replaced": len(batch.substitutes),
         "groups/quarantined": len(batch.quarantined),
         "staleness/mean": np.mean(behind),

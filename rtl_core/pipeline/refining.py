@@ -2,11 +2,8 @@
 
 Every answer that failed gets one further answer in the next turn (its child), up to `refinement.turns`. The children of a batch's
 answers are a batch of their own, so grading, scoring and recording are those of any batch; single-shot figures do not change.
-Each turn is trained on its own reward; a later one's counts its improvement too:
-
-    R'_child = R_child + w · (R_child − R_parent)        w = refinement.improvement_weight
-
-and its advantage is R' minus the mean R' of the problem's children. No credit for a child's success goes to its parent.
+Each turn is a group of its own with its own credit (learning/credit.py): a later one's reward counts its improvement, too. No credit
+for a child's success goes to its parent.
 """
 
 from __future__ import annotations
@@ -99,27 +96,6 @@ async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, 
     if score and later.group(problem_id):
         await batches.score(session, later, problem_id)
     return passed
-
-
-def improved(reward: float, parent: float, improvement_weight: float) -> float:
-    """`R + w (R − R_parent)`."""
-    return reward + improvement_weight * (reward - parent)
-
-
-def trained_reward(batch: Batch, stored: StoredRollout, improvement_weight: float) -> float:
-    """The reward that a graded answer is trained on: its own, in a later turn with its improvement.
-
-    Raises:
-        RuntimeError: the answer, or the one before, has no verdict.
-    """
-    if stored.reward is None:
-        raise RuntimeError(f"{stored.rollout.key} has no verdict; it must not be trained on")
-    if batch.before is None:
-        return stored.reward.total
-    parent = batch.before.rollouts[stored.rollout.problem_id, stored.rollout.sample]
-    if parent.reward is None:
-        raise RuntimeError(f"{parent.rollout.key} has no verdict; what follows it must not be trained on")
-    return improved(stored.reward.total, parent.reward.total, improvement_weight)
 
 
 def passed_by_turn(batch: Batch) -> dict[int, dict[str, float]]:

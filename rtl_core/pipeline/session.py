@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from attrs import define, field
 
+from rtl_core.algorithms.base import chosen
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
 from rtl_core.grading.cache import MemoryCache
@@ -138,6 +139,7 @@ async def open_session(
         RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
     """
     tell = progress.get().line
+    chosen(config)
     async with AsyncExitStack() as stack:
         if not as_visitor or config.tinker.is_local:
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))

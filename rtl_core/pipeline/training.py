@@ -10,14 +10,15 @@ from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.schedule import linear_decay
 from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.credit import algorithm_of
 from rtl_core.pipeline.distilling import kl_weight_of
 from rtl_core.pipeline.drawing import pool_metrics
-from rtl_core.pipeline.examples import build_examples, signal_share
+from rtl_core.pipeline.examples import build_datums, signal_share
 from rtl_core.pipeline.measures import batch_metrics, warm_start_metrics
 from rtl_core.pipeline.refining import turn_metrics
 from rtl_core.pipeline.session import Session, open_trainer
 from rtl_core.pipeline.spending import batch_usage, cost_metrics
-from rtl_core.pipeline.warm_start import pairs_to_imitate
+from rtl_core.pipeline.warm_start import datums_to_imitate
 from rtl_core.policy.faults import lost_client
 from rtl_core.policy.trainer import Checkpoint, Trained, save_checkpoint, supervised_step, train_step
 
@@ -97,16 +98,15 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[
     """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
-    examples, scalars = build_examples(batch, config, kl_weight)
-    session.recorder.put("record_advantages", list(scalars.items()))
+    datums = build_datums(batch, algorithm_of(config, batch), kl_weight)
     share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
     rate = share * config.learning.learning_rate
     # Everything that the step is made of is on disk before its weights are saved.
     async with session.recorder.settling():
         with client_may_be_lost():
-            metrics, trained = await train_step(trainer, examples, config, rate)
+            metrics, trained = await train_step(trainer, datums, config, rate)
     metrics = {
-        **batch_metrics(batch, config),
+        **batch_metrics(batch),
         **turn_metrics(batch),
         **metrics,
         "learning/kl_weight": kl_weight,
@@ -119,9 +119,9 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[
 async def imitate(session: Session, batch: Batch, trainer: Any) -> tuple[dict[str, float], Trained]:
     """The supervised update of a warm start. Returns the step's metrics and what was trained on."""
     config = session.config
-    pairs = pairs_to_imitate(session, batch)
+    datums = datums_to_imitate(session, batch)
     rate = config.learning.warm_start_learning_rate or config.learning.learning_rate
     async with session.recorder.settling():
         with client_may_be_lost():
-            metrics, trained = await supervised_step(trainer, pairs, config, rate)
+            metrics, trained = await supervised_step(trainer, datums, config, rate)
     return {**warm_start_metrics(batch, trained.examples), **metrics}, trained

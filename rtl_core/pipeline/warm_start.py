@@ -1,18 +1,20 @@
 """Off-policy distillation before the student's own answers are worth learning from: supervised steps on others' answers.
 
-The first `learning.warm_start_steps` steps of a run take the problems of their plan and train by cross entropy on the teacher's
-answers (sampled, graded and recorded with the purpose `warm_start`, apart from the student's) or on the known-good ones, which are
-not sampled by anybody and so leave no rollouts.
+The first `learning.warm_start_steps` steps of a run take the problems of their plan and train by cross entropy
+(algorithms/warm_start.py) on the teacher's answers (sampled, graded and recorded with the purpose `warm_start`, apart from the
+student's) or on the known-good ones, which are not sampled by anybody and so leave no rollouts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
+from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import answers_to_imitate
+from rtl_core.pipeline.credit import algorithm_of
+from rtl_core.pipeline.examples import build_datums
 from rtl_core.pipeline.session import Session
+from rtl_core.policy.trainer import Datum
 from rtl_core.types.problem import Problem
 
 
@@ -35,18 +37,18 @@ def golden_response(problem: Problem) -> str:
     return json.dumps({"code": [{name: text} for name, text in files.items()]})
 
 
-def pairs_to_imitate(session: Session, batch: Batch) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """(prompt tokens, completion tokens with the end token) of a supervised step; longer ones than may be sampled are left out."""
+def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
+    """The data of a supervised step. A known-good answer is followed by the end token; one longer than may be sampled is left out."""
     config = session.config
     if config.learning.warm_start_source == "teacher":
-        return answers_to_imitate(batch, config)
+        return build_datums(batch, algorithm_of(config, batch), 0.0)
     tokenizer = session.require_policy().tokenizer
-    pairs: list[tuple[Sequence[int], Sequence[int]]] = []
+    datums = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]
         if not problem.golden or not set(problem.targets) <= set(problem.golden):
             continue
-        tokens = tokenizer.encode(golden_response(problem), add_special_tokens=False)
-        if len(tokens) < config.sampling.max_tokens:
-            pairs.append((session.prompts[problem_id].tokens_P, [*tokens, tokenizer.eos_token_id]))
-    return pairs
+        tokens_T = [*tokenizer.encode(golden_response(problem), add_special_tokens=False), tokenizer.eos_token_id]
+        if len(tokens_T) <= config.sampling.max_tokens:
+            datums.append(Datum(session.prompts[problem_id].tokens_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
+    return datums

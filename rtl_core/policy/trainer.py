@@ -10,7 +10,7 @@ weights is left behind with its training client.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,12 @@ from rtl_core.config import RunConfig
 
 
 @dataclass(frozen=True)
-class TrainExample:
-    """One rollout ready to train on: P prompt tokens, T completion tokens with the sampler's log-probabilities and advantages."""
+class Datum:
+    """One sequence to train on, and what the loss reads beside the tokens: name -> [T] of the completion. The prompt is not trained on."""
 
     prompt_P: Sequence[int]
     tokens_T: Sequence[int]
-    logprobs_T: NDArray[np.float32]
-    advantages_T: NDArray[np.float32]
+    inputs: Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -56,30 +55,16 @@ class Trained:
         return Trained(self.examples + other.examples, self.tokens + other.tokens)
 
 
-def to_datum(example: TrainExample) -> types.Datum:
-    """One rollout as the SDK takes it; all arrays have length P + T − 1."""
-    sequence = [*example.prompt_P, *example.tokens_T]
-    padding = np.zeros(len(example.prompt_P) - 1, np.float32)
+def to_datum(datum: Datum) -> types.Datum:
+    """A datum as the SDK takes it; all arrays have length P + T − 1, the inputs with 0, and so no gradient, on the prompt."""
+    sequence = [*datum.prompt_P, *datum.tokens_T]
+    padding = np.zeros(len(datum.prompt_P) - 1, np.float32)
+    inputs = {name: np.concatenate([padding, values_T]) for name, values_T in datum.inputs.items()}
     return types.Datum(
         model_input=types.ModelInput.from_ints(sequence[:-1]),
         loss_fn_inputs={
             "target_tokens": types.TensorData.from_numpy(np.array(sequence[1:], np.int64)),
-            "logprobs": types.TensorData.from_numpy(np.concatenate([padding, example.logprobs_T])),
-            "advantages": types.TensorData.from_numpy(np.concatenate([padding, example.advantages_T])),
-        },
-    )
-
-
-def to_supervised_datum(prompt_P: Sequence[int], tokens_T: Sequence[int]) -> types.Datum:
-    """An answer to imitate as the SDK takes it: weight 1 on its T tokens, 0 on the prompt; all arrays have length P + T − 1."""
-    sequence = [*prompt_P, *tokens_T]
-    weights = np.zeros(len(sequence) - 1, np.float32)
-    weights[len(prompt_P) - 1 :] = 1.0
-    return types.Datum(
-        model_input=types.ModelInput.from_ints(sequence[:-1]),
-        loss_fn_inputs={
-            "target_tokens": types.TensorData.from_numpy(np.array(sequence[1:], np.int64)),
-            "weights": types.TensorData.from_numpy(weights),
+            **{name: types.TensorData.from_numpy(values) for name, values in inputs.items()},
         },
     )
 
@@ -101,27 +86,27 @@ async def open_training_client(service: Any, config: RunConfig, state_path: str 
 
 
 async def train_step(
-    client: Any, examples: Sequence[TrainExample], config: RunConfig, learning_rate: float
+    client: Any, datums: Sequence[Datum], config: RunConfig, learning_rate: float
 ) -> tuple[dict[str, float], Trained]:
-    """One forward-backward pass over all examples and one optimizer step at `learning_rate`; neither without examples.
+    """One forward-backward pass over all datums and one optimizer step at `learning_rate`; neither without data.
 
     Returns:
         Metrics and what was sent. Metrics: `optim/kl_sample_train_v1` (mean of sampler − trainer log-probability over action tokens),
         `optim/kl_sample_train_v2` (half the mean of its square), `optim/entropy` (mean of − sampler log-probability), `optim/lr`
         and what the service reports, under `service/`.
     """
-    if not examples:
+    if not datums:
         return {}, Trained()
-    datums = [to_datum(example) for example in examples]
+    sent = [to_datum(datum) for datum in datums]
     # Both are submitted before either is awaited: the service then runs them in one cycle.
-    backward = client.forward_backward(datums, config.learning.loss, loss_config(config))
+    backward = client.forward_backward(sent, config.learning.loss, loss_config(config))
     optim = client.optim_step(_adam(config, learning_rate))
     output, optim_output = await backward, await optim
-    sampler = np.concatenate([example.logprobs_T for example in examples]).astype(np.float64)
+    sampler = np.concatenate([datum.inputs["logprobs"] for datum in datums]).astype(np.float64)
     trainer = np.concatenate(
         [
-            np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(example.tokens_T) :]
-            for record, example in zip(output.loss_fn_outputs, examples, strict=True)
+            np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(datum.tokens_T) :]
+            for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
         ]
     )
     metrics = {
@@ -131,34 +116,34 @@ async def train_step(
         "optim/lr": learning_rate,
         **_service_metrics(output, optim_output),
     }
-    return metrics, Trained.on(datums)
+    return metrics, Trained.on(sent)
 
 
 async def supervised_step(
-    client: Any, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], config: RunConfig, learning_rate: float
+    client: Any, datums: Sequence[Datum], config: RunConfig, learning_rate: float
 ) -> tuple[dict[str, float], Trained]:
-    """One cross-entropy pass over (prompt, answer) pairs and one optimizer step; neither without pairs.
+    """One cross-entropy pass over all datums and one optimizer step; neither without data.
 
     Returns:
         Metrics and what was sent. Metrics: `warm_start/nll` (mean of − log-probability of the answers' tokens before the step,
         nats), `optim/lr` and the service's.
     """
-    if not pairs:
+    if not datums:
         return {}, Trained()
-    datums = [to_supervised_datum(*pair) for pair in pairs]
-    backward = client.forward_backward(datums, "cross_entropy")
+    sent = [to_datum(datum) for datum in datums]
+    backward = client.forward_backward(sent, "cross_entropy")
     optim = client.optim_step(_adam(config, learning_rate))
     output, optim_output = await backward, await optim
     logprobs = [
-        np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(tokens_T) :]
-        for record, (_, tokens_T) in zip(output.loss_fn_outputs, pairs, strict=True)
+        np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(datum.tokens_T) :]
+        for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
     ]
     metrics = {
         "warm_start/nll": float(-np.concatenate(logprobs).mean()),
         "optim/lr": learning_rate,
         **_service_metrics(output, optim_output),
     }
-    return metrics, Trained.on(datums)
+    return metrics, Trained.on(sent)
 
 
 def _adam(config: RunConfig, learning_rate: float) -> types.AdamParams:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.records import StoredRollout
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
 from rtl_core.types.problem import Interface, Port
@@ -42,7 +43,7 @@ def rollout_view(
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
         parts.append(interface_view(Interface.model_validate(problem["interface"]), stored.verdict))
     if stored.reward:
-        parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.advantage)]
+        parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.credit)]
     if stored.teacher:
         parts += [Rule("KL to the teacher, by token", align="left"), kl_view(stored, pieces)]
     return Group(*(Padding(p, (0, 0, 0, 0)) for p in parts))
@@ -93,16 +94,18 @@ def port_in_words(port: Port) -> str:
     return f"{port.direction or 'port'}{width}"
 
 
-def reward_view(reward: Reward, advantage: float | None) -> RenderableType:
-    """Terms, total and advantage."""
+def reward_view(reward: Reward, credit: Credit | None) -> RenderableType:
+    """Weighted terms, total, and what the answer was trained on."""
     table = Table("term", "weight", "value", "adds", box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for term, (weight, value) in reward.terms.items():
-        table.add_row(term, f"{weight:g}", f"{value:.3g}", f"{weight * value:.3f}")
+        if weight:
+            table.add_row(term, f"{weight:g}", f"{value:.3g}", f"{weight * value:.3f}")
     table.add_row("total", "", "", f"{reward.total:.3f}", style="bold")
-    if advantage is not None:
-        table.add_row("advantage in its group", "", "", f"{advantage:+.3f}")
+    if credit is not None:
+        table.add_row("trained on" if credit.counts else "masked", "", "", f"{credit.reward:.3f}")
+        table.add_row("advantage in its group", "", "", f"{credit.advantage:+.3f}")
     return table
 
 

@@ -68,7 +68,7 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         return {}
     heads = history.query(
         "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample, r.stop_reason,"
-        " r.n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.advantage,"
+        " r.n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.reward AS trained, a.advantage,"
         " t.k1_mean AS k1, p.difficulty, coalesce(p.family, p.category) AS family, q.prompt, q.interface"
         " FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)"
         " LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)"
@@ -85,7 +85,8 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         for row in history.query(sql, list(keys)).to_pylist():
             rows[row.pop("rollout")]["stages" if part == "verdict_stages" else "mismatches"].append(row)
     for row in history.query(
-        f"SELECT rollout, term, weight, value FROM reward_terms WHERE rollout IN ({holders})", list(keys)
+        f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})",
+        list(keys),
     ).to_pylist():
         rows[row["rollout"]]["terms"][row["term"]] = [row["weight"], row["value"]]
     for row in rows.values():

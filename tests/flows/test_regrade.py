@@ -14,7 +14,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline.regrading import Choice, open_regrading
 from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
 from rtl_core.prompting.extraction import extract_answer
@@ -60,7 +60,8 @@ def graded(tmp_path: Path) -> History:
                 )  # fmt: skip
                 verdict = grader.grade(problem, extract_answer(rollout.text, problem.targets))
                 rollouts.append(rollout)
-                rows.append((rollout.key, verdict, reward(verdict, config.reward.weights)))
+                graded = Graded(problem, verdict, text, rollout.tokens_T, rollout.stop_reason)
+                rows.append((rollout.key, verdict, reward(graded, config.reward.weights)))
         grader.close()
     history.record_rollouts(rollouts)
     history.record_verdicts(rows)

@@ -9,7 +9,7 @@ from rtl_core.config.models import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, InterfaceSource, Port
@@ -42,6 +42,10 @@ def status(verdict):
     return {result.stage.value: result.status for result in verdict.stages}
 
 
+def earned(problem, verdict):
+    return reward(Graded(problem, verdict, "", (), "stop"), RewardSection().weights)
+
+
 @pytest.mark.parametrize(("name", "tests"), [(ARBITER, 1), (LFSR, 3)])
 def test_the_published_goldens_pass_all_stages(grader, examples, name, tests):
     verdict = grader.grade(examples[name], Answer(files=examples[name].golden))
@@ -49,7 +53,7 @@ def test_the_published_goldens_pass_all_stages(grader, examples, name, tests):
     assert (verdict.tests_passed, verdict.tests_total, verdict.reasons) == (tests, tests, ())
     assert set(status(verdict).values()) == {"passed"}
     assert {"iverilog", "cocotb", "pytest", "python"} <= set(verdict.tools)
-    assert reward(verdict, RewardSection().weights).total == pytest.approx(1.6)
+    assert earned(examples[name], verdict).total == pytest.approx(1.6)
 
 
 def test_the_textbook_arbiter_is_told_each_wrong_missing_and_extra_port(grader, examples):
@@ -71,9 +75,9 @@ def test_the_textbook_arbiter_is_told_each_wrong_missing_and_extra_port(grader, 
         (MismatchKind.EXTRA_PARAMETER, "NUM_REQS"),
     }
     assert any("priority_override" in r and "expected 8 bits, got 1 bit" in r for r in verdict.reasons)
-    earned = reward(verdict, RewardSection().weights)
-    assert {term for term, (_, value) in earned.terms.items() if value} == {"format", "syntax"}
-    assert earned.total == pytest.approx(0.4)
+    got = earned(problem, verdict)
+    assert {term for term, (_, value) in got.terms.items() if value} == {"format", "syntax"}
+    assert got.total == pytest.approx(0.4)
 
 
 def test_a_wrong_design_fails_tests_and_is_told_which_and_why(grader, examples):

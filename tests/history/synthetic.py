@@ -19,9 +19,10 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.store import History
+from rtl_core.learning.credit import credit
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import mean_pass_at_k
-from rtl_core.learning.reward import Reward
+from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import (
@@ -145,11 +146,13 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         for sample in range(shape.samples):
             r = rollout(name, "train", None, epoch, plan.step, problems[problem_id], sample, shape, rng)
             rollouts.append(r)
-            verdict, reward = judge(problems[problem_id], skill, rng)
-            verdicts.append((r.key, verdict, reward))
-            totals.append(reward.total)
+            verdict, earned = judge(problems[problem_id], skill, rng)
+            verdicts.append((r.key, verdict, earned))
+            totals.append(earned.total)
             teachers.append(teacher(r, skill, rng))
-        advantages += [(rollouts[i - shape.samples].key, t - np.mean(totals)) for i, t in enumerate(totals)]
+        group = rollouts[-shape.samples :]
+        found = credit(totals, [len(r.tokens_T) for r in group], [r.stop_reason == "length" for r in group], limit=99)
+        advantages += [(r.key, one) for r, one in zip(group, found.answers(), strict=True)]
     history.record_rollouts(rollouts)
     with history.batch():
         history.record_verdicts(verdicts)
@@ -243,8 +246,6 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
     passed = (
         total if outcome is Outcome.PASSED else int(rng.integers(0, total)) if outcome is Outcome.TESTS_FAILED else 0
     )
-    values = {s.stage.value: float(s.status == "passed") for s in stages}
-    reward = sum(WEIGHTS[t] * values[t] for t in WEIGHTS)
     verdict = Verdict(
         outcome=outcome,
         stages=tuple(stages),
@@ -258,7 +259,7 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
         wall_s=0.18,
         cached=bool(rng.random() < 0.1),
     )
-    return verdict, Reward(total=reward, terms={t: (WEIGHTS[t], values[t]) for t in WEIGHTS})
+    return verdict, reward(Graded(p, verdict, "", (), "stop"), WEIGHTS)
 
 
 def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
@@ -290,10 +291,9 @@ def evaluate(history, name, shape, problems, policy, step, skill, rng) -> None:
     for p in problems:
         for sample in range(shape.evaluation_samples):
             r = rollout(name, "evaluation", key, 0, step, p, sample, shape, rng)
-            verdict, reward = judge(p, skill, rng)
             rollouts.append(r)
-            verdicts.append((r.key, verdict, reward))
-            passes[p.id] += verdict.passed
+            verdicts.append((r.key, *(judged := judge(p, skill, rng))))
+            passes[p.id] += judged[0].passed
     history.record_rollouts(rollouts)
     history.record_verdicts(verdicts)
     n_P, c_P = [shape.evaluation_samples] * len(problems), list(passes.values())

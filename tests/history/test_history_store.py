@@ -13,6 +13,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord
 from rtl_core.history.store import History
+from rtl_core.learning.credit import Credit
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 
@@ -52,13 +53,14 @@ def test_rollouts_come_back_with_all_that_was_found_out_about_them(tmp_path):
     assert history.record_rollouts(given) == 3
     bare = history.rollouts_of("r", 2)
     assert [b.rollout.text for b in bare] == [g.text for g in given]
-    assert all(b.verdict is None and b.reward is None and b.teacher is None and b.advantage is None for b in bare)
+    assert all(b.verdict is None and b.reward is None and b.teacher is None and b.credit is None for b in bare)
 
     judged = [synthetic.judge(p, 0.0, rng) for _ in given]
     history.record_verdicts([(g.key, *j) for g, j in zip(given, judged, strict=True)])
     teachers = [synthetic.teacher(g, 0.5, rng) for g in given]
     history.record_teacher(teachers)
-    history.record_advantages([(g.key, 0.5 - i) for i, g in enumerate(given)])
+    credits = [Credit(reward=1.5 - i, advantage=0.5 - i, counts=i < 2) for i in range(3)]
+    history.record_advantages([(g.key, one) for g, one in zip(given, credits, strict=True)])
     for g, (verdict, reward), t, b in zip(given, judged, teachers, history.rollouts_of("r", 2), strict=True):
         float32 = {"logprobs_T": tuple(np.float32(v).item() for v in g.logprobs_T)}
         assert b.rollout == g.model_copy(update=float32)
@@ -66,7 +68,7 @@ def test_rollouts_come_back_with_all_that_was_found_out_about_them(tmp_path):
         assert b.reward == reward
         assert (b.teacher.k1_mean, b.teacher.k3_mean, b.teacher.n_tokens) == (t.k1_mean, t.k3_mean, t.n_tokens)
         np.testing.assert_array_equal(np.float32(b.teacher.logprobs_T), np.float32(t.logprobs_T))
-        assert b.advantage == 0.5 - g.sample
+        assert b.credit == credits[g.sample]
     assert history.rollout(given[1].key).rollout.sample == 1
     assert history.rollout("none") is None
 
@@ -283,7 +285,7 @@ def test_what_the_writer_remembers_never_differs_from_the_file(tmp_path):
     with pytest.raises(RuntimeError, match="interrupted"):
         half_a_batch()
     with pytest.raises(HistoryError, match="3 rollouts are not in"):
-        history.record_advantages([(r.key, 0.0) for r in given])
+        history.record_advantages([(r.key, Credit(0.0, 0.0, True)) for r in given])
     history.record_rollouts(given)
     first, second = (synthetic.judge(p, skill, rng) for skill in (0.0, 1.0))
     for face in (history, History(tmp_path / "h.duckdb"), history):

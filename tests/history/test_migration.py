@@ -66,6 +66,18 @@ def test_version_1_and_the_shipped_migrations_make_the_current_schema(tmp_path):
         )
 
 
+@pytest.mark.parametrize("run", ["v1", "none"])
+def test_every_named_query_answers_on_a_migrated_history_and_on_a_run_without_rollouts(tmp_path, run):
+    write_v1(tmp_path / "h.duckdb")
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute("UPDATE verdicts SET purpose = 'train'; UPDATE reward_terms SET purpose = 'train'")
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat(run)
+    for query in named_queries().values():
+        rows = history.query(query.sql, query.bind({}, run) or None).to_pylist()
+        assert rows or query.name != "counterfactual" or run == "none"
+
+
 def test_nothing_of_version_1_is_lost(tmp_path):
     before = write_v1(tmp_path / "h.duckdb")
     History(tmp_path / "h.duckdb").start_run(RunRecord(name="after"))
@@ -174,6 +186,7 @@ def write_trained_v1(
                 "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, true, true, true, 0, 1, [], 'bubblewrap', '{}', 1, 0.1, false, '2026-01-01')",
                 [*place, outcome],
             )
+            con.execute(f"INSERT INTO rewards VALUES ({', '.join('?' * 8)})", [*place, float(outcome == "passed")])
             if advantage is not None:
                 con.execute("INSERT INTO advantages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [*place, advantage])
 
@@ -306,3 +319,61 @@ def test_every_named_query_answers_on_a_history_of_version_1(tmp_path):
         rows = {name: len(history.query(q.sql, q.bind({}, "r") or None)) for name, q in named_queries().items()}
     assert rows["turns"] == 2
     assert rows["outcomes"] == 2
+
+
+SETTINGS = (
+    '{"learning": {"truncated": "TRUNCATED", "overlong_penalty": 0.4, "overlong_buffer": 10}, "sampling": {"max_tokens": 20},'
+    ' "refinement": {"improvement_weight": 0.25}}'
+)
+ANSWERS = [  # key, purpose, evaluation, sample, stop reason, tokens, outcome, tests passed, total
+    ("r/step/00000/p/0", "train", None, 0, "stop", 5, "passed", 4, 1.6),
+    ("r/step/00000/p/1", "train", None, 1, "stop", 15, "tests_failed", 4, 0.6),
+    ("r/step/00000/p/2", "train", None, 2, "length", 20, "rejected", 0, 0.0),
+    ("r/eval/step 0/turn-2/p/1", "refinement", "step 0/turn-2", 1, "stop", 5, "tests_failed", 1, 1.0),
+    ("r/eval/step 0/turn-3/p/1", "refinement", "step 0/turn-3", 1, "stop", 12, "passed", 4, 1.6),
+]
+
+
+@pytest.mark.parametrize(
+    ("truncated", "rewards", "counts"),
+    [
+        ("keep", [1.6, 0.6, 0.0, 1.1, 1.75], [True] * 5),
+        ("mask", [1.6, 0.6, 0.0, 1.1, 1.75], [True, True, False, True, True]),
+        # Penalties: none, half, all; none, a fifth.
+        ("penalise", [1.6, 0.4, -0.4, 1.1, 1.67], [True] * 5),
+    ],
+)
+def test_what_answers_of_version_1_were_trained_on_and_their_terms_are_found_again(
+    tmp_path, truncated, rewards, counts
+):
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
+        con.execute(V1)
+        con.execute("INSERT INTO schema_version VALUES (1, '2026-01-01', '0.1.0', '')")
+        con.execute(
+            "INSERT INTO runs (run, status, created_at, config) VALUES ('r', 'paused', '2026-01-01', ?)",
+            [SETTINGS.replace("TRUNCATED", truncated)],
+        )
+        for key, purpose, evaluation, sample, stop, tokens, outcome, passed, total in ANSWERS:
+            place = [key, "r", purpose, evaluation, 0, 0, "p"]
+            con.execute(
+                f"INSERT INTO rollouts VALUES ({', '.join('?' * 15)})",
+                [*place, sample, 0, stop, "p", 10, tokens, "text", "2026-01-01"],
+            )
+            con.execute(
+                "INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?, ?, true, false, true, ?, 4, [], 'bubblewrap', '{}', 1, 0.1, false, '2026-01-01')",
+                [*place, outcome, passed],
+            )
+            con.execute(f"INSERT INTO rewards VALUES ({', '.join('?' * 8)})", [*place, total])
+            con.execute(f"INSERT INTO advantages VALUES ({', '.join('?' * 8)})", [*place, 0.5])
+            con.execute(f"INSERT INTO reward_terms VALUES ({', '.join('?' * 10)})", [*place, "tests", 1.6, total / 1.6])
+    history = History(tmp_path / "h.duckdb")
+    history.heartbeat("r")
+    found = {row["rollout"]: row for row in history.query("SELECT rollout, reward, counts FROM advantages").to_pylist()}
+    assert [found[answer[0]]["reward"] for answer in ANSWERS] == pytest.approx(rewards)
+    assert [found[answer[0]]["counts"] for answer in ANSWERS] == counts
+    terms = "SELECT term, value FROM term_values WHERE rollout = ? AND term <> 'tests' ORDER BY term"
+    valued = [[row["value"] for row in history.query(terms, [ANSWERS[i][0]]).to_pylist()] for i in (0, 1, 2)]
+    assert valued == [[1, 0, 1, 1], [1, 0, 1, 0.75], [0, 0, 0, 0]]  # format, interface, syntax, tests_fraction
+    assert history.query("SELECT count(*) AS n, sum(weight) AS w FROM reward_terms").to_pylist() == [
+        {"n": 25, "w": 8.0}
+    ]

@@ -16,7 +16,8 @@ import pytest
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.named_queries import named_queries, named_query
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
 
 
@@ -97,7 +98,11 @@ WEIGHTS = {"format": 0.05, "interface": 0.5, "syntax": 0.0, "tests": 0.5, "tests
 
 
 def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, rollouts):
-    expected = {s.rollout.key: reward(s.verdict, WEIGHTS).total for s in rollouts}
+    asked = Problem.model_validate(demo.problems_of("demo")[0].record)  # no term of the product reads it
+    expected = {
+        s.rollout.key: reward(Graded(asked, s.verdict, s.rollout.text, s.rollout.tokens_T, "stop"), WEIGHTS).total
+        for s in rollouts
+    }
     found = ask(demo, "counterfactual-rollouts", weights=json.dumps(WEIGHTS))
     assert {r["rollout"]: r["reward_now"] for r in found} == pytest.approx(expected)
     assert {r["rollout"]: r["reward_was"] for r in found} == {s.rollout.key: s.reward.total for s in rollouts}
@@ -109,7 +114,7 @@ def test_counterfactual_rewards_in_sql_are_those_of_the_reward_function(demo, ro
     ):
         group = groups[s.rollout.step, s.rollout.problem_id]
         assert r["advantage_now"] == pytest.approx(expected[s.rollout.key] - np.mean(group))
-        assert r["advantage_was"] == pytest.approx(s.advantage)
+        assert r["advantage_was"] == pytest.approx(s.credit.advantage)
 
 
 def test_counterfactual_group_signal(demo, rollouts):

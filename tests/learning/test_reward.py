@@ -1,13 +1,25 @@
-"""Reward terms over verdicts."""
+"""Reward terms over verdicts, texts and tokens, and how they are registered."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from rtl_core.errors import InfrastructureError
-from rtl_core.learning.reward import reward
+from rtl_core.config import load_config, to_toml
+from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.reward import TERMS, Graded, Reward, reward, term
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
+PROBLEM = Problem(
+    id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=("rtl/a.sv",), harness={}
+)
 WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 
 
@@ -19,34 +31,139 @@ def verdict(outcome: Outcome, passed: str, failed: str = "", tests: tuple[int, i
     )
 
 
+def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module a; endmodule") -> Reward:
+    return reward(Graded(PROBLEM, of, text, tuple(range(len(text))), "stop"), weights)
+
+
 def test_a_passed_answer_earns_every_term() -> None:
-    got = reward(verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3)), WEIGHTS)
+    got = earned(verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3)), WEIGHTS)
     assert got.total == pytest.approx(1.6)
     assert got.terms["tests"] == (1.0, 1.0)
 
 
 def test_a_wrong_interface_that_compiles_earns_format_and_syntax_only() -> None:
-    got = reward(verdict(Outcome.INTERFACE_MISMATCH, "format syntax", "interface"), WEIGHTS)
+    got = earned(verdict(Outcome.INTERFACE_MISMATCH, "format syntax", "interface"), WEIGHTS)
     assert got.total == pytest.approx(0.4)
 
 
 def test_the_seeds_reward_is_the_default_with_the_interface_at_zero() -> None:
-    got = reward(verdict(Outcome.PASSED, "format interface syntax tests"), {**WEIGHTS, "interface": 0.0})
+    got = earned(verdict(Outcome.PASSED, "format interface syntax tests"), {**WEIGHTS, "interface": 0.0})
     assert got.total == pytest.approx(1.4)
 
 
 def test_the_fraction_pays_passed_tests_but_never_fully_without_a_pass() -> None:
     weights = {"tests_fraction": 1.0}
-    assert reward(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (3, 4)), weights).total == 0.75
+    assert earned(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (3, 4)), weights).total == 0.75
     # All cocotb tests pass but the lint service fails: not a pass, so not a full score.
-    assert reward(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (4, 4)), weights).total == 0.75
-    assert reward(verdict(Outcome.COMPILE_FAILED, "format", "syntax"), weights).total == 0.0
+    assert earned(verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (4, 4)), weights).total == 0.75
+    assert earned(verdict(Outcome.COMPILE_FAILED, "format", "syntax"), weights).total == 0.0
 
 
 def test_a_rejected_answer_earns_nothing() -> None:
-    assert reward(verdict(Outcome.REJECTED, "format interface syntax"), WEIGHTS).total == 0.0
+    assert earned(verdict(Outcome.REJECTED, "format interface syntax"), WEIGHTS).total == 0.0
 
 
 def test_an_infrastructure_error_is_never_a_reward() -> None:
     with pytest.raises(InfrastructureError):
-        reward(verdict(Outcome.INFRASTRUCTURE_ERROR, ""), WEIGHTS)
+        earned(verdict(Outcome.INFRASTRUCTURE_ERROR, ""), WEIGHTS)
+
+
+@pytest.fixture
+def own_terms() -> Iterator[None]:
+    """Terms that a test registers are forgotten after it."""
+    before = dict(TERMS)
+    yield
+    TERMS.clear()
+    TERMS.update(before)
+
+
+@pytest.mark.usefixtures("own_terms")
+def test_a_term_of_ones_own_sees_text_and_tokens_and_is_valued_without_a_weight() -> None:
+    @term("brief")
+    def brief(answer: Graded) -> float:
+        """1 for an empty answer,
+        0 from 40 tokens on.
+
+        More for the reader of the code.
+        """
+        return max(0.0, 1 - len(answer.tokens_T) / 40)
+
+    assert TERMS["brief"].about == "1 for an empty answer, 0 from 40 tokens on."
+    compiled = verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests")
+    assert earned(compiled, {"brief": 2.0}, "x" * 10).terms["brief"] == (2.0, 0.75)
+    assert earned(compiled, WEIGHTS, "x" * 10).terms == {
+        "format": (0.1, 1.0), "interface": (0.2, 1.0), "syntax": (0.3, 1.0), "tests": (1.0, 0.0),
+        "tests_fraction": (0.0, 0.0), "brief": (0.0, 0.75),
+    }  # fmt: skip
+    assert earned(verdict(Outcome.REJECTED, "format"), {"brief": 1.0}, "x").total == 0.0
+
+
+@pytest.mark.usefixtures("own_terms")
+def test_a_term_needs_a_free_name_a_docstring_and_values_in_its_range() -> None:
+    def bare(answer: Graded) -> float:
+        return 1.5
+
+    def documented(answer: Graded) -> float:
+        """1.5 for every answer."""
+        return 1.5
+
+    for name, function, why in (
+        ("tests", documented, "twice"),
+        ("No Latch", documented, "lower-case"),
+        ("generous", bare, "docstring"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            term(name)(function)
+    term("generous")(documented)
+    with pytest.raises(ConfigError, match=r"'generous' is 1.5 for an answer to p"):
+        earned(verdict(Outcome.PASSED, "format"), WEIGHTS)
+
+
+MODULE = """
+from rtl_core.learning.reward import term
+
+@term("no_latch")
+def no_latch(answer):
+    '''1 unless the text has `always_latch`.'''
+    return float("always_latch" not in answer.text)
+"""
+
+
+@pytest.mark.usefixtures("own_terms")
+def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "terms_of_mine.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    weighed = "reward.weights={no_latch = 0.5, tests = 1.0}"
+    with pytest.raises(ConfigError, match=r"`reward\.weights`: unknown reward term no_latch"):
+        load_config("demo", [weighed], environment={})
+    with pytest.raises(
+        ConfigError, match=r"`reward\.plugins`: cannot import terms_of_yours: ModuleNotFoundError"
+    ) as error:
+        load_config("demo", ['reward.plugins=["terms_of_yours"]', weighed], environment={})
+    assert "unknown reward term" not in error.value.message
+    config = load_config("demo", ['reward.plugins=["terms_of_mine"]', weighed], environment={})
+    assert "#   no_latch: 1 unless the text has `always_latch`." in to_toml(config).splitlines()
+
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    passed = verdict(Outcome.PASSED, "format interface syntax tests", tests=(2, 2))
+    failed = verdict(Outcome.TESTS_FAILED, "format interface syntax", "tests", (1, 2))
+    rows = {}
+    for sample, (of, text) in enumerate([(passed, "always_comb"), (failed, "always_latch"), (failed, "assign")]):
+        rollout = Rollout(
+            run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=sample, prompt_P=(1,), tokens_T=(2,),
+            logprobs_T=(-0.1,), stop_reason="stop", text=text, policy_step=0,
+        )  # fmt: skip
+        history.record_rollouts([rollout])
+        rows[rollout.key] = (rollout.key, of, earned(of, config.reward.weights, text))
+    history.record_verdicts(list(rows.values()))
+    stored: dict[str, dict[str, float]] = {}
+    for row in history.query("SELECT rollout, term, value FROM term_values").to_pylist():
+        stored.setdefault(row["rollout"], {})[row["term"]] = row["value"]
+    assert stored == {key: {name: got.terms[name][1] for name in TERMS} for key, (_, _, got) in rows.items()}
+    assert "no_latch" in TERMS
+    query = named_query("counterfactual-rollouts")
+    given = query.bind({"weights": '{"no_latch": 2.0, "tests_fraction": 1.0}'}, "r")
+    assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [3.0, 0.5, 2.5]

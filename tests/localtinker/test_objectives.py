@@ -9,8 +9,9 @@ import pytest
 import tinker
 from localtinker_helpers import random_sequences, score
 
+from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.config import load_config
-from rtl_core.policy.trainer import TrainExample, open_training_client, supervised_step, train_step
+from rtl_core.policy.trainer import Datum, open_training_client, supervised_step, train_step
 
 PROMPT_TOKENS = 4
 
@@ -32,14 +33,14 @@ def step(
     logp = [part[PROMPT_TOKENS - 1 :] for part in np.split(truth, lengths)]
     noise = [rng.normal(0, 0.4, len(tokens)) for tokens in completions]
     advantages = [rng.normal(0, 1, len(tokens)) for tokens in completions]
-    examples = [
-        TrainExample(s[:PROMPT_TOKENS], t, (p + n).astype(np.float32), a.astype(np.float32))
+    datums = [
+        Datum(s[:PROMPT_TOKENS], t, {"logprobs": (p + n).astype(np.float32), "advantages": a.astype(np.float32)})
         for s, t, p, n, a in zip(sequences, completions, logp, noise, advantages, strict=True)
     ]
 
     async def run() -> dict[str, float]:
         trainer = await open_training_client(client, config, None)
-        metrics, trained = await train_step(trainer, examples, config, 1e-4)
+        metrics, trained = await train_step(trainer, datums, config, 1e-4)
         assert trained.tokens == sum(len(sequence) - 1 for sequence in sequences)
         return metrics
 
@@ -85,14 +86,17 @@ def test_a_supervised_step_is_the_cross_entropy_of_the_answers_and_lowers_it(
     client: tinker.ServiceClient, sequences: list[list[int]]
 ) -> None:
     config = load_config("demo", environment={})
-    pairs = [(sequence[:PROMPT_TOKENS], sequence[PROMPT_TOKENS:]) for sequence in sequences]
+    datums = [
+        Datum(sequence[:PROMPT_TOKENS], sequence[PROMPT_TOKENS:], WarmStart.inputs_of(len(sequence) - PROMPT_TOKENS))
+        for sequence in sequences
+    ]
     truth = score(client.create_sampling_client(base_model="student").result(), sequences)
     lengths = np.cumsum([len(sequence) - 1 for sequence in sequences])[:-1]
     logp = np.concatenate([part[PROMPT_TOKENS - 1 :] for part in np.split(truth, lengths)])
 
     async def run() -> list[dict[str, float]]:
         trainer = await open_training_client(client, config, None)
-        return [(await supervised_step(trainer, pairs, config, 1e-3))[0] for _ in range(3)]
+        return [(await supervised_step(trainer, datums, config, 1e-3))[0] for _ in range(3)]
 
     steps = asyncio.run(run())
     assert steps[0]["warm_start/nll"] == pytest.approx(-logp.mean(), rel=1e-3)

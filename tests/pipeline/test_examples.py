@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import advantages_of, build_examples, signal_share
+from rtl_core.pipeline.credit import credited, has_signal
+from rtl_core.pipeline.examples import build_datums, signal_share
 from rtl_core.types.rollout import Rollout
 
 STUDENT = (-1.0, -0.5)
@@ -35,8 +37,10 @@ def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] =
 
 
 def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[float]]:
-    """Token advantages of each example, in order."""
-    return [example.advantages_T.tolist() for example in build_examples(made, settings, kl_weight)[0]]
+    """Token advantages of each example, in order, credited by the same settings."""
+    for problem in made.problem_ids:
+        credited(made, problem, Grpo(settings))
+    return [datum.inputs["advantages"].tolist() for datum in build_datums(made, Grpo(settings), kl_weight)]
 
 
 def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers() -> None:
@@ -51,34 +55,39 @@ def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_
     made = batch({"a": [0.3, 0.3], "b": [1.0, 0.0]})
     assert len(tokens(made, config(), 0.0)) == 2
     assert tokens(made, config(), 0.5)[:2] == [[-0.25, 0.0], [-0.25, 0.0]]
-    assert not advantages_of(made, "a", config())[0].any()
+    assert (has_signal(made, "a"), has_signal(made, "b")) == (False, True)
 
 
 def test_the_share_of_the_signal_that_is_the_teachers() -> None:
     made = batch({"a": [1.0, 0.0], "b": [0.3, 0.3]})
+    tokens(made, config(), 0.0)
     # Four answers of two tokens that the student was not sure of: A² = 0.25 at each of four, (λ 0.5)² at the first of each.
     assert signal_share(made, config(), 0.0) == 0.0
     assert signal_share(made, config(), 0.4) == pytest.approx(4 * 0.04 / (4 * 0.25 + 4 * 0.04))
-    assert signal_share(made, config("learning.reward_weight=0"), 1.0) == 1.0
     made.quarantined.add("b")
     assert signal_share(made, config(), 0.4) == pytest.approx(2 * 0.04 / (4 * 0.25 + 2 * 0.04))
+    tokens(made, config("learning.reward_weight=0"), 0.0)
+    assert signal_share(made, config("learning.reward_weight=0"), 1.0) == 1.0
 
 
 def test_a_masked_answer_is_trained_on_in_no_way() -> None:
     made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
     assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
-    _, scalars = build_examples(made, config("learning.truncated=mask"), 0.5)
-    assert list(scalars.values()) == [0.25, -0.25, 0.0]
+    found = [one for _, one in credited(made, "a", Grpo(config("learning.truncated=mask")))]
+    assert found == [(1.0, 0.25, True), (0.5, -0.25, True), (0.0, 0.0, False)]
 
 
 def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on() -> None:
     made = batch({"a": [1.0, 0.0], "b": [1.0, 0.0]})
+    with pytest.raises(RuntimeError, match="no credit"):
+        build_datums(made, Grpo(config()), 0.1)
+    credited(made, "a", Grpo(config()))
     made.quarantined.add("b")
-    assert len(build_examples(made, config(), 0.1)[0]) == 2
+    assert len(build_datums(made, Grpo(config()), 0.1)) == 2
     made.update(made.group("a")[0], reward=None)
     with pytest.raises(RuntimeError, match="no verdict"):
-        build_examples(made, config(), 0.1)
+        credited(made, "a", Grpo(config()))
 
 
 def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.pipeline import batch, evaluation, planning, refining, training, visiting
+from rtl_core.pipeline.credit import credit_group
 from rtl_core.pipeline.session import open_session
 from rtl_core.reporting.breakdown import in_words
 
@@ -48,6 +49,7 @@ async def one_step(tmp_path: Path) -> None:
             await refining.refine(session, step, 2, problem_id, score=True)
             again = await refining.sample_turn(session, step, 2, problem_id)
             assert again == 0
+            credit_group(session, step, problem_id)
         await training.train(session, step)
 
 
@@ -81,6 +83,11 @@ def test_what_failed_is_followed_up_and_trained_and_a_template_can_be_compared(t
     assert len(followed) == history.query(failed).to_pylist()[0]["n"] > 0
     assert all(row["outcome"] != "passed" for row in followed)
     assert all(row["advantage"] is not None and row["k1_mean"] is not None for row in followed)
+    paid = history.query(
+        "SELECT a.reward, c.total AS child, p.total AS parent FROM rollout_turns t JOIN advantages a USING (rollout)"
+        " JOIN rewards c USING (rollout) JOIN rewards p ON p.rollout = t.parent WHERE t.turn = 2"
+    ).to_pylist()
+    assert [r["reward"] for r in paid] == pytest.approx([r["child"] + 0.5 * (r["child"] - r["parent"]) for r in paid])
     metrics = "SELECT value FROM step_metrics WHERE name = 'turn-2/answers'"
     assert history.query(metrics).to_pylist() == [{"value": float(len(followed))}]
 

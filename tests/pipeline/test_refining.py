@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config import load_config
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import EvaluationRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import build_examples
-from rtl_core.pipeline.refining import improved, parents, passed_by_turn, trained_reward, turn_metrics
+from rtl_core.pipeline.credit import credited
+from rtl_core.pipeline.examples import build_datums
+from rtl_core.pipeline.refining import parents, passed_by_turn, turn_metrics
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 
@@ -63,21 +65,15 @@ def test_only_answers_that_failed_are_followed_up(batch):
     assert [one.rollout.sample for one in parents(batch, 3, "p")] == [1]
 
 
-def test_a_later_turn_is_paid_for_its_improvement(batch):
-    assert improved(1.6, 0.1, 0.5) == pytest.approx(1.6 + 0.75)
-    rewards = [trained_reward(batch.later[2], one, 0.5) for one in batch.later[2].group("p")]
-    assert rewards == pytest.approx([0.6, 2.35])
-    assert trained_reward(batch, batch.group("p")[0], 0.5) == 1.6
-
-
-def test_each_turn_is_centred_on_its_own(batch):
+def test_each_turn_is_centred_on_its_own_and_a_later_one_is_paid_for_its_improvement(batch):
     config = load_config("demo", ["learning.kl_weight=0.0", "evaluation.teacher=false", "refinement.turns=2"])
-    examples, scalars = build_examples(batch, config, 0.0)
-    firsts = [scalars[f"r/step/00005/p/{i}"] for i in range(3)]
-    laters = [scalars[f"r/eval/step 5/turn-2/p/{i}"] for i in (1, 2)]
-    assert firsts == pytest.approx(list(np.array([1.6, 0.6, 0.1]) - 2.3 / 3))
-    assert laters == pytest.approx([-0.875, 0.875])
-    assert len(examples) == 5
+    firsts = [one for _, one in credited(batch, "p", Grpo(config))]
+    laters = [one for _, one in credited(batch.later[2], "p", Grpo(config))]
+    assert [one.reward for one in firsts] == [1.6, 0.6, 0.1]
+    assert [one.reward for one in laters] == pytest.approx([0.6, 2.35])
+    assert [one.advantage for one in firsts] == pytest.approx(list(np.array([1.6, 0.6, 0.1]) - 2.3 / 3))
+    assert [one.advantage for one in laters] == pytest.approx([-0.875, 0.875])
+    assert len(build_datums(batch, Grpo(config), 0.0)) == 5
 
 
 def test_rates_by_turn_count_what_passed_until_then(batch):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout
+from rtl_core.learning.reward import Reward
 from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.examples import answers_to_imitate
+from rtl_core.pipeline.credit import algorithm_of, credited
+from rtl_core.pipeline.examples import build_datums
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.trainer import to_supervised_datum
+from rtl_core.policy.trainer import Datum, to_datum
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
@@ -46,15 +49,22 @@ def test_whole_passing_answers_are_imitated_each_once() -> None:
         )  # fmt: skip
         outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
         verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
-        batch.take_up([StoredRollout(rollout, verdict=verdict)])
-    passing = load_config("demo", environment={})
-    every = load_config("demo", ["learning.warm_start_passing_only=false"], environment={})
-    assert [tokens for _, tokens in answers_to_imitate(batch, passing)] == [(7,), (5,)]
-    assert [tokens for _, tokens in answers_to_imitate(batch, every)] == [(7,), (8,), (5,)]
+        batch.take_up([StoredRollout(rollout, verdict=verdict, reward=Reward(total=0.5, terms={}))])
+
+    def imitated(*overrides: str) -> list[tuple[int, ...]]:
+        # A control experiment of later steps changes nothing here.
+        settings = ["learning.permute_advantages=true", *overrides]
+        algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
+        found = [one for _, one in credited(batch, "p", algorithm)]
+        assert {(one.reward, one.advantage) for one in found if one.counts} == {(0.5, 1.0)}
+        return [tuple(datum.tokens_T) for datum in build_datums(batch, algorithm, 0.0)]
+
+    assert imitated() == [(7,), (5,)]
+    assert imitated("learning.warm_start_passing_only=false") == [(7,), (8,), (5,)]
 
 
 def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone() -> None:
-    datum = to_supervised_datum([11, 12, 13], [21, 22])
+    datum = to_datum(Datum([11, 12, 13], [21, 22], WarmStart.inputs_of(2)))
     assert datum.model_input.to_ints() == [11, 12, 13, 21]
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
     assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])

@@ -40,7 +40,7 @@ def test_show_prints_a_rollout_whole(demo):
     assert "interface mismatch" in out
     assert stored.verdict.mismatches[0].name in out
     assert f"{stored.reward.total:.3f}" in out
-    assert f"{stored.advantage:+.3f}" in out
+    assert f"{stored.credit.advantage:+.3f}" in out
     assert f"mean k1 {stored.teacher.k1_mean:.4f}" in out
     worst = max(zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True), key=lambda p: abs(p[0] - p[1]))
     assert f"{worst[0] - worst[1]:+.3f}" in out

@@ -16,7 +16,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.learning.reward import reward
+from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline import auditing
 from rtl_core.pipeline.auditing import AuditPlan, audit_run
 from rtl_core.pipeline.progress import LogProgress
@@ -67,7 +67,8 @@ class Audited:
         ]  # fmt: skip
         self.history.record_rollouts(rollouts)
         verdicts = [self.grader.grade(problem, answer_to(problem, r.text)) for r in rollouts]
-        rewards = [reward(verdict, self.config.reward.weights) for verdict in verdicts]
+        graded = [Graded(problem, v, r.text, r.tokens_T, "stop") for r, v in zip(rollouts, verdicts, strict=True)]
+        rewards = [reward(one, self.config.reward.weights) for one in graded]
         self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
         return [r.key for r in rollouts]
 

@@ -1,17 +1,8 @@
 -- Other reward weights over stored verdicts: reward, group signal and agreement of advantages by epoch.
--- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; also tests_fraction
-WITH weights AS (
-    SELECT CASE WHEN len(list_filter(json_keys($weights), lambda k: k NOT IN ('format', 'interface', 'syntax', 'tests', 'tests_fraction'))) > 0
-                THEN error('unknown reward term; known: format, interface, syntax, tests, tests_fraction') END AS complaint,
-           coalesce(CAST($weights ->> 'format' AS DOUBLE), 0) AS f, coalesce(CAST($weights ->> 'interface' AS DOUBLE), 0) AS i,
-           coalesce(CAST($weights ->> 'syntax' AS DOUBLE), 0) AS s, coalesce(CAST($weights ->> 'tests' AS DOUBLE), 0) AS t,
-           coalesce(CAST($weights ->> 'tests_fraction' AS DOUBLE), 0) AS p),
-now AS (
-    SELECT rollout, epoch, step, problem_id, f * format + i * interface + s * syntax + t * tests + p * tests_fraction AS reward
-    FROM term_values, weights WHERE run = $run AND purpose = 'train' AND complaint IS NULL),
-groups_now AS (
+-- $weights = {"format": 0.0, "interface": 0.0, "syntax": 0.0, "tests": 1.0}: weight of each term, as JSON; others count 0
+WITH groups_now AS (
     SELECT epoch, step, problem_id, count(*) AS n, sum(reward) AS total, avg(reward) AS reward, stddev_pop(reward) AS spread
-    FROM now GROUP BY epoch, step, problem_id),
+    FROM rewards_under($run, $weights) GROUP BY epoch, step, problem_id),
 groups_was AS (
     SELECT step, problem_id, avg(total) AS reward, stddev_pop(total) AS spread
     FROM rewards WHERE run = $run AND purpose = 'train' GROUP BY step, problem_id)

@@ -31,7 +31,7 @@ def reward(source: Source) -> Figure | None:
     rows = source.ask(
         "SELECT avg(step) AS step, term, sum(contribution * n) / sum(n) AS contribution FROM (SELECT step, term,"
         " avg(weight * value) AS contribution, count(*) AS n FROM reward_terms WHERE run = $run AND purpose = 'train'"
-        " GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1",
+        " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1",
         width=width,
     )
     if not rows:

@@ -121,6 +121,7 @@
     ];
     const facts = [
       ["reward", `${number(rollout.reward, 2)}  =  ${Object.entries(rollout.terms).map(([t, [w, v]]) => `${t} ${w}×${number(v, 2)}`).join(" + ")}`],
+      ["reward trained on", number(rollout.trained, 3)],
       ["advantage", number(rollout.advantage, 3)],
       ["KL to the teacher (k1)", number(rollout.k1, 4)],
       ["tests", `${rollout.tests_passed} of ${rollout.tests_total}`],

@@ -1,11 +1,10 @@
-"""Answers that were cut at the limit, by each of the three ways, with numbers worked out by hand."""
+"""Credit of a group: later turns, and answers that were cut at the limit by each of the three ways, with numbers worked out by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from rtl_core.learning.advantage import answer_advantages
-from rtl_core.learning.truncation import overlong_penalty
+from rtl_core.learning.credit import credit, overlong_penalty
 
 REWARDS = [1.0, 0.5, 0.3]
 LENGTHS = [40, 90, 100]
@@ -30,29 +29,38 @@ def test_a_buffer_longer_than_the_limit_is_refused() -> None:
 
 
 def test_keep_takes_the_rewards_as_they_are() -> None:
-    advantages, counts = answer_advantages(REWARDS, LENGTHS, CUT, limit=100)
+    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100)
     assert advantages.tolist() == pytest.approx([0.4, -0.1, -0.3])
     assert counts.all()
 
 
 def test_mask_leaves_a_cut_answer_out_of_the_baseline_too() -> None:
-    advantages, counts = answer_advantages(REWARDS, LENGTHS, CUT, limit=100, truncated="mask")
+    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="mask")
     assert advantages.tolist() == pytest.approx([0.25, -0.25, 0.0])
     assert counts.tolist() == [True, True, False]
-    advantages, counts = answer_advantages(REWARDS, LENGTHS, [True] * 3, limit=100, truncated="mask")
+    _, advantages, counts = credit(REWARDS, LENGTHS, [True] * 3, limit=100, truncated="mask")
     assert not advantages.any()
     assert not counts.any()
 
 
 def test_penalise_takes_off_before_the_group_is_centred() -> None:
     # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 around their mean of 0.5.
-    advantages, counts = answer_advantages(
-        REWARDS, LENGTHS, CUT, limit=100, truncated="penalise", penalty=0.2, buffer=20
-    )
+    rewards, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="penalise", penalty=0.2, buffer=20)
+    assert rewards.tolist() == pytest.approx([1.0, 0.4, 0.1])
     assert advantages.tolist() == pytest.approx([0.5, -0.1, -0.4])
     assert counts.all()
 
 
+def test_a_later_turn_is_paid_for_its_improvement_and_penalised_after_it() -> None:
+    found = credit([0.6, 1.6], [40, 100], [False, True], [0.6, 0.1], limit=100, improvement_weight=0.5)
+    assert found.rewards_G.tolist() == pytest.approx([0.6, 1.6 + 0.75])
+    found = credit(
+        [0.6, 1.6], [40, 100], [False, True], [0.6, 0.1], limit=100, improvement_weight=0.5, truncated="penalise", penalty=0.35, reward_weight=2.0
+    )  # fmt: skip
+    assert [one.reward for one in found.answers()] == pytest.approx([0.6, 2.0])
+    assert [one.advantage for one in found.answers()] == pytest.approx([-1.4, 1.4])
+
+
 def test_leave_one_out_of_two_that_count_is_their_difference() -> None:
-    advantages, _ = answer_advantages(REWARDS, LENGTHS, CUT, limit=100, truncated="mask", baseline="leave_one_out")
+    _, advantages, _ = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="mask", baseline="leave_one_out")
     assert advantages.tolist() == pytest.approx([0.5, -0.5, 0.0])

@@ -1,0 +1,102 @@
+"""What an algorithm is: two hooks, from graded answers to credit and from credited answers to the inputs of the loss.
+
+An algorithm sees groups, answers and the run's settings, nothing of sessions, history or the service. Its formulas stand in
+rtl_core/learning. A new one is a file of this package with `@ALGORITHMS.register(name)`, or a class of yours that
+`learning.algorithm` names as `module:Class`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.credit import Credit, GroupCredit
+from rtl_core.registry import Registry
+
+Inputs = dict[str, NDArray[np.float32]]
+"""Name of a loss input -> its values at the T completion tokens, shape (T,)."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The G answers to one problem in one turn of a step, graded and, where the step uses the KL, scored by the teacher."""
+
+    answers: Sequence[StoredRollout]
+    before: Sequence[StoredRollout] | None = None
+    """In a later turn, the answer that each follows; None in the first."""
+
+    @property
+    def earned_G(self) -> NDArray[np.float64]:
+        """The reward of each answer. RuntimeError: one has no verdict."""
+        return _earned(self.answers)
+
+    @property
+    def before_G(self) -> NDArray[np.float64] | None:
+        """The reward of the answer that each follows; None in the first turn. RuntimeError: one has no verdict."""
+        return None if self.before is None else _earned(self.before)
+
+    @property
+    def lengths_G(self) -> list[int]:
+        """Tokens of each completion."""
+        return [len(stored.rollout.tokens_T) for stored in self.answers]
+
+    @property
+    def cut_G(self) -> list[bool]:
+        """Whether each was cut at the token limit."""
+        return [stored.rollout.stop_reason == "length" for stored in self.answers]
+
+
+def _earned(answers: Sequence[StoredRollout]) -> NDArray[np.float64]:
+    if missing := [stored.rollout.key for stored in answers if stored.reward is None]:
+        raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on, nor what follows it")
+    return np.array([stored.reward.total for stored in answers if stored.reward is not None], np.float64)
+
+
+class Algorithm(ABC):
+    """One algorithm under the settings of one run."""
+
+    signal: ClassVar[str] = "advantages"
+    """The loss input that drives the gradient: an answer for which it is 0 at every token teaches nothing and is not sent."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def credit(self, group: Group) -> GroupCredit:
+        """What the answers of a group are trained on. Called once for each group; the result is recorded as it is."""
+
+    @abstractmethod
+    def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
+        """What the loss reads of a credited answer that counts, at λ = `kl_weight`."""
+
+
+def credit_of(answer: StoredRollout) -> Credit:
+    """The credit of an answer. RuntimeError: its group was not credited."""
+    if answer.credit is None:
+        raise RuntimeError(f"{answer.rollout.key} has no credit; it must not be trained on")
+    return answer.credit
+
+
+ALGORITHMS: Registry[type[Algorithm]] = Registry(
+    "algorithm", "rtl_core.algorithms", lambda entry: isinstance(entry, type) and issubclass(entry, Algorithm)
+)
+"""Name -> class."""
+
+
+def chosen(config: RunConfig) -> type[Algorithm]:
+    """The algorithm of a run. ConfigError where there is none of that name, or one whose inputs `learning.loss` does not take."""
+    found = ALGORITHMS.find(config.learning.algorithm)
+    if found.signal != "advantages":
+        raise ConfigError(
+            f"learning.algorithm: {config.learning.algorithm} has no advantages, which learning.loss reads",
+            "supervised steps at the beginning of a run are learning.warm_start_steps",
+        )
+    return found

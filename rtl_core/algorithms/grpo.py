@@ -1,0 +1,60 @@
+"""Group-relative policy optimisation with a teacher; on-policy distillation is its special case."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credit_of
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.advantage import token_advantages
+from rtl_core.learning.credit import GroupCredit, credit
+
+
+@ALGORITHMS.register("grpo")
+class Grpo(Algorithm):
+    """The student's own answers, each against its group, with the reverse KL to the teacher at every token.
+
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
+    Credit: `A_i = ρ (R_i − mean(R))`, R with a later turn's improvement and the penalty of a cut answer (learning/credit.py).
+    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py).
+
+    With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
+    with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
+    Ahmadian et al. 2024 (arXiv:2402.14740); on-policy distillation as in the public tinker-cookbook.
+    """
+
+    def credit(self, group: Group) -> GroupCredit:
+        learning = self.config.learning
+        return credit(
+            group.earned_G,
+            group.lengths_G,
+            group.cut_G,
+            group.before_G,
+            limit=self.config.sampling.max_tokens,
+            truncated=learning.truncated,
+            penalty=learning.overlong_penalty,
+            buffer=learning.overlong_buffer,
+            improvement_weight=self.config.refinement.improvement_weight,
+            baseline=learning.baseline,
+            normalise_std=learning.normalise_std,
+            reward_weight=learning.reward_weight,
+        )
+
+    def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
+        return {
+            "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
+            "advantages": self.advantages_T(answer, credit_of(answer).advantage, kl_weight),
+        }
+
+    def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
+        """Advantage of each of the answer's T tokens, from a scalar one and the KL; with 0, the KL's part alone."""
+        learning = self.config.learning
+        return token_advantages(
+            advantage,
+            np.array(answer.rollout.logprobs_T),
+            None if answer.teacher is None else np.asarray(answer.teacher.logprobs_T),
+            kl_weight=kl_weight,
+            kl_discount=learning.kl_discount,
+            kl_clamp=learning.kl_clamp,
+        )

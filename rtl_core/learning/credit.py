@@ -1,0 +1,120 @@
+"""Credit: what the answers of one group are trained on, from what they earned.
+
+For answer i of a group of G answers to one problem in one turn, with earned reward E_i (reward.py) and, in a later turn, the reward
+B_i of the answer that it follows:
+
+    R_i = E_i + w (E_i − B_i) − P_i       w: `improvement_weight`; P: `overlong_penalty`, with `penalise`
+    A_i = ρ (R_i − baseline)              ρ: `reward_weight`; baseline and spread over the answers that count (advantage.py)
+
+Answers that were cut at the token limit are the limit's doing as much as the model's. Three ways: `keep` takes their reward as it is;
+`mask` leaves them out, of the baseline and of the loss; `penalise` takes off a penalty that grows over a buffer before the limit,
+so that length itself is taught before the cut comes:
+
+    0                                         length ≤ limit − buffer
+    p (length − (limit − buffer)) / buffer    in between
+    p                                         cut
+
+Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment" (section 3.4), there with p = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.learning.advantage import Baseline, group_advantages
+from rtl_core.learning.kl import FloatArray
+
+Truncated = Literal["keep", "mask", "penalise"]
+
+
+@dataclass(frozen=True)
+class Credit:
+    """What one answer is trained on."""
+
+    reward: float
+    """R: the reward that enters the baseline."""
+    advantage: float
+    """A: the scalar advantage of every token of the answer."""
+    counts: bool
+    """Whether the answer is part of the baseline and of the loss; False for a masked one."""
+
+
+class GroupCredit(NamedTuple):
+    """What the G answers of a group are trained on; all arrays have shape (G,). See `Credit`."""
+
+    rewards_G: NDArray[np.float64]
+    advantages_G: NDArray[np.float64]
+    counts_G: NDArray[np.bool_]
+
+    def answers(self) -> list[Credit]:
+        """The credit of each answer, in order."""
+        return [Credit(float(r), float(a), bool(c)) for r, a, c in zip(*self, strict=True)]
+
+
+def credit(
+    earned_G: FloatArray | Sequence[float],
+    lengths_G: Sequence[int],
+    cut_G: Sequence[bool],
+    before_G: FloatArray | Sequence[float] | None = None,
+    *,
+    limit: int,
+    truncated: Truncated = "keep",
+    penalty: float = 0.0,
+    buffer: int = 0,
+    improvement_weight: float = 0.0,
+    baseline: Baseline = "group_mean",
+    normalise_std: bool = False,
+    reward_weight: float = 1.0,
+) -> GroupCredit:
+    """Credit of the G answers of one group, by the formulas above.
+
+    A masked answer has advantage 0 and does not count: no KL is charged either.
+
+    Args:
+        earned_G: rewards as recorded.
+        lengths_G: tokens of each completion.
+        cut_G: whether it was cut at `limit` tokens.
+        before_G: in a later turn, the reward of the answer that each follows; None in the first.
+        penalty, buffer: with `penalise`, see `overlong_penalty`.
+    """
+    rewards_G: NDArray[np.float64] = np.asarray(earned_G, np.float64)
+    if before_G is not None:
+        rewards_G = rewards_G + improvement_weight * (rewards_G - np.asarray(before_G, np.float64))
+    counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
+    if truncated == "mask":
+        counts_G = ~np.asarray(cut_G, bool)
+    elif truncated == "penalise":
+        rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, limit=limit, buffer=buffer, penalty=penalty)
+    advantages_G = np.zeros_like(rewards_G)
+    if counts_G.any():
+        advantages_G[counts_G] = group_advantages(rewards_G[counts_G], baseline=baseline, normalise_std=normalise_std)
+    return GroupCredit(rewards_G, reward_weight * advantages_G, counts_G)
+
+
+def overlong_penalty(
+    lengths_G: Sequence[int], cut_G: Sequence[bool], *, limit: int, buffer: int, penalty: float
+) -> NDArray[np.float64]:
+    """Penalty of each of G answers, from 0 to `penalty`.
+
+    Args:
+        lengths_G: tokens of each completion.
+        cut_G: whether it was cut at the limit.
+        limit: the longest completion allowed, in tokens.
+        buffer: over how many tokens before the limit the penalty rises; 0 penalises cut answers alone.
+        penalty: what a cut answer loses, in units of reward.
+
+    Raises:
+        ValueError: the buffer is longer than the limit, or the vectors differ in length.
+    """
+    if len(lengths_G) != len(cut_G):
+        raise ValueError(f"{len(lengths_G)} lengths but {len(cut_G)} marks of cut answers")
+    if not 0 <= buffer <= limit:
+        raise ValueError(f"a buffer of {buffer} tokens does not fit a limit of {limit}")
+    over_G = np.asarray(lengths_G, np.float64) - (limit - buffer)
+    share_G = np.clip(over_G / buffer, 0.0, 1.0) if buffer else np.zeros(len(lengths_G))
+    return penalty * np.where(np.asarray(cut_G, bool), 1.0, share_G)
