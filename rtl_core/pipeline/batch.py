@@ -73,17 +73,9 @@ class Batch:
 
     @property
     def key(self) -> str:
-        """Its name in task names and seeds."""
-        if self.before is not None:
-            return f"{self.before.base.key}/turn-{self.turn}"
-        if self.purpose == "measurement":
-            return f"{self.sampler}/measurement"
-        return self.evaluation or f"step {self.step}"
-
-    @property
-    def base(self) -> Batch:
-        """The batch of the first turn."""
-        return self if self.before is None else self.before.base
+        """The batch's name, in the names of task runs and in the seeds of later turns."""
+        place = f"{self.sampler}/measurement" if self.purpose == "measurement" else f"step {self.step}"
+        return (self.evaluation or place) + (f"/turn-{self.turn}" if self.turn > 1 else "")
 
     @property
     def planned(self) -> tuple[str, ...]:
