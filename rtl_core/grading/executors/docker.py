@@ -2,8 +2,8 @@
 
 A container has no network, no capabilities, no new privileges, few system calls (seccomp.py), a read-only root, an
 unprivileged user, limits for memory, processes, CPU and every writable file system, and the harness mounted read-only.
-It is created ahead, with the agent waiting inside as process 1, warm from the start (docker_snapshot.py), so that a
-grade waits neither for the engine nor for imports; it serves one job, whose services run one after another because
+It is created ahead, with the agent waiting inside as process 1, so that a grade rarely waits for the engine or for
+imports; it serves one job, whose services run one after another because
 they share their working directory. On a timeout it is killed by name; containers that a dead grader left behind are
 swept at the next start.
 
@@ -27,7 +27,6 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
-from rtl_core.grading.executors.docker_snapshot import Snapshots
 from rtl_core.grading.executors.retrying import RetryingExecutor
 from rtl_core.grading.limits import Limits
 
@@ -78,7 +77,6 @@ class DockerExecutor(RetryingExecutor):
         """How many are being created to wait."""
         self._kind = Kind(self.image.digest, Limits(), runtime=self.image.runtime)
         self._labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
-        self._snapshots = Snapshots(self._api, self._folder, self._labels, self.image.runtime)
         self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
@@ -158,10 +156,7 @@ class DockerExecutor(RetryingExecutor):
         return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts, self.image.runtime)
 
     def _create(self, kind: Kind) -> Container:
-        def create(snapshot: Path | None) -> Container:
-            return Container(self._api, self._folder, kind, self.image.inside, self._labels, snapshot)
-
-        return create(self._snapshots.of(kind.image, self.image.inside, create))
+        return Container(self._api, self._folder, kind, self.image.inside, self._labels)
 
     def _prepare(self, kind: Kind) -> None:
         """Creates one container ahead, unless others are wanted by now."""
