@@ -28,11 +28,6 @@ _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
-def is_small(nbytes: int, device: torch.device) -> bool:
-    """Whether, on a CPU, a second thread costs decoding with so many bytes of weights more than it gives."""
-    return device.type == "cpu" and nbytes < _SMALL_MODEL
-
-
 @dataclass(frozen=True)
 class Linear:
     """y = x W^T + b, plus the low-rank term of an adapter that is not merged into W."""
@@ -121,7 +116,8 @@ class DenseDecoder:
 
     @property
     def is_small(self) -> bool:
-        return is_small(self.weight_bytes, self.device)
+        """Whether, on a CPU, a second thread costs decoding with these weights more than it gives."""
+        return self.device.type == "cpu" and self.weight_bytes < _SMALL_MODEL
 
     @property
     def shape_key(self) -> tuple:

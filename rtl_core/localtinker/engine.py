@@ -1,8 +1,7 @@
 """The one thread of the service that computes, and its queues.
 
 Two kinds of work share it: calls (training passes, optimizer steps, saves) run one after the other in the order they came;
-samples of models that no sampling process serves (large ones, and all on a GPU) run in continuous batches. When both wait
-they take turns, so that neither starves: one call, then a slice of sampling. Overload queues; nothing is refused for being busy.
+samples run in continuous batches. When both wait they take turns, so that neither starves: one call, then a slice of sampling. Overload queues; nothing is refused for being busy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What waits to be sampled and what runs: continuous batches, one or more per set of weights.
-
-The same loop runs in the sampling processes (`worker.py`) and, for models that need every thread or a GPU, on the service's
-compute thread (`engine.py`).
-"""
+"""What waits to be sampled and what runs: continuous batches, one or more per set of weights."""
 
 from __future__ import annotations
 
@@ -44,10 +40,6 @@ class SamplingLimits:
     samplers: int
     sampler_bytes: int
     cache_bytes: int
-
-    def share(self, count: int) -> SamplingLimits:
-        """One of `count` equal shares."""
-        return SamplingLimits(max(1, self.samplers // count), self.sampler_bytes // count, self.cache_bytes // count)
 
 
 class SamplerPool:
@@ -196,7 +188,6 @@ def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:
         job.prompt_options,
         lambda sequences, scores: deliver(encode_sample_response(sequences, scores)),
         fail,
-        first_sample=job.first_sample,
     )
 
 

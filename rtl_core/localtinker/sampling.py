@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -56,27 +55,13 @@ class PromptOptions:
 
 @dataclass
 class SampleJob:
-    """What one `asample` call asks for, or a part of it: `num_samples` samples, the first of which is number `first_sample`."""
+    """What one `asample` call asks for."""
 
     prompt: list[int]
     num_samples: int
     seed: int | None
     options: SamplingOptions
     prompt_options: PromptOptions
-    first_sample: int = field(default=0, kw_only=True)
-
-    def split(self, count: int) -> list[SampleJob]:
-        """This job in `count` parts of nearly one size, in the order of their samples; the first part scores the prompt."""
-        bounds = [self.num_samples * i // count for i in range(count + 1)]
-        return [
-            replace(
-                self,
-                num_samples=end - start,
-                first_sample=self.first_sample + start,
-                prompt_options=PromptOptions() if start else self.prompt_options,
-            )
-            for start, end in itertools.pairwise(bounds)
-        ]
 
 
 @dataclass
@@ -96,8 +81,7 @@ class SampleRequest(SampleJob):
         Sample j of seed s draws from the stream of (s, j): the samples of one request differ from each other, sample j
         does not depend on how many others were asked for, and (s, 0) is what a request for one sample gets.
         """
-        numbers = range(self.first_sample, self.first_sample + self.num_samples)
-        self.rows = [Row(self, _uniforms(_entropy(self.seed, j))) for j in numbers]
+        self.rows = [Row(self, _uniforms(_entropy(self.seed, j))) for j in range(self.num_samples)]
         self.open_rows = self.num_samples
         return self.rows
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Client, Clients, quietly
-from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.errors import NotFoundError, RequestError, SamplingError
+from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future, FutureStore
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, use_threads
+from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
@@ -33,7 +31,6 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
-        use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=settings.device, max_context=settings.max_context)
             for name, path in settings.models.items()
@@ -41,7 +38,6 @@ class Service:
         room = room_on(settings.device)
         cache_bytes = settings.cache_bytes or room.cache_bytes
         limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
-        self._processes = self._start_processes(limits)
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens or room.micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
@@ -49,20 +45,10 @@ class Service:
         self.engine = Engine(sampling, threads=settings.threads)
         self.futures: FutureStore
 
-    def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
-        count = self.settings.sampling_processes
-        if count is None:
-            count = self.settings.threads
-        if count == 0 or not any(model.small for model in self.models.values()):
-            return None
-        return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
-
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.futures = FutureStore(loop)
 
     def stop(self) -> None:
-        if self._processes is not None:
-            self._processes.stop()
         self.engine.stop()
         self.registry.close()
 
@@ -74,10 +60,7 @@ class Service:
     def status(self) -> dict[str, Any]:
         """What the service holds and does, for operators and tests."""
         resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
-        load = Counter(self.engine.load())
-        if self._processes is not None:
-            load.update(self._processes.load())
-        return {**load, **resident, "futures": len(self.futures)}
+        return {**self.engine.load(), **resident, "futures": len(self.futures)}
 
     def keep_house(self) -> None:
         """Release what nobody needs; called every few seconds on the event loop."""
@@ -357,11 +340,9 @@ class Service:
             if isinstance(error, RequestError):
                 self.futures.resolve_error(future, error.message, "user")
             else:
-                message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
-                self.futures.resolve_error(future, message, "server")
+                self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
 
-        where = self._processes if self._processes is not None and model.small else self.engine
-        future.cancel = where.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
+        future.cancel = self.engine.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
         return future
 
 

@@ -18,7 +18,6 @@ HERE = Path(__file__).parent
 FILES = (
     "test_deterministic.py",
     "test_sampling.py",
-    "test_sampling_processes.py",
     "test_models.py",
     "test_attention.py",
 )
