@@ -10,7 +10,6 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
 from rtl_core.localtinker.kv_cache import KVCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
@@ -100,7 +98,6 @@ class DenseDecoder:
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
-        self._bounded_scores = self.is_small and self.dtype == torch.float32 and self._largest_score() <= LARGEST_SCORE
 
     @staticmethod
     def supports(model: Any) -> bool:
@@ -146,11 +143,11 @@ class DenseDecoder:
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, (batch, length), cos, sin)
             q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
             if cache is not None:
-                cache.keys[index][:, :, :length] = k.transpose(1, 2)
-                cache.values[index][:, :, :length] = v.transpose(1, 2)
-            attended = causal_attention(q, k, v, bounded=self._bounded_scores)
-            x = self._finish(layer, x, attended.view(batch * length, -1))
+                cache.keys[index][:, :, :length], cache.values[index][:, :, :length] = k, v
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch * length, -1))
         return self._rms(x, self.norm).view(batch, length, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
@@ -164,47 +161,23 @@ class DenseDecoder:
         places = (view.first_RM + positions_B[:, None]).flatten()
         bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
         bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
-        queries, scale = self._query_rows(), self.head_dim**-0.5
+        scale = self.head_dim**-0.5
         score_dtype = None if self.dtype == torch.float32 else torch.float32
         x = F.embedding(tokens_B, self.embed)
         for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
             qk, v = self._project(layer, x, (batch,), cos, sin)
             keys.index_copy_(0, places, qk[:, self.heads :].reshape(-1, self.head_dim))
             values.index_copy_(0, places, v.reshape(-1, self.head_dim))
-            q = qk[:, :queries].reshape(batch * self.kv_heads, -1, self.head_dim)
+            q = qk[:, : self.heads].reshape(batch * self.kv_heads, -1, self.head_dim)
             weights = torch.softmax(torch.baddbmm(bias, q, keys_T, alpha=scale), -1, score_dtype)
             if score_dtype is not None:
                 weights = weights.to(self.dtype)
-            attended = torch.bmm(weights, values_W)
-            if queries != self.heads:
-                attended = attended[:, : self.heads]
-            x = self._finish(layer, x, attended.reshape(batch, -1))
+            x = self._finish(layer, x, torch.bmm(weights, values_W).reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 of hidden states [rows, H]."""
         return self.head(hidden).float()
-
-    def _largest_score(self) -> float:
-        """No attention score exceeds this: |q||k| / sqrt(D), of queries and keys normalised to a length of sqrt(D)."""
-        cos, sin = self._cos_sin.chunk(2, -1)
-        amplitude = (cos.square() + sin.square()).max().item()  # of the rotation, squared: 1 but for YaRN
-        return max((self._largest_norms(layer) for layer in self.layers), default=0.0) * amplitude
-
-    def _largest_norms(self, layer: Layer) -> float:
-        """The largest |q||k| / sqrt(D) of a layer before the rotation."""
-        if layer.norm_qk_SD is None:
-            return math.inf
-        largest_S = layer.norm_qk_SD.abs().amax(-1)  # with the factor sqrt(D) of `_norm_weight`
-        return (largest_S[: self.heads].max() * largest_S[self.heads :].max()).item() / self.head_dim**0.5
-
-    def _query_rows(self) -> int:
-        """How many of the rows that `_project` gives are queries of a decoding step.
-
-        Products of three rows take a third longer than products of four. With three queries a key, that key lies behind them
-        and goes along as a fourth, whose answer is dropped.
-        """
-        return self.heads + 1 if self.kv_heads == 1 and self.heads % 4 == 3 else self.heads
 
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor

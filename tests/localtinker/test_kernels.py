@@ -19,7 +19,6 @@ FILES = (
     "test_deterministic.py",
     "test_sampling.py",
     "test_models.py",
-    "test_attention.py",
 )
 """Where kernels matter most: what is promised bit for bit, and what is compared with another implementation."""
 LEVELS = (
