@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,26 +33,13 @@ class Linear:
     bias: Tensor | None = None
     lora: tuple[Tensor, Tensor] | None = None  # A [r, in], scaled B [out, r]
 
-    @cached_property
-    def only_weight(self) -> Tensor | None:
-        """W^T where there is nothing else: for few rows, what `F.linear` does around the product takes time that counts."""
-        return self.weight.t() if self.bias is None and self.lora is None else None
-
     def __call__(self, x: Tensor) -> Tensor:
         """y of x [rows, in]."""
-        if self.only_weight is not None:
-            return torch.mm(x, self.only_weight)
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
             y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
         return y
-
-    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + y, [rows, out], in one kernel where there is only a weight."""
-        if self.only_weight is not None:
-            return torch.addmm(residual, x, self.only_weight)
-        return residual + self(x)
 
 
 @dataclass(frozen=True)
@@ -85,11 +71,8 @@ class DenseDecoder:
         inner = model.model
         self.embed: Tensor = inner.embed_tokens.weight
         self.dtype, self.device = self.embed.dtype, self.embed.device
-        self._exact_norms = self.dtype == torch.float32
-        sizes = (self.head_dim, self.embed.shape[1])
-        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
         self._never, self._always = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (-torch.inf, 0.0))
-        self.norm: Tensor = self._norm_weight(inner.norm.weight)
+        self.norm: Tensor = inner.norm.weight.detach()
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
         self._rotary = inner.rotary_emb
@@ -193,24 +176,14 @@ class DenseDecoder:
         return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
-        x = layer.o.added_to(x, attended)
+        x = x + layer.o(attended)
         h = self._rms(x, layer.norm_mlp)
-        return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
+        return x + layer.down(F.silu(layer.gate(h)).mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU.
-
-        In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
-        """
-        if self._exact_norms:
-            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
-        else:  # the sum of squares needs more bits than such a number has
-            x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
+        """x / sqrt(mean(x^2) + eps) * weight."""
+        x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
-
-    def _norm_weight(self, weight: Tensor) -> Tensor:
-        weight = weight.detach()
-        return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
         table = self._cos_sin  # several threads may come here at once: what another one puts there may be shorter
@@ -232,9 +205,9 @@ class DenseDecoder:
         norm_qk = None
         if hasattr(attn, "q_norm"):
             parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
-            norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
-        norm_in = self._norm_weight(layer.input_layernorm.weight)
-        norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
+            norm_qk = torch.cat(parts).detach()
+        norm_in = layer.input_layernorm.weight.detach()
+        norm_mlp = layer.post_attention_layernorm.weight.detach()
         gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
         return Layer(
             qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,

@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -30,11 +29,6 @@ class SamplingOptions:
     stop_ids: frozenset[int] = frozenset()
     stop_strings: tuple[str, ...] = ()
     topk_logprobs: int = 0
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether tokens are drawn from the model's own distribution and nothing more is asked."""
-        return self.temperature == 1.0 and self.top_k <= 0 and self.top_p >= 1.0 and self.topk_logprobs == 0
 
 
 @dataclass(frozen=True)
@@ -147,30 +141,6 @@ def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[floa
     Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
     logits and its own random stream alone.
     """
-    plain = [row.request.options.plain for row in rows]
-    if all(plain):
-        return _choose_plain(logits_BV, rows)
-    if not any(plain):
-        return _choose_shaped(logits_BV, rows)
-    # Apart, so that a row's arithmetic does not depend on what its companions ask for.
-    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
-    for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
-        index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
-        part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
-        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index]), strict=True):
-            tokens[i], logprobs[i] = token, logprob
-    return tokens, logprobs
-
-
-def _choose_plain(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """`choose` from the model's own distribution."""
-    p_BV = torch.softmax(logits_BV, -1)
-    tokens_B = _draw(p_BV, rows)
-    return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
-
-
-def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """`choose` for rows that have a temperature, a limit on their tokens, or ask for the most likely ones."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
     shaped_BV = logp_BV

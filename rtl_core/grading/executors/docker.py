@@ -36,13 +36,13 @@ _REMOVERS = 6
 
 
 class DockerExecutor(RetryingExecutor):
-    """Runs jobs in containers of an image. Thread-safe; keeps `ahead` containers waiting."""
+    """Runs jobs in containers of an image. Thread-safe; keeps a container for each core waiting."""
 
     name = "docker"
     derives_images = True
     tries = 3
 
-    def __init__(self, image: str = IMAGE, *, ahead: int | None = None, flow_run: str | None = None) -> None:
+    def __init__(self, image: str = IMAGE) -> None:
         """Connects to the engine of the environment (DOCKER_HOST), sweeps orphans, and looks into the image.
 
         Raises InfrastructureError when no engine answers or the image is missing.
@@ -58,7 +58,6 @@ class DockerExecutor(RetryingExecutor):
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
-        self._flow_run = flow_run or os.environ.get("PREFECT__FLOW_RUN_ID", "none")
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
@@ -71,12 +70,12 @@ class DockerExecutor(RetryingExecutor):
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         self._images = DerivedImages(self._api, self.image)
-        self._ahead = ahead if ahead is not None else (os.cpu_count() or 1)
+        self._ahead = os.cpu_count() or 1
         self._waiting: list[Container] = []
         self._coming = 0
         """How many are being created to wait."""
         self._kind = Kind(self.image.digest, Limits(), runtime=self.image.runtime)
-        self._labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
+        self._labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
         self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
