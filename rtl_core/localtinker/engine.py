@@ -1,7 +1,8 @@
 """The one thread of the service that computes, and its queues.
 
 Two kinds of work share it: calls (training passes, optimizer steps, saves) run one after the other in the order they came;
-samples run in continuous batches. When both wait they take turns, so that neither starves: one call, then a slice of sampling. Overload queues; nothing is refused for being busy.
+samples run in continuous batches. When both wait they take turns, so that neither starves: one call, then a slice of sampling.
+Overload queues; nothing is refused for being busy.
 """
 
 from __future__ import annotations
