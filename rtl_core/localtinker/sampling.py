@@ -48,20 +48,14 @@ class PromptOptions:
 
 
 @dataclass
-class SampleJob:
-    """What one `asample` call asks for."""
+class SampleRequest:
+    """What one `asample` call asks for, where its answer goes (`finish`, `fail`), and its rows."""
 
     prompt: list[int]
     num_samples: int
     seed: int | None
     options: SamplingOptions
     prompt_options: PromptOptions
-
-
-@dataclass
-class SampleRequest(SampleJob):
-    """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
-
     finish: Callable[[list[SampledSequence], PromptScores | None], None]
     fail: Callable[[BaseException], None]
     cancelled: threading.Event = field(default_factory=threading.Event)

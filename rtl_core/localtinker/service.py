@@ -18,9 +18,15 @@ from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, Samplin
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
-from rtl_core.localtinker.sampling import SampleJob
+from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.settings import Settings
-from rtl_core.localtinker.wire import TrainRequest, encode_train_output
+from rtl_core.localtinker.wire import (
+    PromptScores,
+    SampledSequence,
+    TrainRequest,
+    encode_sample_response,
+    encode_train_output,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -316,25 +322,18 @@ class Service:
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known, _sequence_ids(known, request.num_samples)
         prompt = rq.check_prompt(request.prompt, model)
-        job = SampleJob(
-            prompt=prompt,
-            num_samples=request.num_samples,
-            seed=request.sampling_params.seed,
-            options=rq.sampling_options(request, len(prompt), model),
-            prompt_options=rq.prompt_options(request, len(prompt), model),
-        )
-        future = self._queue_sample(model, path, job, key)
-        return future, _sequence_ids(future, request.num_samples)
-
-    def _queue_sample(self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None) -> Future:
-        """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
+        options = rq.sampling_options(request, len(prompt), model)
+        prompt_options = rq.prompt_options(request, len(prompt), model)
         future = self.futures.create("sample", key)
         weights = Weights(model.name)
-        if path is not None:
+        if path is not None:  # the weights stay what they are at this moment, until the request is answered
             checkpoint = self.registry.hold(path)
             future.on_done = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
             weights = Weights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
+
+        def finish(sequences: list[SampledSequence], scores: PromptScores | None) -> None:
+            self.futures.resolve_proto(future, encode_sample_response(sequences, scores))
 
         def fail(error: BaseException) -> None:
             if isinstance(error, RequestError):
@@ -342,8 +341,10 @@ class Service:
             else:
                 self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
 
-        future.cancel = self.engine.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
-        return future
+        seed = request.sampling_params.seed
+        asked = SampleRequest(prompt, request.num_samples, seed, options, prompt_options, finish, fail)
+        future.cancel = self.engine.sample(weights, asked)
+        return future, _sequence_ids(future, request.num_samples)
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:
