@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.measured import Measured
 from benchmarks.learning.settings import COMPARISONS, SETTINGS
-from rtl_core.learning.crossed import crossed_interval
 from rtl_core.learning.intervals import Interval, mean_interval
 
 Results = Mapping[tuple[str, int], Measured]

@@ -1,21 +1,45 @@
-"""Grades many answers on several threads, and hands the verdicts over as they finish."""
+"""Grades many answers on several threads: those to one problem together, or a file of them as they finish."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.progress import GradingProgress
 from rtl_core.grading.verdict_file import Graded
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Stage, Verdict
 
 TELL_S = 1.0
 """How often the progress is renewed while nothing finishes."""
 END_S = 1.0
 """How long threads are waited for once the executor is closed."""
+
+
+async def grade_all(
+    grader: Grader, pool: ThreadPoolExecutor, problem: Problem, answers: Sequence[Answer], until: Stage | None = None
+) -> list[Verdict]:
+    """Verdicts on answers to one problem, in order. Equal answers are graded once; the verdicts of all but the first are `cached`.
+
+    `until` is the last stage that is graded (None: the grader's own). Does not raise: a failure of grading is a verdict, too.
+    """
+    names = [answer.model_dump_json() for answer in answers]
+    distinct = dict(zip(names, answers, strict=True))
+    loop = asyncio.get_running_loop()
+    gradings = (loop.run_in_executor(pool, grader.grade, problem, answer, until) for answer in distinct.values())
+    by_name = dict(zip(distinct, await asyncio.gather(*gradings), strict=True))
+    verdicts = []
+    for name in names:
+        verdicts.append(by_name[name])
+        by_name[name] = by_name[name].model_copy(update={"cached": True, "wall_s": 0.0})
+    return verdicts
 
 
 def graded(

@@ -18,7 +18,6 @@ docs/learning.md for how to install it beside our newer transformers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import grade_all
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline.session import graders_of, limits_of
@@ -72,8 +72,7 @@ class Workbench:
 
     async def grade(self, problem: Problem, text: str) -> Verdict:
         """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""
-        answer = answer_to(problem, text)
-        verdict = await asyncio.get_running_loop().run_in_executor(self._pool, self._grader.grade, problem, answer)
+        (verdict,) = await grade_all(self._grader, self._pool, problem, [answer_to(problem, text)])
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError(f"grading failed: {'; '.join(verdict.reasons)}")
         return verdict

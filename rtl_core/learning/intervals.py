@@ -26,7 +26,7 @@ class Interval:
     lo: float
     hi: float
     n: int
-    method: Literal["t", "bootstrap", "wilson"]
+    method: Literal["t", "wilson"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,11 @@ class PairedResult:
     method: Literal["exact", "sampled"]
 
 
-def mean_interval(
-    rates_P: ArrayLike,
-    *,
-    level: float = 0.95,
-    method: Literal["t", "bootstrap"] = "t",
-    seed: int = 0,
-    draws: int = 10_000,
-) -> Interval:
+def mean_interval(rates_P: ArrayLike, *, level: float = 0.95) -> Interval:
     """Interval of the mean of P per-problem rates (each in 0..1), clipped to 0..1.
 
-    `t`: mean ± t_{P−1} · sd / √P. `bootstrap`: percentiles over resampled problems, seeded. Where the rates do not differ,
-    which would make either interval a point, and for a single problem: Wilson's interval of that rate over P trials.
+    mean ± t_{P−1} · sd / √P. Where the rates do not differ, which would make the interval a point, and for a single problem:
+    Wilson's interval of that rate over P trials.
     Raises ValueError for no rates or rates outside 0..1.
     """
     rates_P = np.asarray(rates_P, dtype=np.float64)
@@ -65,12 +58,8 @@ def mean_interval(
     n, mean = rates_P.size, float(rates_P.mean())
     if n == 1 or float(np.ptp(rates_P)) < 1e-12:
         return Interval(mean, *wilson(mean * n, n, level=level), n, "wilson")
-    if method == "bootstrap":
-        lo, hi = _bootstrap(rates_P, level, seed, draws)
-    else:
-        half = t_quantile(0.5 + level / 2, n - 1) * float(rates_P.std(ddof=1)) / math.sqrt(n)
-        lo, hi = mean - half, mean + half
-    return Interval(mean, max(0.0, lo), min(1.0, hi), n, method)
+    half = t_quantile(0.5 + level / 2, n - 1) * float(rates_P.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n, "t")
 
 
 def wilson(passes: float, trials: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -101,7 +90,7 @@ def paired_test(before_P: ArrayLike, after_P: ArrayLike, *, seed: int = 0, draws
     extreme = int((np.abs(sums) >= abs(float(gains_P.sum())) - 1e-9).sum())
     exact = moved_M.size <= EXACT_UP_TO
     p_value = extreme / sums.size if exact else (1 + extreme) / (1 + sums.size)
-    lo, hi = _bootstrap(gains_P, 0.95, seed, draws)
+    lo, hi = _bootstrap(gains_P, seed, draws)
     better, worse = int((gains_P > 1e-12).sum()), int((gains_P < -1e-12).sum())
     return PairedResult(gain, lo, hi, p_value, n, better, worse, "exact" if exact else "sampled")
 
@@ -116,8 +105,8 @@ def _sign_sums(sizes_M: NDArray[np.float64], seed: int, draws: int) -> NDArray[n
     return (2.0 * patterns - 1.0) @ sizes_M
 
 
-def _bootstrap(values_P: NDArray[np.float64], level: float, seed: int, draws: int) -> tuple[float, float]:
-    """Percentile interval of the mean over resampled problems."""
+def _bootstrap(values_P: NDArray[np.float64], seed: int, draws: int) -> tuple[float, float]:
+    """95 % percentile interval of the mean over resampled problems."""
     rng = np.random.default_rng(seed)
     rows = max(1, 2_000_000 // values_P.size)  # a block of at most 16 MB at a time
     means = np.concatenate(
@@ -126,7 +115,7 @@ def _bootstrap(values_P: NDArray[np.float64], level: float, seed: int, draws: in
             for start in range(0, draws, rows)
         ]
     )
-    lo, hi = np.quantile(means, [0.5 - level / 2, 0.5 + level / 2])
+    lo, hi = np.quantile(means, [0.025, 0.975])
     return float(lo), float(hi)
 
 

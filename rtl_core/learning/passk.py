@@ -33,11 +33,3 @@ def pass_at_k_P(n_P: ArrayLike, c_P: ArrayLike, k: int) -> NDArray[np.float64]:
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Unbiased pass@k of one problem; see `pass_at_k_P`."""
     return float(pass_at_k_P([n], [c], k)[0])
-
-
-def mean_pass_at_k(n_P: ArrayLike, c_P: ArrayLike, k: int) -> float:
-    """pass@k of a set: the mean over its problems, each counting the same. Raises ValueError for an empty set."""
-    values_P = pass_at_k_P(n_P, c_P, k)
-    if values_P.size == 0:
-        raise ValueError("pass@k of no problems is not defined")
-    return float(values_P.mean())

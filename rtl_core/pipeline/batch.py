@@ -18,6 +18,7 @@ from attrs import define, field
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
+from rtl_core.grading.pool import grade_all
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.learning.reward import Graded, reward
@@ -29,9 +30,8 @@ from rtl_core.policy.clients import Policy
 from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
 from rtl_core.policy.teacher import teacher_logprobs
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
-from rtl_core.types.verdict import Outcome, Stage, Verdict
+from rtl_core.types.verdict import Outcome, Stage
 
 
 @define(eq=False)
@@ -210,8 +210,9 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     with batch.clock.measure("grade"):
-        texts = [stored.rollout.text for stored in waiting]
-        verdicts = await grade_answers(session, problem, texts, last_stage(session.config, batch))
+        answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
+        until = last_stage(session.config, batch)
+        verdicts = await grade_all(session.grader, session.pool, problem, answers, until)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -246,30 +247,6 @@ def last_stage(config: RunConfig, batch: Batch) -> Stage:
     section = config.grading
     early = section.until_steps == 0 or batch.step < section.until_steps
     return Stage(section.until) if batch.purpose == "train" and early else Stage.TESTS
-
-
-async def grade_answers(
-    session: Session, problem: Problem, texts: Sequence[str], until: Stage = Stage.TESTS
-) -> list[Verdict]:
-    """Verdicts of several responses to one problem, in order; equal answers are graded once."""
-    answers = [answer_to(problem, text) for text in texts]
-    distinct = {answer.model_dump_json(): answer for answer in answers}
-    loop = asyncio.get_running_loop()
-    graded = await asyncio.gather(
-        *(
-            loop.run_in_executor(session.pool, session.grader.grade, problem, answer, until)
-            for answer in distinct.values()
-        )
-    )
-    by_answer = dict(zip(distinct, graded, strict=True))
-    seen: set[str] = set()
-    verdicts = []
-    for answer in answers:
-        name = answer.model_dump_json()
-        verdict = by_answer[name]
-        verdicts.append(verdict.model_copy(update={"cached": True, "wall_s": 0.0}) if name in seen else verdict)
-        seen.add(name)
-    return verdicts
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:

@@ -25,6 +25,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.pipeline.session import Cluster, graders_of, limits_of
 from rtl_core.pipeline.stored import Which, texts_of
@@ -87,10 +88,7 @@ class Regrading:
         """
         problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
         by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
-        loop = asyncio.get_running_loop()
-        graded = await asyncio.gather(
-            *(loop.run_in_executor(self.pool, self.grader.grade, problem, answer_to(problem, text)) for text in by_text)
-        )
+        graded = await grade_all(self.grader, self.pool, problem, [answer_to(problem, text) for text in by_text])
         rows: list[tuple[str, Verdict]] = []
         for keys, verdict in zip(by_text.values(), graded, strict=True):
             if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:

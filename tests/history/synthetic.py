@@ -21,7 +21,7 @@ from rtl_core.history.records import (
 from rtl_core.history.store import History
 from rtl_core.learning.credit import credit
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.learning.passk import mean_pass_at_k
+from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
 from rtl_core.types.rollout import Rollout
@@ -310,7 +310,9 @@ def evaluate(history, name, shape, problems, policy, step, skill, rng) -> None:
                 "pass_at_1": interval.mean,
                 "lo": interval.lo,
                 "hi": interval.hi,
-                "pass_at_k": {k: mean_pass_at_k(n_P, c_P, k) for k in (1, 2, 4) if k <= shape.evaluation_samples},
+                "pass_at_k": {
+                    k: float(pass_at_k_P(n_P, c_P, k).mean()) for k in (1, 2, 4) if k <= shape.evaluation_samples
+                },
                 "by_difficulty": by_difficulty,
             }
         )

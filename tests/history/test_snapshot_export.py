@@ -119,7 +119,9 @@ def test_rollouts_come_out_as_json_lines(demo, tmp_path):
         assert line["verdict"]["outcome"] == stored.verdict.outcome
         assert line["reward"] == stored.reward.total
         credit = stored.credit
-        assert (line["trained_reward"], line["advantage"]) == ((credit.reward, credit.advantage) if credit else (None, None))
+        assert (line["trained_reward"], line["advantage"]) == (
+            (credit.reward, credit.advantage) if credit else (None, None)
+        )
         assert line["prompt"].startswith("Write module")
     export_rollouts(demo, "demo", tmp_path / "plain.jsonl")
     assert "tokens" not in json.loads((tmp_path / "plain.jsonl").read_text(encoding="utf-8").splitlines()[0])

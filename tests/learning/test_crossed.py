@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rtl_core.learning.crossed import crossed_interval
+from benchmarks.learning.crossed import crossed_interval
 from rtl_core.learning.intervals import mean_interval, t_quantile
 
 

@@ -9,9 +9,11 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
+from rtl_core.grading.pool import grade_all
 from rtl_core.pipeline import batch
 from rtl_core.pipeline.session import open_session
 from rtl_core.pipeline.warm_start import golden_response
+from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage
 
@@ -49,7 +51,10 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
             assert wrong_early.reward.total < right_early.reward.total
             assert graded[3][0].verdict.passed
             assert graded[3][0].reward.total == pytest.approx(1.6)
-            assert [v.outcome for v in await batch.grade_answers(session, problem, texts[:1])] == [Outcome.PASSED]
+            answers = [answer_to(problem, text) for text in (*texts, texts[0])]
+            right, wrong, again = await grade_all(session.grader, session.pool, problem, answers)
+            assert [right.outcome, wrong.outcome] == [Outcome.PASSED, Outcome.COMPILE_FAILED]
+            assert again == right.model_copy(update={"cached": True, "wall_s": 0.0})
 
     asyncio.run(run())
 

@@ -2,8 +2,8 @@
 
 A container has no network, no capabilities, no new privileges, few system calls (seccomp.py), a read-only root, an
 unprivileged user, limits for memory, processes, CPU and every writable file system, and the harness mounted read-only.
-It is created ahead, with the agent waiting inside as process 1, warm from the start (docker_snapshot.py), so that a
-grade waits neither for the engine nor for imports; it serves one job, whose services run one after another because
+It is created ahead, with the agent waiting inside as process 1, so that a grade rarely waits for the engine or for
+imports; it serves one job, whose services run one after another because
 they share their working directory. On a timeout it is killed by name; containers that a dead grader left behind are
 swept at the next start.
 
@@ -27,7 +27,6 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
-from rtl_core.grading.executors.docker_snapshot import Snapshots
 from rtl_core.grading.executors.retrying import RetryingExecutor
 from rtl_core.grading.limits import Limits
 
@@ -37,13 +36,13 @@ _REMOVERS = 6
 
 
 class DockerExecutor(RetryingExecutor):
-    """Runs jobs in containers of an image. Thread-safe; keeps `ahead` containers waiting."""
+    """Runs jobs in containers of an image. Thread-safe; keeps a container for each core waiting."""
 
     name = "docker"
     derives_images = True
     tries = 3
 
-    def __init__(self, image: str = IMAGE, *, ahead: int | None = None, flow_run: str | None = None) -> None:
+    def __init__(self, image: str = IMAGE) -> None:
         """Connects to the engine of the environment (DOCKER_HOST), sweeps orphans, and looks into the image.
 
         Raises InfrastructureError when no engine answers or the image is missing.
@@ -59,7 +58,6 @@ class DockerExecutor(RetryingExecutor):
                 f"no Docker engine answers: {error}", "start one (dockerd), or set DOCKER_HOST"
             ) from error
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
-        self._flow_run = flow_run or os.environ.get("PREFECT__FLOW_RUN_ID", "none")
         self._folder = Path(
             tempfile.mkdtemp(prefix="rtl-distill-docker-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
         )
@@ -72,13 +70,12 @@ class DockerExecutor(RetryingExecutor):
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         self._images = DerivedImages(self._api, self.image)
-        self._ahead = ahead if ahead is not None else (os.cpu_count() or 1)
+        self._ahead = os.cpu_count() or 1
         self._waiting: list[Container] = []
         self._coming = 0
         """How many are being created to wait."""
         self._kind = Kind(self.image.digest, Limits(), runtime=self.image.runtime)
-        self._labels = {LABEL: self._owner, "rtl.flow_run": self._flow_run}
-        self._snapshots = Snapshots(self._api, self._folder, self._labels, self.image.runtime)
+        self._labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
         self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
@@ -158,10 +155,7 @@ class DockerExecutor(RetryingExecutor):
         return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts, self.image.runtime)
 
     def _create(self, kind: Kind) -> Container:
-        def create(snapshot: Path | None) -> Container:
-            return Container(self._api, self._folder, kind, self.image.inside, self._labels, snapshot)
-
-        return create(self._snapshots.of(kind.image, self.image.inside, create))
+        return Container(self._api, self._folder, kind, self.image.inside, self._labels)
 
     def _prepare(self, kind: Kind) -> None:
         """Creates one container ahead, unless others are wanted by now."""

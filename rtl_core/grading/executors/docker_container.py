@@ -22,8 +22,6 @@ from rtl_core.grading.executors.toolbox import warm_command
 from rtl_core.grading.executors.wire import GUARD, INSIDE, Connection, agent_environment, job_message, patience
 from rtl_core.grading.limits import Limits
 
-SNAPSHOT = "/snapshot"
-"""Where a snapshot stands inside."""
 START_S = 120.0
 END_S = 2.0
 NOTICE_S = 0.2
@@ -43,16 +41,8 @@ class Kind:
 class Container:
     """Created and started at once; `run` serves its one job."""
 
-    def __init__(
-        self,
-        api: Any,
-        folder: Path,
-        kind: Kind,
-        inside: Inside,
-        labels: Mapping[str, str],
-        snapshot: Path | None = None,
-    ) -> None:
-        """`folder` holds the directories that host and container share, `snapshot` the process that it begins as.
+    def __init__(self, api: Any, folder: Path, kind: Kind, inside: Inside, labels: Mapping[str, str]) -> None:
+        """`folder` holds the directories that host and container share.
 
         Raises InfrastructureError when the engine refuses.
         """
@@ -64,19 +54,17 @@ class Container:
         for directory in ("control", *self._hosted):
             (self.folder / directory).mkdir(parents=True)
             (self.folder / directory).chmod(0o777 if directory != "src" else 0o755)
-        binds = self._binds(kind.mounts)
-        command, environment = cold_start(inside)
-        if snapshot is not None:
-            binds.append(f"{snapshot}:{SNAPSHOT}:ro")
-            command, environment = [f"{SNAPSHOT}/restore", f"{SNAPSHOT}/memory"], {}
+        agent = {**agent_environment(inside.python), "RTL_CONTROL_SOCKET": "/control/agent.sock"}
         try:
             api.create_container(
                 kind.image,
-                entrypoint=command,
+                entrypoint=warm_command("vvp", inside.libraries),
                 name=self.name,
-                environment=environment,
+                environment={**inside.environment(), **agent},
                 labels=dict(labels),
-                host_config=api.create_host_config(binds=binds, **confinement.host(kind.limits, kind.runtime)),
+                host_config=api.create_host_config(
+                    binds=self._binds(kind.mounts), **confinement.host(kind.limits, kind.runtime)
+                ),
                 **confinement.container(),
             )
             api.start(self.name)
@@ -152,13 +140,3 @@ class Container:
             read_only = mount.read_only or mount.source.split("/")[0] == "src"
             binds.append(f"{self.folder}/{mount.source}:{mount.target}:{'ro' if read_only else 'rw'}")
         return list(dict.fromkeys(binds))
-
-
-def cold_start(inside: Inside) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment of an agent that starts afresh."""
-    environment = {
-        **inside.environment(),
-        **agent_environment(inside.python),
-        "RTL_CONTROL_SOCKET": "/control/agent.sock",
-    }
-    return warm_command("vvp", inside.libraries), environment

@@ -12,8 +12,7 @@ So both start from the same untouched memory, within the job's namespaces and li
 Whatever does not fit (other programs, settings that are read at import, modules that shadow the standard library) is
 started afresh as in a cold cell.
 
-A container serves one job. Its main process is not started at all but restored from a snapshot of one that had come as far
-as serving (snapshot/), so that it is warm as well.
+A container serves one job: its main process, started ahead, imports what every job needs, and the rest when the job is known.
 """
 
 import ctypes
@@ -111,16 +110,9 @@ def serve():
     place = _argument_place()
     witness.install()
     path = os.environ.get("RTL_CONTROL_SOCKET")
-    snapshot = os.environ.pop("RTL_SNAPSHOT", None)
-    # A container that starts afresh serves one job: what that one may not need is imported when it is known.
-    once = path is not None and snapshot is None
-    _preload(_COCOTB if once else _COCOTB + _PYTEST, collect=not once)
+    # A container serves one job: what that one may not need is imported when it is known.
+    _preload(_COCOTB if path else _COCOTB + _PYTEST, collect=not path)
     launcher = Launcher(base)
-    if (
-        snapshot is not None
-        and (said := ctypes.CDLL(snapshot + "/take.so").take(os.fsencode(snapshot + "/memory"))) != 1
-    ):
-        os._exit(-said)
     try:
         if path:
             agent.serve_once(path, launcher)
