@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import answer_advantages, kl_share, token_advantages
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.refining import trained_reward
-from rtl_core.policy.trainer import TrainExample
 
 
 def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -39,11 +39,11 @@ def advantages_of(batch: Batch, problem_id: str, config: RunConfig) -> tuple[NDA
     return learning.reward_weight * advantages_G, counts_G
 
 
-def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[list[TrainExample], dict[str, float]]:
-    """Training examples of a batch, and the scalar advantage of each rollout by key.
+def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[list[Datum], dict[str, float]]:
+    """Datums of a batch, and the scalar advantage of each rollout by key.
 
     This alone decides which rollouts a step trains on. Those whose every token advantage is 0 teach nothing and are left out, as are
-    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (trainer.py).
+    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (`StepResult`).
 
     Args:
         kl_weight: λ of this step.
@@ -57,11 +57,13 @@ def build_examples(batch: Batch, config: RunConfig, kl_weight: float) -> tuple[l
     if config.learning.permute_advantages:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
     examples = [
-        TrainExample(
+        Datum(
             prompt_P=stored.rollout.prompt_P,
             tokens_T=stored.rollout.tokens_T,
-            logprobs_T=np.array(stored.rollout.logprobs_T, np.float32),
-            advantages_T=advantages_T.astype(np.float32),
+            inputs={
+                "logprobs": np.array(stored.rollout.logprobs_T, np.float32),
+                "advantages": advantages_T.astype(np.float32),
+            },
         )
         for stored, advantages_T in rows
         if advantages_T.any()

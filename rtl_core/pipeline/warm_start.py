@@ -40,7 +40,7 @@ def pairs_to_imitate(session: Session, batch: Batch) -> list[tuple[Sequence[int]
     config = session.config
     if config.learning.warm_start_source == "teacher":
         return answers_to_imitate(batch, config)
-    tokenizer = session.require_policy().tokenizer
+    tokenizer = session.require_backend().tokenizer
     pairs: list[tuple[Sequence[int], Sequence[int]]] = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]

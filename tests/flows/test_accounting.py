@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import flows.train as flow
+import rtl_core.backend.tinker as tinker_backend
 from rtl_core.config import load_config
+from rtl_core.cost.estimate import Pace, Workload, at_most
+from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
 from rtl_core.pipeline import planning, reporting, session
 from rtl_core.pipeline.spending import spent
-from rtl_core.policy.cost import load_prices, total_dollars
-from rtl_core.policy.estimate import Pace, Workload, at_most
 
 pytestmark = pytest.mark.slow
 
@@ -54,13 +55,13 @@ def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[in
     for task in ("sample_group", "grade_group", "score_group", "refine_group", "train_step"):
         monkeypatch.setattr(flow, task, getattr(flow, task).fn)
     monkeypatch.setattr(flow, "publisher_of", lambda _: type("NoPublisher", (), {"after_step": lambda *_: None})())
-    open_training_client = session.open_training_client
+    open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
     async def counting(*arguments: Any) -> Counting:
         return Counting(await open_training_client(*arguments), sent)
 
-    monkeypatch.setattr(session, "open_training_client", counting)
+    monkeypatch.setattr(tinker_backend, "open_training_client", counting)
 
     async def run(overrides: list[str]) -> None:
         async with session.open_session(load_config("demo", overrides)) as opened, reporting.run_status(opened):

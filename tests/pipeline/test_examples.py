@@ -36,7 +36,7 @@ def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] =
 
 def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[float]]:
     """Token advantages of each example, in order."""
-    return [example.advantages_T.tolist() for example in build_examples(made, settings, kl_weight)[0]]
+    return [example.inputs["advantages"].tolist() for example in build_examples(made, settings, kl_weight)[0]]
 
 
 def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.examples import answers_to_imitate
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.trainer import to_supervised_datum
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
@@ -51,10 +48,3 @@ def test_whole_passing_answers_are_imitated_each_once() -> None:
     every = load_config("demo", ["learning.warm_start_passing_only=false"], environment={})
     assert [tokens for _, tokens in answers_to_imitate(batch, passing)] == [(7,), (5,)]
     assert [tokens for _, tokens in answers_to_imitate(batch, every)] == [(7,), (8,), (5,)]
-
-
-def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone() -> None:
-    datum = to_supervised_datum([11, 12, 13], [21, 22])
-    assert datum.model_input.to_ints() == [11, 12, 13, 21]
-    assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
-    assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])
