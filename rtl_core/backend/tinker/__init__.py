@@ -15,12 +15,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import numpy as np
 import tinker
 from numpy.typing import NDArray
+from tinker import types
 
-from rtl_core.backend.base import Backend, SampledAnswer, Weights
+from rtl_core.backend.base import Backend, SampledAnswer, Weights, checked_scores
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
 from rtl_core.backend.tinker.faults import translated
-from rtl_core.backend.tinker.sampling import sample_group, score
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
 from rtl_core.types.tokenizer import Tokenizer
@@ -51,20 +51,34 @@ class TinkerBackend:
         temperature: float,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
+        # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
+        prompt, stop = types.ModelInput.from_ints(list(prompt_P)), [self.tokenizer.eos_token_id]
+        # A seed shared by several samples of one request would give identical samples.
+        asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         async with self._sampler(weights) as client:
-            return await sample_group(
-                client,
-                self.tokenizer,
-                prompt_P,
-                count,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seeds=seeds,
-            )
+            requests = [
+                client.sample(
+                    prompt,
+                    number,
+                    types.SamplingParams(
+                        max_tokens=max_tokens, temperature=temperature, top_p=1.0, seed=seed, stop=stop
+                    ),
+                )
+                for number, seed in asked
+            ]
+            responses = await asyncio.gather(*(request.coroutine() for request in requests))
+        return [
+            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer)
+            for response in responses
+            for one in response.sequences
+        ]
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+        full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
         async with self._sampler(weights) as client:
-            return await score(client, prompt_P, tokens_T)
+            # Scores the completion alone, so that a cached prompt is not paid twice.
+            values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
+        return checked_scores(values[-len(tokens_T) :], len(tokens_T))
 
     async def open_trainer(self, state_path: str | None) -> TinkerTrainer:
         with translated():
