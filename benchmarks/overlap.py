@@ -118,20 +118,21 @@ async def run_steps(folder: Path, service: tuple[str, str, str], staleness: int,
         session.grader = SlowGrader(session.grader, factor * CLOUD_S["grade"] * GRADERS / (GROUPS * ANSWERS))  # type: ignore[assignment]
         await planning.plan_run(session)
 
-        async def prepare(state: Any) -> None:
-            step = batch.register(session, await planning.begin(session, state))
+        async def prepare(state: Any) -> batch.Batch:
+            step = batch.begin(session, await planning.begin(session, state))
 
             async def group(problem_id: str) -> None:
                 await batch.sample(session, step, problem_id)
                 await asyncio.gather(batch.grade(session, step, problem_id), batch.score(session, step, problem_id))
 
             await for_each(group, step.problem_ids)
+            return step
 
-        async def finish(state: Any) -> None:
-            await training.train(session, batch.batch_of(session.run, planning.key_of(session, state)))
+        async def finish(step: batch.Batch) -> None:
+            await training.train(session, step)
 
-        async def after(state: Any) -> None:
-            batch.release(session, batch.batch_of(session.run, planning.key_of(session, state)))
+        async def after(step: batch.Batch) -> None:
+            pass
 
         await in_order(
             planning.todo(session, 0),

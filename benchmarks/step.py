@@ -55,7 +55,7 @@ async def without_prefect(config: str, settings: list[str]) -> None:
     async with open_session(load_config(config, settings)) as session:
         await planning.plan_run(session)
         for state in session.steps:
-            step = batch.register(session, await planning.begin(session, state))
+            step = batch.begin(session, await planning.begin(session, state))
 
             async def group(problem_id: str, step: batch.Batch = step) -> None:
                 await batch.sample(session, step, problem_id)
@@ -63,7 +63,6 @@ async def without_prefect(config: str, settings: list[str]) -> None:
 
             await asyncio.gather(*(group(problem_id) for problem_id in state.problem_ids))
             await training.train(session, step)
-            batch.release(session, step)
 
 
 async def with_prefect(config: str, settings: list[str]) -> None:

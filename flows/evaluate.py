@@ -13,7 +13,7 @@ from rtl_core.config.models import Template
 from rtl_core.pipeline import batch, evaluation, visiting
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import open_session, session_of
+from rtl_core.pipeline.session import Session, open_session
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group
 from tasks.logs import lines_in_flow_run_log
@@ -49,32 +49,36 @@ async def evaluate(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             plan = visiting.plan(session, policy, step, samples, template, temperature)
-            await validate_problems(run)
-            await evaluate_policy(run, plan, must_succeed=True)
+            await validate_problems(session)
+            await evaluate_policy(session, plan, must_succeed=True)
             evaluation.show(session, plan)
             return plan.key(run)
 
 
-@flow(name="evaluate-policy", flow_run_name="{run} {plan.policy} after {plan.step} steps", validate_parameters=False)
-async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan, must_succeed: bool = False) -> None:
+@flow(
+    name="evaluate-policy",
+    flow_run_name="{session.run} {plan.policy} after {plan.step} steps",
+    validate_parameters=False,
+)
+async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, must_succeed: bool = False) -> None:
     """Make one evaluation on an open session, unless the history holds it already.
 
     A failed one is recorded as that and never ends a run; with `must_succeed`, where nothing but the evaluation is wanted, its
     error is raised.
     """
-    session, tell = session_of(run), progress.get()
+    tell = progress.get()
     if evaluation.is_done(session, plan):
         return
     tell.stage(f"evaluation: {plan.policy}" + (f" after {plan.step} steps" if plan.policy == "student" else ""))
-    held = batch.register(session, evaluation.evaluation_batch(session, plan))
+    held = batch.begin(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
     async def group(problem_id: str) -> None:
         nonlocal done
-        await sample_group(run, held.key, problem_id)
-        await grade_group(run, held.key, problem_id)
+        await sample_group(session, held, problem_id)
+        await grade_group(session, held, problem_id)
         for turn in range(2, session.config.refinement.turns + 1):
-            await refine_group(run, held.key, problem_id, turn)
+            await refine_group(session, held, problem_id, turn)
         done += 1
         tell.advance("problems", done, len(held.problem_ids))
 
@@ -89,5 +93,3 @@ async def evaluate_policy(run: str, plan: evaluation.EvaluationPlan, must_succee
         if must_succeed:
             raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")
-    finally:
-        batch.release(session, held)

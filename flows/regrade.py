@@ -70,7 +70,7 @@ async def regrade(
         async def one(problem_id: str) -> None:
             nonlocal done
             async with bound:
-                await regrade_problem(under_way.label, problem_id)
+                await regrade_problem(under_way, problem_id)
             done += 1
             tell.advance("problems", done, len(under_way.waiting))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Literal
 
 from prefect import flow
@@ -12,12 +13,13 @@ from flows.validate import validate_problems
 from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.records import StepState
-from rtl_core.pipeline import batch, control, drawing, evaluation, keeping, planning, reporting
+from rtl_core.pipeline import control, drawing, evaluation, keeping, planning, reporting
+from rtl_core.pipeline.batch import Batch, begin
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.overlap import in_order
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import Session, open_session, session_of
-from tasks.artifacts import publisher_of
+from rtl_core.pipeline.session import Session, open_session
+from tasks.artifacts import Publisher
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
 from tasks.logs import lines_in_flow_run_log
@@ -47,61 +49,62 @@ async def train(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
         async with opened as session:
+            publisher = Publisher(session)
+            session.on_step.append(publisher.after_step)
             async with reporting.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
                 session.stopped = await everything_left(session)
             report = reporting.finish(session)
-            await publisher_of(session).at_end(report)
+            await publisher.at_end(report)
             return report
 
 
 async def everything_left(session: Session) -> str | None:
     """What the history does not hold yet, in order. Returns why it ends early, if it does."""
-    run, settings = session.run, session.config
-    await validate_problems(run)
-    await measure_problems(run)
-    steps = await order_problems(run)
+    await validate_problems(session)
+    await measure_problems(session)
+    steps = await order_problems(session)
     if reason := control.stop_reason(session):
         return reason
-    await evaluate_now(run, "student", 0)
-    if settings.evaluation.teacher:
-        await evaluate_now(run, "teacher", 0)
-    last = session.history.last_trained_step(run)
-    await evaluate_if_due(run, last.step + 1 if last else 0)  # a crash may have come between a step and its evaluation
-    for epoch in range(settings.run.epochs):
-        if reason := await train_epoch(run, epoch):
+    await evaluate_now(session, "student", 0)
+    if session.config.evaluation.teacher:
+        await evaluate_now(session, "teacher", 0)
+    last = session.history.last_trained_step(session.run)
+    await evaluate_if_due(
+        session, last.step + 1 if last else 0
+    )  # a crash may have come between a step and its evaluation
+    for epoch in range(session.config.run.epochs):
+        if reason := await train_epoch(session, epoch):
             return reason
-    await evaluate_now(run, "student", steps)
+    await evaluate_now(session, "student", steps)
     await keeping.secure(session)
     return None
 
 
-async def evaluate_now(run: str, policy: Literal["student", "teacher"], step: int) -> None:
+async def evaluate_now(session: Session, policy: Literal["student", "teacher"], step: int) -> None:
     """An evaluation of the run's own rhythm."""
-    await evaluate_policy(run, evaluation.plan_evaluation(session_of(run), policy, step))
+    await evaluate_policy(session, evaluation.plan_evaluation(session, policy, step))
 
 
-async def evaluate_if_due(run: str, step: int) -> None:
+async def evaluate_if_due(session: Session, step: int) -> None:
     """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
-    session = session_of(run)
     every = session.config.evaluation.every
     if every and step and step % every == 0 and step <= session.steps[-1].step:
-        await evaluate_now(run, "student", step)
+        await evaluate_now(session, "student", step)
 
 
-@flow(name="epoch", flow_run_name="{run} epoch {epoch}")
-async def train_epoch(run: str, epoch: int) -> str | None:
+@flow(name="epoch", flow_run_name="{session.run} epoch {epoch}", validate_parameters=False)
+async def train_epoch(session: Session, epoch: int) -> str | None:
     """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did.
 
     With a staleness of n, the next n steps are prepared while one is trained.
     """
-    session = session_of(run)
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
     stopped: str | RunHealthError | None = await in_order(
         planning.todo(session, epoch),
-        prepare=lambda state: prepare_step(run, state),
-        finish=lambda state: train_step(run, planning.key_of(session, state)),
-        after=lambda state: after_step(run, state),
-        stop=lambda under_way: control.why_stop(session, under_way),
+        prepare=partial(prepare_step, session),
+        finish=partial(train_step, session),
+        after=partial(after_step, session),
+        stop=partial(control.why_stop, session),
         ahead=session.config.learning.staleness,
     )
     if isinstance(stopped, RunHealthError):
@@ -109,18 +112,17 @@ async def train_epoch(run: str, epoch: int) -> str | None:
     return stopped
 
 
-async def prepare_step(run: str, state: StepState) -> None:
+async def prepare_step(session: Session, state: StepState) -> Batch:
     """Sample, grade and score every group side by side; where there is no KL, replace groups that teach nothing."""
-    session = session_of(run)
-    step = batch.register(session, await planning.begin(session, state))
+    step = begin(session, await planning.begin(session, state))
     score = planning.needs_scores(session, step)
 
     async def group(problem_id: str) -> None:
-        await sample_group(run, step.key, problem_id)
-        graded = grade_group(run, step.key, problem_id)
-        await (asyncio.gather(graded, score_group(run, step.key, problem_id)) if score else graded)
+        await sample_group(session, step, problem_id)
+        graded = grade_group(session, step, problem_id)
+        await (asyncio.gather(graded, score_group(session, step, problem_id)) if score else graded)
         for turn in range(2, session.config.refinement.turns + 1):
-            await refine_group(run, step.key, problem_id, turn)
+            await refine_group(session, step, problem_id, turn)
 
     async def place(slot: int) -> None:
         problem_id: str | None = step.planned[slot]
@@ -132,29 +134,25 @@ async def prepare_step(run: str, state: StepState) -> None:
 
     if planning.needs_answers(session, step):
         await for_each(place, range(len(step.planned)))
+    return step
 
 
-async def after_step(run: str, state: StepState) -> None:
+async def after_step(session: Session, batch: Batch) -> None:
     """What follows a trained step: old weights go, the step is told of, and now and then the student is evaluated."""
-    session = session_of(run)
-    batch.release(session, batch.batch_of(run, planning.key_of(session, state)))
     await keeping.tidy(session)
-    reporting.after_step(session, state.step)
-    publisher_of(session).after_step(state.step)
-    await evaluate_if_due(run, state.step + 1)
+    reporting.after_step(session, batch.step)
+    await evaluate_if_due(session, batch.step + 1)
 
 
-async def measure_problems(run: str) -> None:
+async def measure_problems(session: Session) -> None:
     """How hard the training problems are for student and teacher before the first step, where the curriculum wants to know."""
-    session = session_of(run)
     for policy in planning.to_measure(session):
         progress.get().stage(f"measuring the training problems: {policy}")
-        asked = batch.register(session, planning.measurement(session, policy))
+        asked = begin(session, planning.measurement(session, policy))
 
-        async def group(problem_id: str, key: str = asked.key) -> None:
-            await sample_group(run, key, problem_id)
-            await grade_group(run, key, problem_id)
+        async def group(problem_id: str, asked: Batch = asked) -> None:
+            await sample_group(session, asked, problem_id)
+            await grade_group(session, asked, problem_id)
 
         await for_each(group, asked.problem_ids)
         await session.recorder.settle()
-        batch.release(session, asked)

@@ -13,7 +13,7 @@ from rtl_core.pipeline import reporting, survey
 from rtl_core.pipeline.at_work import AtWork, at_intervals
 from rtl_core.pipeline.concurrently import for_each
 from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import open_session, session_of
+from rtl_core.pipeline.session import Session, open_session
 from rtl_core.validation import table
 from rtl_core.validation.level import full_level, quick_level
 from tasks.artifacts import artifact_key
@@ -25,14 +25,14 @@ TELL_S = 60.0
 """How often a line tells what is at work: a few slow problems may take most of the time."""
 
 
-@flow(name="validate-problems", flow_run_name="validate {run}")
+@flow(name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False)
 async def validate_problems(
-    run: str, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 3
+    session: Session, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 3
 ) -> dict[str, int]:
     """Validate every problem of an open session that the history does not know yet; the unfit ones take no part in the run.
 
     Args:
-        run: name of the open session.
+        session: the open run whose problems are validated.
         level: `quick` before a training run (a few simulations a problem), `full` for all checks.
         mutants: mutants of each golden answer at the full level.
         seeds: different seeds at the full level.
@@ -40,7 +40,6 @@ async def validate_problems(
     Returns:
         Status -> number of problems, and `known`: how many were taken from the history.
     """
-    session = session_of(run)
     section = session.config.problems
     wanted = (
         quick_level(section.validation_mutants, session.config.grading.seed)
@@ -60,7 +59,7 @@ async def validate_problems(
         nonlocal done
         async with bound:
             with at_work.item(problem_id):
-                await validate_problem(run, problem_id)
+                await validate_problem(under_way, problem_id)
         done += 1
         tell.advance("problems validated", done, len(waiting))
 
@@ -75,9 +74,9 @@ async def validate_problems(
     under_way.mark_unfit()
     rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(
-        key=artifact_key("validation", run),
+        key=artifact_key("validation", session.run),
         table=table.as_dicts(rows, unfit),
-        description=f"Validation of the problems of {run} ({level} level)",
+        description=f"Validation of the problems of {session.run} ({level} level)",
     )
     summary = under_way.summary()
     tell.line(
@@ -88,7 +87,6 @@ async def validate_problems(
     else:
         for entry in unfit[:20]:
             tell.line(f"left out: {entry.problem_id} is {entry.status}: {entry.reason}")
-    survey.end(under_way)
     return summary
 
 
@@ -116,4 +114,4 @@ async def validate(
             open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
             reporting.run_status(session),
         ):
-            return await validate_problems(session.run, level, mutants, seeds)
+            return await validate_problems(session, level, mutants, seeds)

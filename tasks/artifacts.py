@@ -12,7 +12,6 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 from prefect.artifacts import (
     acreate_markdown_artifact,
@@ -114,13 +113,3 @@ class Publisher:
         for row in table:
             rows.setdefault(row["step"], {"step": row["step"] + 1})[names[row["name"]]] = round(row["value"], 4)
         return list(rows.values())
-
-
-_publishers: WeakKeyDictionary[Session, Publisher] = WeakKeyDictionary()
-
-
-def publisher_of(session: Session) -> Publisher:
-    """The publisher of an open session."""
-    if session not in _publishers:
-        _publishers[session] = Publisher(session)
-    return _publishers[session]

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline import batch, planning, training
-from rtl_core.pipeline.session import session_of
+from rtl_core.pipeline import planning, training
+from rtl_core.pipeline.batch import Batch
+from rtl_core.pipeline.session import Session
 from tasks.retrying import step_task
 
 
-@step_task("order problems", "curriculum of {run}")
-async def order_problems(run: str) -> int:
+@step_task("order problems", "curriculum of {session.run}")
+async def order_problems(session: Session) -> int:
     """Write the curriculum and the plan of all epochs; returns the number of steps."""
-    return await planning.plan_run(session_of(run))
+    return await planning.plan_run(session)
 
 
-@step_task("train step", "train {key}")
-async def train_step(run: str, key: str) -> str:
+@step_task("train step", "train {batch.key}")
+async def train_step(session: Session, batch: Batch) -> str:
     """One optimizer step and its record; returns the path of the new state.
 
     A retry starts from the last recorded state, so the step counts once.
     """
-    session = session_of(run)
-    checkpoint = await training.train(session, batch.batch_of(run, key))
+    checkpoint = await training.train(session, batch)
     return checkpoint.state_path

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline.survey import survey_of
+from rtl_core.pipeline.survey import Survey
 from tasks.retrying import step_task
 
 
 @step_task("validate problem", "validate {problem_id}")
-async def validate_problem(run: str, problem_id: str) -> str:
+async def validate_problem(survey: Survey, problem_id: str) -> str:
     """Validate one problem of an open session; returns its status. Tried again when the executor fails."""
-    return await survey_of(run).validate(problem_id)
+    return await survey.validate(problem_id)

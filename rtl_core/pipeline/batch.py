@@ -10,10 +10,11 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from attrs import define, field
 
 from rtl_core.backend.base import SampledAnswer, Weights
 from rtl_core.config import RunConfig
@@ -31,7 +32,7 @@ from rtl_core.types.rollout import Purpose, Rollout
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
-@dataclass
+@define(eq=False)
 class Batch:
     """The groups of one train step or of one evaluation, and what is known of them so far."""
 
@@ -46,22 +47,22 @@ class Batch:
     sampler: Literal["student", "teacher"] = "student"
     sampler_path: str | None = None
     """Weights to sample from; None is the untrained student."""
-    rollouts: dict[tuple[str, int], StoredRollout] = field(default_factory=dict)
+    rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
-    substitutes: dict[tuple[int, int], str] = field(default_factory=dict)
+    substitutes: dict[tuple[int, int], str] = field(factory=dict)
     """(attempt, place in the plan) -> problem that replaced a group without signal."""
     candidates: list[str] | None = None
     """Problems that may replace others, in order; None until they are first needed."""
-    quarantined: set[str] = field(default_factory=set)
+    quarantined: set[str] = field(factory=set)
     """Problems whose answers could not be graded; they take no part in the step."""
-    later: dict[int, Batch] = field(default_factory=dict)
+    later: dict[int, Batch] = field(factory=dict)
     """Turn (2, 3) -> the batch of the further answers to what failed (refining.py)."""
     before: Batch | None = None
     """Of a later turn: the batch of the turn before."""
-    failed_grades: Counter[str] = field(default_factory=Counter)
+    failed_grades: Counter[str] = field(factory=Counter)
     """Problem id -> how often grading itself failed."""
-    clock: StageClock = field(default_factory=StageClock)
-    store_before: StoreTime = field(default_factory=StoreTime)
+    clock: StageClock = field(factory=StageClock)
+    store_before: StoreTime = field(factory=StoreTime)
     """What the history had cost the run when the batch began, or when the step before it was recorded."""
 
     @property
@@ -114,27 +115,12 @@ class Batch:
             self.rollouts[one.rollout.problem_id, one.rollout.sample] = one
 
 
-_open: dict[tuple[str, str], Batch] = {}
-
-
-def register(session: Session, batch: Batch) -> Batch:
-    """Make a batch reachable by name for the tasks that work on it, with what the history already holds of it."""
+def begin(session: Session, batch: Batch) -> Batch:
+    """Start work on a batch with what the history already holds of it."""
     batch.store_before = session.store_mark or session.recorder.times()
     session.store_mark = None
     batch.take_up(session.history.rollouts_of(session.run, batch.evaluation or batch.step))
-    _open[session.run, batch.key] = batch
     return batch
-
-
-def batch_of(run: str, key: str) -> Batch:
-    """The registered batch of that key."""
-    return _open[run, key]
-
-
-def release(session: Session, batch: Batch) -> None:
-    """Forget a batch whose work is recorded, and its later turns."""
-    for one in (batch, *batch.later.values()):
-        _open.pop((session.run, one.key), None)
 
 
 async def sample(session: Session, batch: Batch, problem_id: str) -> int:

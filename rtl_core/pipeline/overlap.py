@@ -12,22 +12,23 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Prepared = TypeVar("Prepared")
 Reason = TypeVar("Reason")
 
 
 async def in_order(
     items: Iterable[Item],
     *,
-    prepare: Callable[[Item], Awaitable[object]],
-    finish: Callable[[Item], Awaitable[object]],
-    after: Callable[[Item], Awaitable[object]],
+    prepare: Callable[[Item], Awaitable[Prepared]],
+    finish: Callable[[Prepared], Awaitable[object]],
+    after: Callable[[Prepared], Awaitable[object]],
     stop: Callable[[int], Reason | None],
     ahead: int,
 ) -> Reason | None:
     """Prepare and finish all items, and do what comes after each; or stop when `stop` says why.
 
     Args:
-        prepare: may run for `ahead` + 1 items at once.
+        prepare: may run for `ahead` + 1 items at once; what it returns goes to `finish` and `after`.
         finish: runs for one item after the other.
         after: follows each `finish`. With `ahead` 0 it ends before the next item is begun.
         stop: asked before each item is begun, with the number of those that are under way: why no more should begin, or None.
@@ -39,7 +40,7 @@ async def in_order(
         The first error in the order of the items; what was being prepared of later ones is cancelled.
     """
     waiting = deque(items)
-    under_way: deque[tuple[Item, asyncio.Future[object]]] = deque()
+    under_way: deque[asyncio.Future[Prepared]] = deque()
     reason: Reason | None = None
 
     def begin() -> None:
@@ -47,24 +48,22 @@ async def in_order(
         while waiting and reason is None and len(under_way) <= ahead:
             reason = stop(len(under_way))
             if reason is None:
-                item = waiting.popleft()
-                under_way.append((item, asyncio.ensure_future(prepare(item))))
+                under_way.append(asyncio.ensure_future(prepare(waiting.popleft())))
 
     try:
         begin()
         while under_way and reason is None:
-            item, prepared = under_way[0]
-            await prepared
-            await finish(item)
+            prepared = await under_way[0]
+            await finish(prepared)
             under_way.popleft()
             if ahead:
                 begin()
-            await after(item)
+            await after(prepared)
             begin()
-        await asyncio.gather(*(prepared for _, prepared in under_way))
+        await asyncio.gather(*under_way)
     except BaseException:
-        for _, prepared in under_way:
-            prepared.cancel()
-        await asyncio.gather(*(prepared for _, prepared in under_way), return_exceptions=True)
+        for preparing in under_way:
+            preparing.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         raise
     return reason

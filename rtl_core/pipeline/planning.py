@@ -109,11 +109,6 @@ async def begin(session: Session, state: StepState) -> Batch:
     )
 
 
-def key_of(session: Session, state: StepState) -> str:
-    """The key under which the batch of a step is registered."""
-    return _warm_start_key(session, state.step) if is_warm_start(session, state.step) else f"step {state.step}"
-
-
 def _warm_start_key(session: Session, step: int) -> str:
     return f"{session.run}/teacher/warm start {step:05d}"
 

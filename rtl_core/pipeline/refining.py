@@ -24,10 +24,10 @@ from rtl_core.types.rollout import Rollout
 
 
 def open_turn(session: Session, batch: Batch, turn: int) -> Batch:
-    """The batch of a later turn (2, 3), registered under its parent's key with what the history holds of it."""
+    """The batch of a later turn (2, 3), under its parent's key, with what the history holds of it."""
     known = batch.later.get(turn)
     if known is None:
-        known = batch.later[turn] = batches.register(
+        known = batch.later[turn] = batches.begin(
             session,
             Batch(
                 purpose="refinement",

@@ -13,9 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from attrs import define, field
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -60,7 +61,7 @@ class Choice:
     most: int = 2**31 - 1
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class Regrading:
     """A regrading under way."""
 
@@ -76,7 +77,7 @@ class Regrading:
     """Problem id -> rollouts that have no verdict under the label yet."""
     known: int
     """Rollouts that had one before."""
-    failed: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(factory=Counter)
     """Why grading itself failed -> of how many rollouts."""
 
     async def grade(self, problem_id: str) -> int:
@@ -120,14 +121,6 @@ class Regrading:
         if not rows:
             table.add_row(Text("none", style="dim"))
         return table
-
-
-_open: dict[str, Regrading] = {}
-
-
-def regrading_of(label: str) -> Regrading:
-    """The regrading of that label that is under way in this process; tasks pass names, never objects."""
-    return _open[label]
 
 
 @contextmanager
@@ -180,10 +173,7 @@ def open_regrading(
             raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
         problems = {name: Problem.model_validate(record) for name, record in records.items()}
         known = sum(row["rollout"] in done for row in chosen)
-        under_way = Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
-        _open[label] = under_way
-        stack.callback(_open.pop, label)
-        yield under_way
+        yield Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
 
 
 def label_of(executor: Executor, seed: int) -> str:

@@ -30,11 +30,10 @@ async def run_status(session: Session) -> AsyncIterator[None]:
 
     try:
         with (
-            Tracker(session.history, session.config) as session.tracker,
-            LiveReport(
-                session.history.path, session.run, report_path(session), progress.get().line
-            ) as session.live_report,
+            Tracker(session.history, session.config) as tracker,
+            LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
         ):
+            session.on_step += [tracker.recorded, live_report.after_step]
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn
@@ -60,10 +59,8 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Tell how a step went."""
-    if session.tracker is not None:
-        session.tracker.recorded()
-    if session.live_report is not None:
-        session.live_report.after_step()
+    for tell in session.on_step:
+        tell(step)
     progress.get().advance("steps", step + 1, len(session.steps))
     if session.last_step is not None:
         progress.get().line(step_line(step, len(session.steps), session.last_step))

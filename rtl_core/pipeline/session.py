@@ -10,8 +10,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from attrs import define, field
 
 from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
 from rtl_core.backend.registry import backend_of
@@ -25,13 +26,11 @@ from rtl_core.grading.limits import Limits
 from rtl_core.history.records import StepState
 from rtl_core.history.store import History
 from rtl_core.pipeline.identity import check_unchanged, run_record
-from rtl_core.pipeline.live_report import LiveReport
 from rtl_core.pipeline.lock import lock_path, run_lock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder, StoreTime
 from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.pipeline.stored import write_config
-from rtl_core.pipeline.tracking import Tracker
 from rtl_core.problems.load import LoadedProblems, load_problems
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.types.problem import Problem
@@ -45,9 +44,9 @@ class Cluster(Executor, Protocol):
     slots: int
 
 
-@dataclass(eq=False)
+@define(eq=False)
 class Session:
-    """One open run."""
+    """One open run. Tasks and flows take it as it is: Prefect walks dataclasses among their parameters, and no attrs class."""
 
     config: RunConfig
     history: History
@@ -59,35 +58,33 @@ class Session:
     """How many answers are graded at once: the threads of `pool`."""
     loaded: LoadedProblems
     problems: dict[str, Problem]
-    prompts: dict[str, Prompt] = field(default_factory=dict)
-    unfit: dict[str, str] = field(default_factory=dict)
+    prompts: dict[str, Prompt] = field(factory=dict)
+    unfit: dict[str, str] = field(factory=dict)
     """Problem id -> why it takes no part in the run."""
     backend: Backend | None = None
     """What trains and samples, if the run was opened with it."""
     trainer: Trainer | None = None
     """With the weights of the last recorded step; None when the next train step has to open one."""
-    steps: list[StepState] = field(default_factory=list)
+    steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
     """The weights that the last recorded step left; None before the first."""
-    sampler_paths: dict[int, str] = field(default_factory=dict)
+    sampler_paths: dict[int, str] = field(factory=dict)
     """Train steps seen -> weights to sample from, as far as recorded; the untrained student (0) has none."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
     store_mark: StoreTime | None = None
     """What the history had cost when the last step's record was about to be written: that write counts for the next step."""
-    prices: Prices = field(default_factory=load_prices)
-    opened_at: float = field(default_factory=time.monotonic)
+    prices: Prices = field(factory=load_prices)
+    opened_at: float = field(factory=time.monotonic)
     """When this process opened the run, on the monotonic clock (seconds)."""
-    tidied: set[int] = field(default_factory=set)
+    tidied: set[int] = field(factory=set)
     """Steps whose weights this process has seen deleted."""
-    live_report: LiveReport | None = None
-    """Writes the report now and then while the run goes on."""
-    tracker: Tracker | None = None
-    """Where metrics go besides the history."""
+    on_step: list[Callable[[int], None]] = field(factory=list)
+    """Who is told of each recorded step."""
     cancel_note: str = "stopped by a signal"
     """Who ended the run, should it be cancelled."""
-    ending: threading.Event = field(default_factory=threading.Event)
+    ending: threading.Event = field(factory=threading.Event)
     """Set once a signal or a request has ended the run: what fails from then on failed for that."""
     stopped: str | None = None
     """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
@@ -109,14 +106,6 @@ class Session:
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
         return [problem for problem in problems if problem.id not in self.unfit]
-
-
-_open: dict[str, Session] = {}
-
-
-def session_of(run: str) -> Session:
-    """The open session of a run in this process; tasks pass names, never objects."""
-    return _open[run]
 
 
 @asynccontextmanager
@@ -192,11 +181,9 @@ async def open_session(
             write_config(config)
             beating = asyncio.create_task(_heartbeat(session))
             stack.callback(beating.cancel)
-        _open[session.run] = session
         try:
             yield session
         finally:
-            del _open[session.run]
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
 

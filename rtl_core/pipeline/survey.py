@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
@@ -26,20 +27,20 @@ ATTEMPTS = 3
 """How often the executor may fail on one problem before the problem is left out of this run."""
 
 
-@dataclass
+@define(eq=False)
 class Survey:
     """A validation under way. `records` maps problem ids to what was found, now or before."""
 
     session: Session
     level: Level
-    records: dict[str, ValidationRecord] = field(default_factory=dict)
+    records: dict[str, ValidationRecord] = field(factory=dict)
     known: int = 0
     """How many records were taken from the history."""
-    samples: dict[str, list[str]] = field(default_factory=dict)
+    samples: dict[str, list[str]] = field(factory=dict)
     """Problem fingerprint -> the teacher's stored samples that passed."""
-    _pending: list[ValidationRecord] = field(default_factory=list)
-    _failures: Counter[str] = field(default_factory=Counter)
-    _written_at: float = field(default_factory=time.monotonic)
+    _pending: list[ValidationRecord] = field(factory=list)
+    _failures: Counter[str] = field(factory=Counter)
+    _written_at: float = field(factory=time.monotonic)
 
     @property
     def waiting(self) -> list[str]:
@@ -126,13 +127,10 @@ class Survey:
         return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
 
 
-_open: dict[str, Survey] = {}
-
-
 def begin(session: Session, level: Level) -> Survey:
     """Open the validation of a session's problems, with what the history holds of it already.
 
-    A record of the full level serves the quick one as well. Reach it again with `survey_of(run)`.
+    A record of the full level serves the quick one as well.
     """
     survey = Survey(session, level, samples=_samples(session))
     executor = session.grader.executor
@@ -147,18 +145,7 @@ def begin(session: Session, level: Level) -> Survey:
             if record is not None and problem_id not in survey.records and survey.serves(record, problem):
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
     survey.known = len(survey.records)
-    _open[session.run] = survey
     return survey
-
-
-def survey_of(run: str) -> Survey:
-    """The validation under way of an open session; tasks pass names, never objects."""
-    return _open[run]
-
-
-def end(survey: Survey) -> None:
-    """Forget a validation whose records are written."""
-    _open.pop(survey.session.run, None)
 
 
 def _samples(session: Session) -> dict[str, list[str]]:

@@ -50,8 +50,8 @@ class Tracker:
         self._thread.start()
         self._work.set()
 
-    def recorded(self) -> None:
-        """A step was recorded."""
+    def recorded(self, step: int | None = None) -> None:
+        """A step was recorded; which one, the history knows."""
         self._work.set()
 
     def __enter__(self) -> Self:
@@ -97,6 +97,8 @@ class Tracker:
                 self._sent_path.write_text(f"{step}\n")
             if closing:
                 run.finish()
+                # Without it a run that is kept in files (WANDB_MODE=offline) may end before they are written.
+                self._wandb.teardown()
                 return
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect import flow as prefect_flow
 
 import flows.train as flow
 import rtl_core.backend.tinker as tinker_backend
@@ -15,7 +16,7 @@ from rtl_core.config import load_config
 from rtl_core.cost.estimate import Pace, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
-from rtl_core.pipeline import planning, reporting, session
+from rtl_core.pipeline import reporting, session
 from rtl_core.pipeline.spending import spent
 
 pytestmark = pytest.mark.slow
@@ -50,11 +51,8 @@ class Counting:
 
 
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[int]]]:
-    """Trains the one epoch of a run, without Prefect; returns the tokens of each datum of each pass."""
-    for task in ("sample_group", "grade_group", "score_group", "refine_group", "train_step"):
-        monkeypatch.setattr(flow, task, getattr(flow, task).fn)
-    monkeypatch.setattr(flow, "publisher_of", lambda _: type("NoPublisher", (), {"after_step": lambda *_: None})())
+def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[int]]]:
+    """Trains the one epoch of a run; returns the tokens of each datum of each pass."""
     open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
@@ -63,10 +61,11 @@ def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[in
 
     monkeypatch.setattr(tinker_backend, "open_training_client", counting)
 
+    @prefect_flow
     async def run(overrides: list[str]) -> None:
         async with session.open_session(load_config("demo", overrides)) as opened, reporting.run_status(opened):
-            await planning.plan_run(opened)
-            assert await flow.train_epoch.fn(opened.run, 0) is None
+            await flow.order_problems(opened)
+            assert await flow.train_epoch(opened, 0) is None
 
     def trained(overrides: list[str]) -> list[list[int]]:
         asyncio.run(run(overrides))

@@ -1,7 +1,4 @@
-"""The training loop's choices in whole runs: the epoch flow's own functions over a real service, real simulators, a real database.
-
-Prefect's decorators are taken off, since other tests run them: what is left is the order of things.
-"""
+"""The training loop's choices in whole runs: the epoch flow over a real service, real simulators, a real database."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prefect import flow as prefect_flow
 
 import flows.train as flow
 from rtl_core.config import load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History
 from rtl_core.learning.kl_weight import controlled_weight
-from rtl_core.pipeline import planning, reporting
+from rtl_core.pipeline import reporting
 from rtl_core.pipeline.session import open_session
 
 pytestmark = pytest.mark.slow
@@ -26,25 +24,16 @@ HEALTH = 'health.ranges={"optim/entropy" = {min = 100.0}}'
 QUICK = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "tinker.local_threads=1")
 
 
-class NoPublisher:
-    """Publishes nothing."""
-
-    def after_step(self, step: int) -> None:
-        pass
-
-
 @pytest.fixture
-def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], None]:
-    """Trains a run to its end, or raises what stopped it."""
-    for task in ("sample_group", "grade_group", "score_group", "train_step"):
-        monkeypatch.setattr(flow, task, getattr(flow, task).fn)
-    monkeypatch.setattr(flow, "publisher_of", lambda session: NoPublisher())
+def train(prefect: None) -> Callable[[list[str]], None]:
+    """Trains the one epoch of a run, or raises what stopped it."""
 
+    @prefect_flow
     async def run(overrides: list[str]) -> None:
         async with open_session(load_config("demo", overrides)) as session, reporting.run_status(session):
-            await flow.measure_problems(session.run)
-            await planning.plan_run(session)
-            assert await flow.train_epoch.fn(session.run, 0) is None
+            await flow.measure_problems(session)
+            await flow.order_problems(session)
+            assert await flow.train_epoch(session, 0) is None
 
     return lambda overrides: asyncio.run(run(overrides))
 

@@ -20,11 +20,12 @@ class Log:
         self.behind: dict[int, int] = {}
         self.seconds = {"prepare": prepare_s, "finish": finish_s}
 
-    async def prepare(self, item: int) -> None:
+    async def prepare(self, item: int) -> int:
         self.behind[item] = item - len(self.trained)
         self.events.append(("prepare", item))
         await asyncio.sleep(self.seconds["prepare"])
         self.events.append(("prepared", item))
+        return item
 
     async def finish(self, item: int) -> None:
         self.events.append(("finish", item))
@@ -87,7 +88,7 @@ def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled() -> No
     log = Log(prepare_s=0.002)
     cancelled = []
 
-    async def prepare(item: int) -> None:
+    async def prepare(item: int) -> int:
         if item == 1:
             raise ValueError("item 1")
         try:
@@ -95,6 +96,7 @@ def test_an_error_comes_out_in_its_turn_and_the_later_ones_are_cancelled() -> No
         except asyncio.CancelledError:
             cancelled.append(item)
             raise
+        return item
 
     with pytest.raises(ValueError, match="item 1"):
         run_in_virtual_time(

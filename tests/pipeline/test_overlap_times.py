@@ -56,8 +56,9 @@ def seconds_a_step(ahead: int, *, spread: float, steps: int = 48) -> float:
             await asyncio.sleep(SAMPLE * (1 - spread * (1 - place / (GROUPS - 1))))
             await asyncio.gather(use(grader, GRADE / GROUPS), use(scorer, SCORE / GROUPS))
 
-        async def prepare(step: int) -> None:
+        async def prepare(step: int) -> int:
             await asyncio.gather(*(group(place) for place in range(GROUPS)))
+            return step
 
         async def finish(step: int) -> None:
             await asyncio.sleep(TRAIN)

@@ -40,7 +40,7 @@ async def one_step(tmp_path: Path) -> None:
     async with open_session(settings(tmp_path)) as session:
         await planning.plan_run(session)
         (state,) = session.steps
-        step = batch.register(session, await planning.begin(session, state))
+        step = batch.begin(session, await planning.begin(session, state))
         for problem_id in step.planned:
             await batch.sample(session, step, problem_id)
             await batch.grade(session, step, problem_id)
@@ -49,7 +49,6 @@ async def one_step(tmp_path: Path) -> None:
             again = await refining.sample_turn(session, step, 2, problem_id)
             assert again == 0
         await training.train(session, step)
-        batch.release(session, step)
 
 
 async def evaluated(tmp_path: Path) -> str:
@@ -58,7 +57,7 @@ async def evaluated(tmp_path: Path) -> str:
         visiting.settings_of(history, "turns", "heldout", "table", 0.2), as_visitor=True
     ) as session:
         plan = visiting.plan(session, "student", 0, 2, "table", 0.2)
-        held = batch.register(session, evaluation.evaluation_batch(session, plan))
+        held = batch.begin(session, evaluation.evaluation_batch(session, plan))
         assert batch.temperature_of(session.config, held) == 0.2
         for problem_id in held.problem_ids:
             await batch.sample(session, held, problem_id)
@@ -67,7 +66,6 @@ async def evaluated(tmp_path: Path) -> str:
         await evaluation.record(session, held, plan)
         assert len(evaluation.turns_in_words(held)) == len(held.later)
         evaluation.show(session, plan)
-        batch.release(session, held)
         return plan.key("turns")
 
 

@@ -116,7 +116,7 @@ def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, pro
 
     async def run() -> tuple[dict[str, int], dict[str, str], list[str]]:
         async with open_session(settings, with_policy=False) as session:
-            found = await validate_problems(session.run)
+            found = await validate_problems(session)
             return found, dict(session.unfit), [p.id for p in session.usable(session.loaded.train)]
 
     found, unfit, usable = asyncio.run(run())
