@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rtl_core.config import RunConfig
-    from rtl_core.policy.cost import Prices
-    from rtl_core.policy.estimate import Estimate, Pace
+    from rtl_core.cost.estimate import Estimate, Pace
+    from rtl_core.cost.tokens import Prices
 
 CHARS_PER_TOKEN = 3.2
 """Of English mixed with Verilog, where no tokenizer is at hand."""
@@ -58,8 +58,8 @@ def estimate(
     from rich.console import Console
 
     from rtl_core.config import load_config
-    from rtl_core.policy.cost import load_prices
-    from rtl_core.policy.estimate import Workload, at_most, likely
+    from rtl_core.cost.estimate import Workload, at_most, likely
+    from rtl_core.cost.tokens import load_prices
 
     # A data set that is not on this machine is no reason not to know what it would cost.
     settings = load_config(config, set_ or [], check_files=False)
@@ -155,10 +155,10 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
     if not download:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client would try for a minute on a machine without network
     try:
-        from rtl_core.policy.connect import load_tokenizer
+        from rtl_core.backend.registry import backend_of
         from rtl_core.prompting.budget import encode_messages
 
-        tokenizer = load_tokenizer(config.tinker.student, config)
+        tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
 
         def by_tokenizer(problem: Any) -> float:
@@ -226,7 +226,7 @@ def _measured(config: RunConfig, notes: list[str]) -> Measured | None:
 
 def _shares(config: RunConfig, problems: int, measured: Measured | None, notes: list[str]) -> dict[str, Any]:
     """How much of what is sampled is trained on and followed up; adds to `notes` how it was found."""
-    from rtl_core.policy.estimate import planned_groups
+    from rtl_core.cost.estimate import planned_groups
 
     shares: dict[str, Any] = {}
     steps = len(planned_groups(config, problems))
@@ -252,7 +252,7 @@ def _shares(config: RunConfig, problems: int, measured: Measured | None, notes: 
 def _pace(config: RunConfig, notes: list[str]) -> Pace:
     import os
 
-    from rtl_core.policy.estimate import Pace
+    from rtl_core.cost.estimate import Pace
 
     workers = config.grading.workers
     graders = workers if isinstance(workers, int) and workers else os.cpu_count() or 1
@@ -283,8 +283,8 @@ def _show(
     from rich import box
     from rich.table import Table
 
+    from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars, unpriced
     from rtl_core.errors import ConfigError
-    from rtl_core.policy.cost import ModelPrice, Tokens, dollars, total_dollars, unpriced
 
     def say(text: str, style: str | None = None) -> None:
         console.print(text, style=style, highlight=False, markup=False)
@@ -344,7 +344,7 @@ def _show(
     if missing and not config.tinker.is_local:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/policy/prices.toml, add the model, and name the copy with --prices",
+            "copy rtl_core/cost/prices.toml, add the model, and name the copy with --prices",
         )
 
 

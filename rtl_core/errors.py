@@ -34,8 +34,20 @@ class InfrastructureError(RtlDistillError):
     """Something of ours failed (a dead engine, a full disk): never the model's fault, worth trying again."""
 
 
+class BackendUnavailableError(InfrastructureError):
+    """What trains and samples could not do what was asked just now; the same request may succeed later."""
+
+
+class TrainerLostError(InfrastructureError):
+    """What trains lost the weights under training; the step is to be repeated from the last saved state."""
+
+
 class PolicyError(RtlDistillError):
-    """The Tinker service refused or lacks what the run needs (a model, a tokenizer, a checkpoint)."""
+    """What trains and samples refused or lacks what the run needs (a model, a tokenizer, a checkpoint)."""
+
+
+class WeightsGoneError(PolicyError):
+    """Saved weights, or what was made of them, do not exist any more."""
 
 
 class HistoryError(RtlDistillError):

@@ -20,11 +20,11 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
+from rtl_core.cost.tokens import total_dollars
 from rtl_core.pipeline.exporting import results_table
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import spent
-from rtl_core.policy.cost import total_dollars
 
 STEPS_SHOWN = 20
 

@@ -11,6 +11,7 @@ from rtl_core.learning.credit import Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
+from rtl_core.learning.losses import LOSSES, policy_losses
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.types.section import Section
 
@@ -18,8 +19,10 @@ from rtl_core.types.section import Section
 class LearningSection(Section):
     algorithm: str = "grpo"
     """What graded answers are worth and what the loss reads of them (`rtl_core/algorithms`); `module:Class` takes one of your own."""
-    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
-    """Loss of the train step, as the Tinker service names it."""
+    loss: str = "importance_sampling"
+    """Loss of the train step, as the Tinker service names it: `importance_sampling`, `ppo`, `cispo`, `dro` (learning/losses.py)."""
+    loss_parameters: dict[str, float] = Field(default_factory=dict)
+    """Parameters of the loss by the service's names, such as `{beta = 0.1}` with `dro`; they win over `clip_low` and `clip_high`."""
     clip_low: float = Field(default=0.8, ge=0, le=1)
     """With `ppo` and `cispo`: the smallest ratio of the trainer's to the sampler's probability that still counts."""
     clip_high: float = Field(default=1.2, ge=1)
@@ -87,6 +90,20 @@ class LearningSection(Section):
     """Largest gradient norm; 0 means no clipping."""
     max_sampler_trainer_kl: float = Field(default=0.5, gt=0)
     """Stop the run when the trainer's probabilities have left the sampler's by more than this KL (healthy: under 0.01)."""
+
+    @field_validator("loss")
+    @classmethod
+    def _known_loss(cls, name: str) -> str:
+        if name not in policy_losses():
+            raise ValueError(f"unknown loss {name!r}; known: {', '.join(policy_losses())}")
+        return name
+
+    @property
+    def loss_settings(self) -> dict[str, float]:
+        """Every parameter of the loss, by the service's names."""
+        clip = {"clip_low_threshold": self.clip_low, "clip_high_threshold": self.clip_high}
+        given = {**LOSSES[self.loss].parameters, **clip, **self.loss_parameters}
+        return {name: given[name] for name in LOSSES[self.loss].parameters}
 
     @property
     def imitates_teacher(self) -> bool:

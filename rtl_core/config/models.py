@@ -159,13 +159,21 @@ class TinkerSection(Section):
         return self.base_url == "local"
 
 
+class BackendSection(Section):
+    name: str = "tinker"
+    """What trains and samples: `tinker` (its cloud, or the embedded service), or an importable Python module that has a `BACKEND`
+    (rtl_core/backend/base.py). The models are those of `[tinker]` in any case."""
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings that a module of your own reads."""
+
+
 class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
     """How many of the newest steps keep their weights on the service."""
     keep_best: int = Field(default=1, ge=0)
     """How many of the steps with the best held-out pass@1 keep theirs."""
     keep_every: int = Field(default=0, ge=0)
-    """Keep the weights of every so-manieth step as well; 0 for none."""
+    """Keep the weights of every n-th step as well; 0 for none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
     """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
 
@@ -186,6 +194,7 @@ class RunConfig(Section):
     run: RunSection
     problems: ProblemsSection
     tinker: TinkerSection
+    backend: BackendSection = BackendSection()
     prompting: PromptingSection = PromptingSection()
     sampling: SamplingSection = SamplingSection()
     grading: GradingSection = GradingSection()
@@ -222,6 +231,11 @@ class RunConfig(Section):
             raise ValueError("learning.kl_target: to hold a target KL give it, and a kl_weight above 0 to start from")
         if learning.kl_weight_bounds[0] <= 0 or learning.kl_weight_bounds[0] > learning.kl_weight_bounds[1]:
             raise ValueError("learning.kl_weight_bounds: needs 0 < lowest <= highest")
+        if unknown := sorted(set(learning.loss_parameters) - set(learning.loss_settings)):
+            known = ", ".join(learning.loss_settings) or "none"
+            raise ValueError(
+                f"learning.loss_parameters: {learning.loss} has no parameter {', '.join(unknown)} (has: {known})"
+            )
         if learning.imitates_teacher and self.tinker.teacher is None:
             raise ValueError(
                 "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"

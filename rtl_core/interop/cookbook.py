@@ -36,6 +36,7 @@ from tinker_cookbook.rl.types import (
     StepResult,
 )
 
+from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
@@ -45,7 +46,6 @@ from rtl_core.grading.pool import grade_all
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.pipeline.session import graders_of, limits_of
-from rtl_core.policy.connect import load_tokenizer
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
@@ -59,7 +59,7 @@ class Workbench:
     def __init__(self, config: RunConfig) -> None:
         """Starts the executor of the configuration; see `make_executor` for what it raises."""
         self.config = config
-        self.tokenizer = load_tokenizer(config.tinker.student, config)
+        self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
         self._grader = Grader(

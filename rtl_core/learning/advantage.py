@@ -42,7 +42,7 @@ def group_advantages(
     spread = float(rewards_G.max() - rewards_G.min())
     if spread < 1e-12:
         return np.zeros_like(rewards_G)
-    centred_G = rewards_G - rewards_G.mean()
+    centred_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
     if baseline == "leave_one_out":
         centred_G = centred_G * (rewards_G.size / (rewards_G.size - 1))
     if normalise_std:

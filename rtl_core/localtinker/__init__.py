@@ -8,8 +8,8 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     futures.py    promises and the long poll      registry.py  what survives a restart: SQLite and checkpoint files
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
-    batching.py   continuous batching             losses.py    the losses, one formula each
-    samplers.py   which batch a row joins         lora.py      adapters on a frozen base, through peft
+    batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
+    samplers.py   which batch a row joins         (the losses: rtl_core/learning/losses.py)
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
     lockstep.py   any other transformers model    models.py    base models: loading, and which path is exact for them
     sampling.py   options, seeds, the next token  settings.py  how one service runs

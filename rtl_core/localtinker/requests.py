@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.lora import MAX_RANK
-from rtl_core.localtinker.losses import LOSSES
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.registry import MAX_TTL, MIN_TTL
 from rtl_core.localtinker.sampling import PromptOptions, SamplingOptions
@@ -282,8 +282,8 @@ def check_train_request(request: TrainRequest, model: ServedModel) -> None:
     if loss is None:
         raise RequestError(f"loss_fn: {request.loss_fn!r} is not served here; have {', '.join(LOSSES)}")
     for key, value in request.config.items():
-        if key not in loss.config:
-            known = ", ".join(loss.config) or "none"
+        if key not in loss.parameters:
+            known = ", ".join(loss.parameters) or "none"
             raise RequestError(f"loss_fn_config: {request.loss_fn} knows no key {key!r} (known: {known})")
         if isinstance(value, str) or not np.isfinite(value):
             raise RequestError(f"loss_fn_config[{key!r}]: must be a finite number, got {value!r}")

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
-from rtl_core.localtinker.losses import LOSSES
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
@@ -88,10 +88,10 @@ class TrainingModel:
         tokens_BL, inputs, mask_BLK = collate(data, loss.required + loss.optional)
         tokens_BL, mask_BLK = tokens_BL.to(device), mask_BLK.to(device)
         inputs = {name: t.to(device) for name, t in inputs.items()}
-        config = {k: float(v) for k, v in request.config.items()}
+        parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
         with torch.set_grad_enabled(not request.forward_only):
             logp_BLK = self._logprobs(tokens_BL, inputs["target_tokens"])
-            loss_BLK = loss.function(logp_BLK, inputs, config) * mask_BLK
+            loss_BLK = loss.function(logp_BLK, inputs, parameters) * mask_BLK
             if not request.forward_only:
                 loss_BLK.sum().backward()
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()

@@ -7,15 +7,16 @@ one again after a crash does only what is missing.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from attrs import define, field
 
+from rtl_core.backend.base import SampledAnswer, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.pool import grade_all
@@ -26,9 +27,6 @@ from rtl_core.pipeline.clock import StageClock
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import StoreTime
 from rtl_core.pipeline.session import Session
-from rtl_core.policy.clients import Policy
-from rtl_core.policy.sampling import SampledAnswer, rollout_seed, sample_group
-from rtl_core.policy.teacher import teacher_logprobs
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Outcome, Stage
@@ -139,7 +137,7 @@ def begin(session: Session, batch: Batch) -> Batch:
 
 async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     """Sample what is missing of one group. Returns how many rollouts were sampled."""
-    config, policy, prompt = session.config, session.require_policy(), session.prompts[problem_id]
+    config, prompt = session.config, session.prompts[problem_id]
     missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
     if not missing:
         return 0
@@ -151,8 +149,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
                 batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
             )
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
-        with fresh_clients_after_errors(policy):
-            answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
+        answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
     return record_answers(
         session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
@@ -163,17 +160,20 @@ async def answers_to(
     session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
     """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
-    config, policy = session.config.sampling, session.require_policy()
-    client = await (policy.teacher() if batch.sampler == "teacher" else policy.sampler(batch.sampler_path))
-    return await sample_group(
-        client,
-        policy.tokenizer,
-        list(prompt_P),
-        group_size=count,
-        max_tokens=config.max_tokens,
+    return await session.require_backend().sample(
+        Weights(batch.sampler, batch.sampler_path),
+        prompt_P,
+        count,
+        max_tokens=session.config.sampling.max_tokens,
         temperature=temperature_of(session.config, batch),
         seeds=seeds,
     )
+
+
+def rollout_seed(*parts: object) -> int:
+    """A 31-bit seed that depends on all parts (run seed, step, problem, sample ...) and on nothing else."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def temperature_of(config: RunConfig, batch: Batch) -> float:
@@ -188,16 +188,6 @@ def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) 
     session.recorder.put("record_rollouts", rollouts)
     batch.take_up(StoredRollout(rollout) for rollout in rollouts)
     return len(rollouts)
-
-
-@contextmanager
-def fresh_clients_after_errors(policy: Policy) -> Iterator[None]:
-    """Let a repetition of the block begin with new sampling clients."""
-    try:
-        yield
-    except Exception:
-        policy.forget_samplers()
-        raise
 
 
 async def grade(session: Session, batch: Batch, problem_id: str) -> int:
@@ -251,12 +241,11 @@ def last_stage(config: RunConfig, batch: Batch) -> Stage:
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
     """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
-    policy = session.require_policy()
+    backend, teacher = session.require_backend(), Weights("teacher")
     waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
-    with batch.clock.measure("score"), fresh_clients_after_errors(policy):
-        teacher = await policy.teacher()
+    with batch.clock.measure("score"):
         scores = await asyncio.gather(
-            *(teacher_logprobs(teacher, list(s.rollout.prompt_P), list(s.rollout.tokens_T)) for s in waiting)
+            *(backend.logprobs(teacher, s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
         )
     records = []
     for stored, scores_T in zip(waiting, scores, strict=True):

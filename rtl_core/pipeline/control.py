@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 
+from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import RunHealthError
 from rtl_core.learning.health import breaches
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import spent, step_costs
 from rtl_core.pipeline.stored import pause_path
-from rtl_core.policy.cost import total_dollars
 
 
 def stop_reason(session: Session, under_way: int = 0) -> str | None:

@@ -9,18 +9,18 @@ import numpy as np
 
 from rtl_core.algorithms.base import Algorithm, Inputs, credit_of
 from rtl_core.algorithms.grpo import Grpo
+from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.pipeline.batch import Batch
-from rtl_core.policy.trainer import Datum
 
 
 def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[Datum]:
     """Training data of a batch.
 
     This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
-    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (trainer.py).
+    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (`StepResult`).
 
     Args:
         kl_weight: λ of this step.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,12 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import HistoryError, PolicyError
+from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.history.store import History
-from rtl_core.pipeline.keeping import retention_of
-from rtl_core.pipeline.lock import run_folder
-from rtl_core.policy.checkpoints import download_adapter, kept
-from rtl_core.policy.connect import Endpoint, tinker_session
-
-ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+from rtl_core.pipeline.keeping import kept, retention_of
 
 
 def checkpoint_table(history: History, config: RunConfig) -> Table:
@@ -75,36 +70,11 @@ async def export_adapter(
     if state.state_path is None:
         raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
     tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
-    if config.tinker.is_local:
-        files = _copy_local(config, state.state_path, folder)
-    else:
-        import tinker
-
-        rest = tinker.RestClient(base_url=config.tinker.base_url)
-        name = f"{config.run.name}-{state.step + 1:06d}"
-        async with tinker_session(Endpoint(config.tinker.base_url)) as service:
-            files = await download_adapter(service, rest, state.state_path, name, folder)
+    name = f"{config.run.name}-{state.step + 1:06d}"
+    files = await backend_of(config).export(config, state.state_path, name, folder)
     card = folder / "README.md"
     card.write_text(model_card(history, config, state), encoding="utf-8")
     return [*files, card]
-
-
-def _copy_local(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
-    """From the folder of the embedded service, which need not run for this."""
-    from rtl_core.localtinker.errors import NotFoundError
-    from rtl_core.localtinker.registry import Registry
-
-    registry = Registry(run_folder(config) / "tinker")
-    try:
-        source = registry.blob_path(registry.checkpoint(state_path).blob)
-    except NotFoundError as error:
-        raise PolicyError(
-            f"the weights at {state_path} are not kept any more", "see `rtl-distill checkpoints RUN`"
-        ) from error
-    finally:
-        registry.close()
-    folder.mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copyfile(source / name, folder / name)) for name in ADAPTER_FILES]
 
 
 def model_card(history: History, config: RunConfig, state: StepState) -> str:

@@ -17,10 +17,13 @@ from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
-_FIXED = ("problems", "prompting", "sampling", "reward", "learning", "tinker", "curriculum", "refinement", "grading")
+_FIXED = (
+    "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "refinement", "grading",
+)  # fmt: skip
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor"},
     "tinker": {"base_url", "local_threads", "local_models"},
+    "backend": {"options"},
 }
 
 

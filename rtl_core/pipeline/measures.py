@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from rtl_core.backend.base import Datum, StepResult
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.credit import has_signal
 from rtl_core.types.verdict import Stage
@@ -54,10 +56,30 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def warm_start_metrics(batch: Batch, examples: int) -> dict[str, float]:
-    """Metrics of a supervised step: how many answers it trained on, and how many of the teacher's passed."""
+def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, float]:
+    """How far trainer and sampler are apart on the action tokens of a step, in nats; nothing without datums.
+
+    `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square; `optim/entropy`: mean of
+    − sampler log-probability.
+    """
+    if not datums:
+        return {}
+    sampler = np.concatenate([datum.inputs["logprobs"] for datum in datums]).astype(np.float64)
+    apart = sampler - np.concatenate(trained.logprobs)
+    return {
+        "optim/kl_sample_train_v1": float(np.mean(apart)),
+        "optim/kl_sample_train_v2": float(np.mean(apart**2) / 2),
+        "optim/entropy": float(np.mean(-sampler)),
+    }
+
+
+def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
+    """Metrics of a supervised step: how many answers it trained on, the mean of − log-probability of their tokens before the step (nats),
+    and how many of the teacher's passed."""
     verdicts = [s.verdict for s in batch.rollouts.values() if s.verdict is not None]
-    metrics = {"warm_start/examples": float(examples)}
+    metrics = {"warm_start/examples": float(trained.examples)}
     if verdicts:
         metrics["warm_start/teacher_passed"] = float(np.mean([v.passed for v in verdicts]))
+    if trained.examples:
+        metrics["warm_start/nll"] = float(-np.concatenate(trained.logprobs).mean())
     return metrics

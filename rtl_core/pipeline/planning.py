@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rtl_core.backend.base import Checkpoint
 from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepPlan, StepState
 from rtl_core.learning.curriculum import order_problems, plan_epoch
@@ -11,7 +12,6 @@ from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.drawing import draw_step, measured_rates
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.warm_start import is_warm_start, samples_answers
-from rtl_core.policy.trainer import Checkpoint
 from rtl_core.types.problem import Problem
 
 

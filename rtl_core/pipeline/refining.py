@@ -16,7 +16,6 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.pipeline import batch as batches
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.session import Session
-from rtl_core.policy.sampling import rollout_seed
 from rtl_core.prompting.refinement import build_refinement
 from rtl_core.types.rollout import Rollout
 
@@ -55,7 +54,6 @@ def parents(batch: Batch, turn: int, problem_id: str) -> list[StoredRollout]:
 async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str) -> int:
     """Sample the children that are missing of one group; returns how many were sampled."""
     later, config = open_turn(session, batch, turn), session.config
-    policy = session.require_policy()
     fresh = [p for p in parents(batch, turn, problem_id) if (problem_id, p.rollout.sample) not in later.rollouts]
     section = config.refinement
 
@@ -66,7 +64,7 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             session.prompts[problem_id],
             parent.rollout.text,
             parent.verdict,
-            policy.tokenizer,
+            session.require_backend().tokenizer,
             style=section.style,
             most_chars=section.feedback_chars,
             max_tokens=config.prompting.max_prompt_tokens,
@@ -74,11 +72,13 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
         if prompt is None:
             return None
         sample = parent.rollout.sample
-        seeds = [rollout_seed(config.run.seed, later.key, problem_id, sample)] if config.sampling.seeded else None
+        seeds = (
+            [batches.rollout_seed(config.run.seed, later.key, problem_id, sample)] if config.sampling.seeded else None
+        )
         (answer,) = await batches.answers_to(session, later, prompt.tokens_P, 1, seeds)
         return later.rollout(session.run, problem_id, sample, prompt.tokens_P, answer)
 
-    with later.clock.measure("sample"), batches.fresh_clients_after_errors(policy):
+    with later.clock.measure("sample"):
         rollouts = [r for r in await asyncio.gather(*(one(parent) for parent in fresh)) if r is not None]
     return batches.record_answers(session, later, rollouts)
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rtl_core.history.records import EndedBy, RunStatus
+from rtl_core.pipeline.faults import is_transient
 from rtl_core.pipeline.live_report import LiveReport
 from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.tracking import Tracker
-from rtl_core.policy.faults import is_transient
 from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.report import write_report
 

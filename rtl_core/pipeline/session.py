@@ -1,4 +1,4 @@
-"""All that a run holds open while it lives: history, problems, grader, and the clients of its Tinker service."""
+"""All that a run holds open while it lives: history, problems, grader, and its backend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
+from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
+from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
@@ -29,17 +32,6 @@ from rtl_core.pipeline.progress import progress
 from rtl_core.pipeline.recorder import Recorder, StoreTime
 from rtl_core.pipeline.stopping import at_once_on_signal
 from rtl_core.pipeline.stored import write_config
-from rtl_core.policy.clients import Policy
-from rtl_core.policy.connect import (
-    Endpoint,
-    check_same_tokens,
-    check_served,
-    load_tokenizer,
-    tinker_endpoint,
-    tinker_session,
-)
-from rtl_core.policy.cost import Prices, Tokens, load_prices, unpriced
-from rtl_core.policy.trainer import Checkpoint, open_training_client
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt, build_prompt
@@ -71,7 +63,10 @@ class Session:
     prompts: dict[str, Prompt] = field(factory=dict)
     unfit: dict[str, str] = field(factory=dict)
     """Problem id -> why it takes no part in the run."""
-    policy: Policy | None = None
+    backend: Backend | None = None
+    """What trains and samples, if the run was opened with it."""
+    trainer: Trainer | None = None
+    """With the weights of the last recorded step; None when the next train step has to open one."""
     steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
@@ -105,10 +100,10 @@ class Session:
         self.ended_by = "request"
         self.ending.set()
 
-    def require_policy(self) -> Policy:
-        if self.policy is None:
-            raise RuntimeError("this session was opened without a policy")
-        return self.policy
+    def require_backend(self) -> Backend:
+        if self.backend is None:
+            raise RuntimeError("this session was opened without a backend")
+        return self.backend
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -141,7 +136,8 @@ async def open_session(
     tell = progress.get().line
     chosen(config)
     async with AsyncExitStack() as stack:
-        if not as_visitor or config.tinker.is_local:
+        provider = backend_of(config)
+        if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
         loaded = load_problems(config.problems.sources, config.run.seed)
@@ -166,7 +162,7 @@ async def open_session(
             config=config,
             history=history,
             # Where tokens are paid for, none waits long for its place on disk.
-            recorder=Recorder(history) if config.tinker.is_local else Recorder(history, interval_s=0.1, share=0.1),
+            recorder=Recorder(history) if provider.embedded(config) else Recorder(history, interval_s=0.1, share=0.1),
             grader=grader,
             cache=cache,
             pool=pool,
@@ -177,10 +173,9 @@ async def open_session(
             ending=ending,
         )
         if with_policy:
-            endpoint = stack.enter_context(tinker_endpoint(config, tell))
-            at_once.append(endpoint.kill)
-            service = await stack.enter_async_context(tinker_session(endpoint))
-            session.policy = await _open_policy(session, endpoint, service)
+            session.backend = await stack.enter_async_context(provider.open(config, tell))
+            at_once.append(session.backend.abort)
+            _prepare_prompts(session, session.backend, provider)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -226,7 +221,7 @@ def prices_of(config: RunConfig) -> Prices:
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(
             f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/policy/prices.toml, add them, and name the copy with cost.prices",
+            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
         )
     return prices
 
@@ -254,12 +249,9 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
         )
 
 
-async def _open_policy(session: Session, endpoint: Endpoint, service: Any) -> Policy:
-    import tinker
-
-    config = session.config
-    await check_served(endpoint, config)
-    tokenizer = load_tokenizer(config.tinker.student, config)
+def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> None:
+    """Build the prompt of every problem, and see that the teacher reads them as the student does."""
+    config, tokenizer = session.config, backend.tokenizer
     tell = progress.get()
     for problem in session.problems.values():
         try:
@@ -273,17 +265,4 @@ async def _open_policy(session: Session, endpoint: Endpoint, service: Any) -> Po
             tell.line(f"prompt of {problem.id}: {note}")
     if config.tinker.teacher is not None:
         samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
-        check_same_tokens(tokenizer, load_tokenizer(config.tinker.teacher, config), samples)
-    rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-    return Policy(service, rest, tokenizer, config.tinker.student, config.tinker.teacher)
-
-
-async def open_trainer(session: Session) -> None:
-    """Give the session a training client at the last recorded state, or a fresh adapter.
-
-    Any weights of a client that was open before are left behind: this is what makes a repeated train step count once.
-    """
-    policy = session.require_policy()
-    policy.trainer = await open_training_client(
-        policy.service, session.config, session.checkpoint.state_path if session.checkpoint else None
-    )
+        check_same_tokens(tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)

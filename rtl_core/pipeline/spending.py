@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars
 from rtl_core.history.store import History
 from rtl_core.pipeline.batch import Batch
-from rtl_core.policy.cost import Prices, Tokens, Usage, sampled, scored, together, total_dollars
 
 # One row per prompt of a step, evaluation or measurement, and of each turn.
 _GROUPS = """

@@ -1,12 +1,16 @@
-"""One train step from a graded and scored batch, and its record."""
+"""One train step from a graded and scored batch, and its record.
+
+Exactly once: an optimizer step cannot be undone, so a step counts only when the state saved after it is recorded in the
+history. A step that was interrupted is repeated from the state recorded before it; what the interrupted attempt did to the
+weights is left behind with its trainer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from rtl_core.errors import InfrastructureError, RunHealthError
+from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
+from rtl_core.errors import RunHealthError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.schedule import linear_decay
 from rtl_core.pipeline.batch import Batch
@@ -14,26 +18,11 @@ from rtl_core.pipeline.credit import algorithm_of
 from rtl_core.pipeline.distilling import kl_weight_of
 from rtl_core.pipeline.drawing import pool_metrics
 from rtl_core.pipeline.examples import build_datums, signal_share
-from rtl_core.pipeline.measures import batch_metrics, warm_start_metrics
+from rtl_core.pipeline.measures import batch_metrics, drift_metrics, warm_start_metrics
 from rtl_core.pipeline.refining import turn_metrics
-from rtl_core.pipeline.session import Session, open_trainer
+from rtl_core.pipeline.session import Session
 from rtl_core.pipeline.spending import batch_usage, cost_metrics
 from rtl_core.pipeline.warm_start import datums_to_imitate
-from rtl_core.policy.faults import lost_client
-from rtl_core.policy.trainer import Checkpoint, Trained, save_checkpoint, supervised_step, train_step
-
-
-@contextmanager
-def client_may_be_lost() -> Iterator[None]:
-    """Turn the loss of a training client (the service was restarted) into an error that a repetition of the step mends."""
-    try:
-        yield
-    except Exception as error:
-        if not lost_client(error):
-            raise
-        raise InfrastructureError(
-            f"the service lost the training client ({type(error).__name__}); the step is repeated from the last saved state"
-        ) from error
 
 
 async def train(session: Session, batch: Batch) -> Checkpoint:
@@ -42,15 +31,16 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     Called again after a failure, it starts from the session's checkpoint: the step counts once, when its record is committed.
 
     Raises:
-        InfrastructureError: the service was restarted in between.
+        TrainerLostError: the service was restarted in between.
         RunHealthError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
     """
     config = session.config
-    policy = session.require_policy()
     with batch.clock.measure("train"):
-        if policy.trainer is None:
-            await open_trainer(session)
-        trainer, policy.trainer = policy.trainer, None  # put back when the step is recorded; an error leaves it behind
+        # Put back when the step is recorded; an error leaves it behind.
+        trainer, session.trainer = session.trainer, None
+        if trainer is None:
+            before = session.checkpoint.state_path if session.checkpoint else None
+            trainer = await session.require_backend().open_trainer(before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
@@ -60,10 +50,9 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 f"(limit {config.learning.max_sampler_trainer_kl}): the weights that sampled are not the ones that train",
                 "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
             )
-        with client_may_be_lost():
-            days = config.checkpoints.ttl_days
-            ttl_s = None if days is None else int(days * 86400)
-            checkpoint = await save_checkpoint(trainer, f"{session.run}-{batch.step + 1:06d}", ttl_s)
+        days = config.checkpoints.ttl_days
+        ttl_s = None if days is None else int(days * 86400)
+        checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", ttl_s)
     session.store_mark = session.recorder.times()
     store = session.store_mark - batch.store_before
     batch.clock.add("store", store.busy_s)
@@ -88,27 +77,26 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     )
     session.recorder.put("finish_step", [record])
     await session.recorder.settle()
-    policy.trainer = trainer
+    session.trainer = trainer
     session.checkpoint, session.last_step = checkpoint, record.metrics
     session.sampler_paths[batch.step + 1] = checkpoint.sampler_path
     return checkpoint
 
 
-async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[str, float], Trained]:
+async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
     """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
     datums = build_datums(batch, algorithm_of(config, batch), kl_weight)
     share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
     rate = share * config.learning.learning_rate
-    # Everything that the step is made of is on disk before its weights are saved.
-    async with session.recorder.settling():
-        with client_may_be_lost():
-            metrics, trained = await train_step(trainer, datums, config, rate)
+    learning = config.learning
+    trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
     metrics = {
         **batch_metrics(batch),
         **turn_metrics(batch),
-        **metrics,
+        **drift_metrics(datums, trained),
+        **reported(trained, rate),
         "learning/kl_weight": kl_weight,
         "learning/kl_share": signal_share(batch, config, kl_weight),
         "train/examples": float(trained.examples),
@@ -116,12 +104,32 @@ async def reinforce(session: Session, batch: Batch, trainer: Any) -> tuple[dict[
     return metrics, trained
 
 
-async def imitate(session: Session, batch: Batch, trainer: Any) -> tuple[dict[str, float], Trained]:
+async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:
     """The supervised update of a warm start. Returns the step's metrics and what was trained on."""
     config = session.config
     datums = datums_to_imitate(session, batch)
     rate = config.learning.warm_start_learning_rate or config.learning.learning_rate
+    trained = await step(session, trainer, datums, "cross_entropy", {}, rate)
+    return {**warm_start_metrics(batch, trained), **reported(trained, rate)}, trained
+
+
+async def step(
+    session: Session,
+    trainer: Trainer,
+    datums: Sequence[Datum],
+    loss: str,
+    parameters: Mapping[str, float],
+    learning_rate: float,
+) -> StepResult:
+    """One pass over all datums and one optimizer step; neither without datums."""
+    learning = session.config.learning
+    adam = Adam(learning_rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
+    # Everything that the step is made of is on disk before its weights are saved.
     async with session.recorder.settling():
-        with client_may_be_lost():
-            metrics, trained = await supervised_step(trainer, datums, config, rate)
-    return {**warm_start_metrics(batch, trained.examples), **metrics}, trained
+        return await trainer.step(datums, loss, parameters, adam) if datums else StepResult()
+
+
+def reported(trained: StepResult, learning_rate: float) -> dict[str, float]:
+    """Metrics of a step that trained: `optim/lr`, and what the backend reports, under `service/`."""
+    service = {f"service/{name}": value for name, value in trained.metrics.items()}
+    return {"optim/lr": learning_rate, **service} if trained.examples else {}

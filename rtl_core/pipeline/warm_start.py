@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 
 from rtl_core.algorithms.warm_start import WarmStart
+from rtl_core.backend.base import Datum
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.credit import algorithm_of
 from rtl_core.pipeline.examples import build_datums
 from rtl_core.pipeline.session import Session
-from rtl_core.policy.trainer import Datum
 from rtl_core.types.problem import Problem
 
 
@@ -42,7 +42,7 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
     config = session.config
     if config.learning.warm_start_source == "teacher":
         return build_datums(batch, algorithm_of(config, batch), 0.0)
-    tokenizer = session.require_policy().tokenizer
+    tokenizer = session.require_backend().tokenizer
     datums = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]

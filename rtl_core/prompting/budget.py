@@ -14,6 +14,7 @@ from typing import Any
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.messages import Message, build_messages
 from rtl_core.types.problem import Problem
+from rtl_core.types.tokenizer import Tokenizer
 
 CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
 
@@ -28,12 +29,12 @@ class Prompt:
     notes: tuple[str, ...] = ()
 
 
-def encode_messages(tokenizer: Any, messages: list[Message]) -> list[int]:
+def encode_messages(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
     """Tokens of chat messages through the tokenizer's chat template, with the header of the assistant's turn."""
     return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
 
 
-def build_prompt(problem: Problem, tokenizer: Any, template: str, max_tokens: int) -> Prompt:
+def build_prompt(problem: Problem, tokenizer: Tokenizer, template: str, max_tokens: int) -> Prompt:
     """The prompt of a problem within `max_tokens`.
 
     Raises:

@@ -7,12 +7,13 @@ line of the harness.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.prompting.budget import Prompt, encode_messages
 from rtl_core.prompting.messages import Message
 from rtl_core.types.problem import Interface, Problem
+from rtl_core.types.tokenizer import Tokenizer
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _HEAD = {
@@ -95,7 +96,7 @@ def build_refinement(
     first: Prompt,
     answer: str,
     verdict: Verdict,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     style: Literal["chat", "terse"],
     most_chars: int,

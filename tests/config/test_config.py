@@ -20,6 +20,24 @@ def broken(tmp_path: Path, **replace: str) -> Path:
     return path
 
 
+def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
+    def settings_of(*overrides: str) -> dict[str, float]:
+        return load_config("demo", overrides, environment={}).learning.loss_settings
+
+    assert settings_of() == {}
+    clip = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.2}
+    assert settings_of("learning.loss=ppo", "learning.clip_low=0.9") == clip
+    high = "learning.loss_parameters={clip_high_threshold = 3.0}"
+    assert settings_of("learning.loss=cispo", high)["clip_high_threshold"] == 3.0
+    assert settings_of("learning.loss=dro") == {"beta": 0.05}
+    with pytest.raises(
+        ConfigError, match=r"`learning\.loss`: unknown loss 'cross_entropy'; known: importance_sampling, "
+    ):
+        settings_of("learning.loss=cross_entropy")
+    with pytest.raises(ConfigError, match=r"`learning\.loss_parameters`: ppo has no parameter beta \(has: clip_low"):
+        settings_of("learning.loss=ppo", "learning.loss_parameters={beta = 1.0}")
+
+
 def test_what_show_prints_loads_to_the_same_configuration(tmp_path: Path) -> None:
     config = load_config(
         "demo",

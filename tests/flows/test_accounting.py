@@ -11,12 +11,13 @@ import pytest
 from prefect import flow as prefect_flow
 
 import flows.train as flow
+import rtl_core.backend.tinker as tinker_backend
 from rtl_core.config import load_config
+from rtl_core.cost.estimate import Pace, Workload, at_most
+from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
 from rtl_core.pipeline import reporting, session
 from rtl_core.pipeline.spending import spent
-from rtl_core.policy.cost import load_prices, total_dollars
-from rtl_core.policy.estimate import Pace, Workload, at_most
 
 pytestmark = pytest.mark.slow
 
@@ -52,13 +53,13 @@ class Counting:
 @pytest.fixture
 def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[list[int]]]:
     """Trains the one epoch of a run; returns the tokens of each datum of each pass."""
-    open_training_client = session.open_training_client
+    open_training_client = tinker_backend.open_training_client
     sent: list[list[int]] = []
 
     async def counting(*arguments: Any) -> Counting:
         return Counting(await open_training_client(*arguments), sent)
 
-    monkeypatch.setattr(session, "open_training_client", counting)
+    monkeypatch.setattr(tinker_backend, "open_training_client", counting)
 
     @prefect_flow
     async def run(overrides: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import tinker
 from localtinker_helpers import random_sequences, score
 
 from rtl_core.algorithms.warm_start import WarmStart
+from rtl_core.backend.base import Adam, Datum, StepResult
+from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
-from rtl_core.policy.trainer import Datum, open_training_client, supervised_step, train_step
+from rtl_core.pipeline.measures import drift_metrics
 
 PROMPT_TOKENS = 4
+ADAM = Adam(learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +43,10 @@ def step(
     ]
 
     async def run() -> dict[str, float]:
-        trainer = await open_training_client(client, config, None)
-        metrics, trained = await train_step(trainer, datums, config, 1e-4)
+        trainer = TinkerTrainer(await open_training_client(client, config, None))
+        trained = await trainer.step(datums, config.learning.loss, config.learning.loss_settings, ADAM)
         assert trained.tokens == sum(len(sequence) - 1 for sequence in sequences)
-        return metrics
+        return {**drift_metrics(datums, trained), **trained.metrics}
 
     ratio, a, lp = np.exp(-np.concatenate(noise)), np.concatenate(advantages), np.concatenate(logp)
     low, high = config.learning.clip_low, config.learning.clip_high
@@ -69,7 +73,7 @@ def test_the_loss_and_its_settings_reach_the_service(
     client: tinker.ServiceClient, sequences: list[list[int]], overrides: list[str]
 ) -> None:
     metrics, loss_T = step(client, sequences, *overrides)
-    assert metrics["service/loss:sum"] == pytest.approx(loss_T.sum(), rel=1e-3)
+    assert metrics["loss:sum"] == pytest.approx(loss_T.sum(), rel=1e-3)
 
 
 def test_sampler_and_trainer_are_compared_over_the_completions_alone(
@@ -94,11 +98,13 @@ def test_a_supervised_step_is_the_cross_entropy_of_the_answers_and_lowers_it(
     lengths = np.cumsum([len(sequence) - 1 for sequence in sequences])[:-1]
     logp = np.concatenate([part[PROMPT_TOKENS - 1 :] for part in np.split(truth, lengths)])
 
-    async def run() -> list[dict[str, float]]:
-        trainer = await open_training_client(client, config, None)
-        return [(await supervised_step(trainer, datums, config, 1e-3))[0] for _ in range(3)]
+    async def run() -> list[StepResult]:
+        trainer = TinkerTrainer(await open_training_client(client, config, None))
+        adam = replace(ADAM, learning_rate=1e-3)
+        return [await trainer.step(datums, "cross_entropy", {}, adam) for _ in range(3)]
 
     steps = asyncio.run(run())
-    assert steps[0]["warm_start/nll"] == pytest.approx(-logp.mean(), rel=1e-3)
-    assert steps[0]["service/loss:sum"] == pytest.approx(-logp.sum(), rel=1e-3)
-    assert steps[0]["warm_start/nll"] > steps[1]["warm_start/nll"] > steps[2]["warm_start/nll"]
+    nll = [float(-np.concatenate(one.logprobs).mean()) for one in steps]
+    assert nll[0] == pytest.approx(-logp.mean(), rel=1e-3)
+    assert steps[0].metrics["loss:sum"] == pytest.approx(-logp.sum(), rel=1e-3)
+    assert nll[0] > nll[1] > nll[2]

@@ -11,12 +11,12 @@ import numpy as np
 
 from cli.estimate import Measured, _measured
 from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.control import stop_reason
 from rtl_core.pipeline.spending import batch_usage, spent
-from rtl_core.policy.cost import ModelPrice, Prices, Tokens
 from rtl_core.types.rollout import Rollout
 
 PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)})

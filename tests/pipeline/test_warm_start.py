@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rtl_core.algorithms.warm_start import WarmStart
+from rtl_core.backend.base import Datum
+from rtl_core.backend.tinker.training import to_datum
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Reward
@@ -12,7 +14,6 @@ from rtl_core.pipeline.batch import Batch
 from rtl_core.pipeline.credit import algorithm_of, credited
 from rtl_core.pipeline.examples import build_datums
 from rtl_core.pipeline.warm_start import golden_response
-from rtl_core.policy.trainer import Datum, to_datum
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout

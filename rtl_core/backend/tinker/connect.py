@@ -1,8 +1,4 @@
-"""To a Tinker service: which one, what it serves, and whether student and teacher speak the same tokens.
-
-The pipeline reaches every service through the `tinker` SDK alone and does not know which one it talks to: the cloud, the
-embedded service that a run starts for itself, or any other URL.
-"""
+"""To a Tinker service: which one, what it serves, and where its models have their tokenizers."""
 
 from __future__ import annotations
 
@@ -14,16 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-# The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
-os.environ.setdefault("TINKER_TELEMETRY", "0")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+from typing import Literal, cast
 
 import tinker
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+from rtl_core.types.tokenizer import Tokenizer
 
 CLOSING_S = 5.0
 """How long the end of a session waits for the service to note it; a session that was interrupted waits a fifth of it."""
@@ -52,10 +45,9 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
     if config.tinker.is_local:
         from rtl_core.localtinker.kept import KeptTinker
 
-        state = config.run.directory / config.run.name / "tinker"
         with KeptTinker(
             local_models(config),
-            state,
+            state_folder(config),
             on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
@@ -93,6 +85,11 @@ async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClie
         # What is cancelled for want of an answer releases the client's connections and heartbeats all the same.
         with contextlib.suppress(TimeoutError, tinker.TinkerError):
             await asyncio.wait_for(closing, patience_s)
+
+
+def state_folder(config: RunConfig) -> Path:
+    """Where the embedded service of a run keeps its weights."""
+    return config.run.directory / config.run.name / "tinker"
 
 
 def local_models(config: RunConfig) -> dict[str, Path]:
@@ -135,42 +132,15 @@ async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
             raise PolicyError(f"{key}: the service serves {name!r} but does not train it", "choose a trainable student")
 
 
-def load_tokenizer(name: str, config: RunConfig) -> Any:
+def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     """The tokenizer of a model: from its folder with the embedded service, otherwise as the hub names it."""
     from transformers import AutoTokenizer
 
     source = str(local_models(config)[name]) if config.tinker.is_local else name
     try:
-        return AutoTokenizer.from_pretrained(source)
+        return cast(Tokenizer, AutoTokenizer.from_pretrained(source))
     except OSError as error:
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",
             "check the network and the name, or download it once and set HF_HUB_OFFLINE=1",
         ) from error
-
-
-def check_same_tokens(student: Any, teacher: Any, prompts: list[list[dict[str, str]]]) -> None:
-    """Student and teacher must turn text into the same token ids, or the teacher would score other texts.
-
-    Compared are the vocabularies and every given prompt through both chat templates.
-
-    Raises:
-        PolicyError: they differ; the message says in what.
-    """
-    ours, theirs = student.get_vocab(), teacher.get_vocab()
-    different = [token for token, index in ours.items() if theirs.get(token) != index]
-    if different:
-        raise PolicyError(
-            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} tokens differ (such as {different[0]!r})",
-            "token-level distillation needs one tokenizer; take a teacher of the student's family or set learning.kl_weight = 0",
-        )
-    for messages in prompts:
-        left, right = (
-            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-            for tokenizer in (student, teacher)
-        )
-        if list(left) != list(right):
-            raise PolicyError(
-                "student and teacher render the same chat messages to different tokens: their chat templates differ",
-                "take a teacher whose chat template is the student's",
-            )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rtl_core.backend.base import Weights
+from rtl_core.backend.tinker import connect
+from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.pipeline.session import open_session
-from rtl_core.policy import connect
-from rtl_core.policy.connect import Endpoint, tinker_session
 from rtl_core.tinymodels import model_path
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 
@@ -56,7 +57,7 @@ def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_session(config) as session:
-            await session.require_policy().sampler(None)
+            await session.require_backend().sample(Weights(), [2, 3], 1, max_tokens=1, temperature=1.0)
             assert "_session_heartbeat" in sdk_loops()
 
     asyncio.run(run())

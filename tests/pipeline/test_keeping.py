@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.history.records import EvaluationRecord, StepState
-from rtl_core.policy.checkpoints import Retention, kept, superseded
+from rtl_core.pipeline.keeping import Retention, kept, superseded
 
 
 def trained(count: int) -> list[StepState]:

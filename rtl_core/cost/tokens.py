@@ -78,14 +78,14 @@ def load_prices(path: Path | None = None) -> Prices:
     Raises:
         ConfigError: no such file, no TOML, or a key that is none of a price list.
     """
-    place = Path(str(resources.files("rtl_core.policy") / "prices.toml")) if path is None else path
+    place = Path(str(resources.files("rtl_core.cost") / "prices.toml")) if path is None else path
     try:
         return Prices.model_validate(tomllib.loads(place.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ConfigError(f"there is no price list {place}", "put it there or change cost.prices") from None
     except (tomllib.TOMLDecodeError, ValidationError) as error:
         raise ConfigError(
-            f"{place} is no price list: {error}", "take rtl_core/policy/prices.toml as the pattern"
+            f"{place} is no price list: {error}", "take rtl_core/cost/prices.toml as the pattern"
         ) from None
 
 

@@ -1,6 +1,9 @@
-"""What is worth trying again, over the SDK's own error classes."""
+"""What is worth trying again: over the SDK's own error classes as the backend passes them on, and over ours."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import httpx
 import pytest
@@ -8,9 +11,18 @@ import tinker
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
-from rtl_core.errors import ConfigError, InfrastructureError, PolicyError, RunHealthError
+from rtl_core.backend.tinker.faults import client_may_be_lost, translated
+from rtl_core.errors import (
+    ConfigError,
+    InfrastructureError,
+    PolicyError,
+    RtlDistillError,
+    RunHealthError,
+    TrainerLostError,
+    WeightsGoneError,
+)
 from rtl_core.history.connection import HistoryBusyError
-from rtl_core.policy.faults import is_transient, lost_client
+from rtl_core.pipeline.faults import is_transient
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")
 
@@ -24,6 +36,13 @@ def fetched(error: Exception) -> ValueError:
     wrapped = ValueError("Error retrieving result")
     wrapped.__cause__ = error
     return wrapped
+
+
+def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None]] = translated) -> Exception:
+    """As it leaves the backend."""
+    with pytest.raises(Exception) as raised, border():  # noqa: PT011
+        raise error
+    return raised.value
 
 
 @pytest.mark.parametrize(
@@ -49,7 +68,7 @@ def fetched(error: Exception) -> ValueError:
     ids=lambda error: f"{type(error).__name__}",
 )
 def test_what_time_mends_is_tried_again(error: Exception) -> None:
-    assert is_transient(error)
+    assert is_transient(passed_on(error))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +90,22 @@ def test_what_time_mends_is_tried_again(error: Exception) -> None:
     ids=lambda error: f"{type(error).__name__}",
 )
 def test_what_no_time_mends_fails_at_once(error: Exception) -> None:
-    assert not is_transient(error)
+    assert not is_transient(passed_on(error))
+
+
+def test_no_class_of_the_sdk_gets_out() -> None:
+    for error in (status(tinker.NotFoundError, 404), status(tinker.BillingError, 402), tinker.TinkerError("polling")):
+        assert isinstance(passed_on(error), RtlDistillError)
+    assert isinstance(passed_on(status(tinker.NotFoundError, 404)), WeightsGoneError)
+    assert isinstance(passed_on(status(tinker.BadRequestError, 400)), PolicyError)
 
 
 def test_a_training_client_that_a_restarted_service_forgot_is_recognised() -> None:
-    assert lost_client(status(tinker.NotFoundError, 404))
-    assert lost_client(RetryableException("promise expired"))
-    assert not lost_client(status(tinker.BadRequestError, 400))
-    assert not lost_client(tinker.APIConnectionError(request=REQUEST))
+    def lost(error: Exception) -> bool:
+        return isinstance(passed_on(error, client_may_be_lost), TrainerLostError)
+
+    assert lost(status(tinker.NotFoundError, 404))
+    assert lost(fetched(status(tinker.NotFoundError, 404)))
+    assert lost(RetryableException("promise expired"))
+    assert not lost(status(tinker.BadRequestError, 400))
+    assert not lost(tinker.APIConnectionError(request=REQUEST))

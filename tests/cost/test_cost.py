@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import cli
 from rtl_core.config import RunConfig, load_config
-from rtl_core.errors import ConfigError
-from rtl_core.policy.cost import (
+from rtl_core.cost.estimate import Pace, Workload, at_most, likely
+from rtl_core.cost.tokens import (
     ModelPrice,
     Prices,
     Tokens,
@@ -25,7 +25,7 @@ from rtl_core.policy.cost import (
     trained,
     unpriced,
 )
-from rtl_core.policy.estimate import Pace, Workload, at_most, likely
+from rtl_core.errors import ConfigError
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 PACE = Pace(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rtl_core.config import RunConfig
-from rtl_core.policy.cost import Tokens, Usage, sampled, scored, together, trained
+from rtl_core.cost.tokens import Tokens, Usage, sampled, scored, together, trained
 
 
 @dataclass(frozen=True)

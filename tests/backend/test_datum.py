@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtl_core.policy.sampling import rollout_seed
-from rtl_core.policy.trainer import Datum, to_datum
+from rtl_core.backend.base import Datum
+from rtl_core.backend.tinker.training import to_datum
+from rtl_core.pipeline.batch import rollout_seed
 
 
 def test_datum_is_shifted_by_one_and_silent_on_the_prompt() -> None:
@@ -15,6 +16,12 @@ def test_datum_is_shifted_by_one_and_silent_on_the_prompt() -> None:
     assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
     assert datum.loss_fn_inputs["logprobs"].to_numpy().tolist() == [0.0, 0.0, -1.0, -2.0]
     assert datum.loss_fn_inputs["advantages"].to_numpy().tolist() == [0.0, 0.0, 0.5, -0.5]
+
+
+def test_a_supervised_datum_weighs_the_answer_alone() -> None:
+    datum = to_datum(Datum([11, 12, 13], [21, 22], {"weights": np.ones(2, np.float32)}))
+    assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
+    assert datum.loss_fn_inputs["weights"].to_numpy().tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_seeds_depend_on_every_part_and_fit_31_bits() -> None:

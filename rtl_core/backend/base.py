@@ -1,0 +1,223 @@
+"""What the pipeline asks of whatever trains and samples, and the nouns that go back and forth.
+
+A backend is a module with a `BACKEND`, a `Provider`; registry.py tells how a run names it, and tests/backend/test_conformance.py says
+what it must do. Every method raises `BackendUnavailableError` where the same call may succeed later, `WeightsGoneError` where weights
+do not exist any more, and `PolicyError` for what no time mends (see rtl_core/errors.py); no error class of a library behind it gets out.
+
+Shapes: P prompt tokens, T completion tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
+from rtl_core.types.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What samples or scores: the student as it was saved at `path` (None: untrained), or the teacher."""
+
+    policy: Literal["student", "teacher"] = "student"
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class SampledAnswer:
+    """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text."""
+
+    tokens_T: list[int]
+    logprobs_T: list[float]
+    stop_reason: Literal["stop", "length"]
+    text: str
+
+    @classmethod
+    def of(
+        cls, tokens_T: Sequence[int], logprobs_T: Sequence[float] | None, stopped: bool, tokenizer: Tokenizer
+    ) -> SampledAnswer:
+        """From what a backend sampled; `stopped`: whether it says that the answer ended by itself.
+
+        Raises:
+            PolicyError: not every token has a finite log-probability.
+        """
+        if logprobs_T is None or len(logprobs_T) != len(tokens_T) or not all(map(math.isfinite, logprobs_T)):
+            raise PolicyError("the backend returned a sample without a finite log-probability for each of its tokens")
+        ended = bool(tokens_T) and tokens_T[-1] == tokenizer.eos_token_id
+        text = tokenizer.decode(tokens_T[:-1] if ended else tokens_T)
+        return cls(list(tokens_T), list(logprobs_T), "stop" if stopped or ended else "length", text)
+
+
+def checked_scores(values: Sequence[float | None], count: int) -> NDArray[np.float32]:
+    """Log-probabilities of `count` tokens as an array.
+
+    Raises:
+        PolicyError: there are fewer, or one is not finite.
+    """
+    scores_T = np.array([np.nan if value is None else value for value in values], np.float32)
+    if scores_T.shape != (count,) or not np.isfinite(scores_T).all():
+        raise PolicyError(f"the backend scored {int(np.isfinite(scores_T).sum())} of {count} tokens")
+    return scores_T
+
+
+@dataclass(frozen=True)
+class Datum:
+    """One sequence to train on, and what the loss reads beside the tokens: name -> [T] of the completion. The prompt is not trained on."""
+
+    prompt_P: Sequence[int]
+    tokens_T: Sequence[int]
+    inputs: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def sequence(self) -> list[int]:
+        """All P + T tokens. A backend reads all but the last and predicts all but the first."""
+        return [*self.prompt_P, *self.tokens_T]
+
+    @property
+    def padded(self) -> dict[str, NDArray[np.float32]]:
+        """The inputs for each of the P + T − 1 predicted tokens; 0, and so no gradient, for those of the prompt."""
+        padding = np.zeros(len(self.prompt_P) - 1, np.float32)
+        return {name: np.concatenate([padding, values_T]) for name, values_T in self.inputs.items()}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """AdamW's settings in one step; a `grad_clip_norm` of 0 clips nothing."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    eps: float
+    grad_clip_norm: float
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a train step reports: how many datums it trained on, the tokens that this is charged for, the trainer's log-probabilities
+    of each datum's completion before the step, and whatever else the backend measures."""
+
+    examples: int = 0
+    tokens: int = 0
+    logprobs: Sequence[NDArray[np.float64]] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the weights after a step are: the full state to resume from, and the frozen copy to sample from."""
+
+    state_path: str
+    sampler_path: str
+
+
+class Trainer(Protocol):
+    """The student being trained. After an error it is not used again: its weights may or may not have taken the step.
+
+    Its methods raise `TrainerLostError`, too, where it is gone and another one has to be opened.
+    """
+
+    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+        """One forward-backward pass over at least one datum and one optimizer step.
+
+        Args:
+            loss, parameters: one of learning/losses.py, with all its parameters.
+        """
+
+    async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
+        """Save state and sampler weights under `name`; what half a save left under it is replaced.
+
+        Both are deleted `ttl_s` seconds later; None means never.
+        """
+
+
+class Backend(Protocol):
+    """One that is open for a run: serves the student and, if the run has one, the teacher, which share the tokenizer."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    async def sample(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        count: int,
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int] | None = None,
+    ) -> list[SampledAnswer]:
+        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time."""
+
+    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+        """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""
+
+    async def open_trainer(self, state_path: str | None) -> Trainer:
+        """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed."""
+
+    async def delete(self, paths: Collection[str]) -> int:
+        """Delete saved weights; those that are gone already are fine. Returns how many were deleted."""
+
+    async def keep(self, paths: Collection[str]) -> None:
+        """Take the expiry from saved weights."""
+
+    def abort(self) -> None:
+        """End at once what runs in this machine, from any thread; the backend is still to be closed."""
+
+
+class Provider(Protocol):
+    """What a backend is before it is open: a module's `BACKEND`."""
+
+    def embedded(self, config: RunConfig) -> bool:
+        """Whether it lives in the run's own folder: then one process at a time may open it, and its tokens cost nothing."""
+
+    def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
+        """The tokenizer of a model. Raises PolicyError when it cannot be loaded."""
+
+    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
+        """Open it for a run; it is closed when the context is left, however that happens.
+
+        Args:
+            tell: takes a line for the user, from any thread.
+
+        Raises:
+            PolicyError: it has no such student or teacher, or a key is missing.
+        """
+
+    async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
+        """Write the adapter saved at `state_path` into `folder` as files for other programs (peft's format); the run need not be open."""
+
+
+def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[list[dict[str, str]]]) -> None:
+    """Student and teacher must turn text into the same token ids, or the teacher would score other texts.
+
+    Compared are the vocabularies and every given prompt through both chat templates.
+
+    Raises:
+        PolicyError: they differ; the message says in what.
+    """
+    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    different = [token for token, index in ours.items() if theirs.get(token) != index]
+    if different:
+        raise PolicyError(
+            f"student and teacher have different tokenizers: {len(different)} of {len(ours)} tokens differ (such as {different[0]!r})",
+            "token-level distillation needs one tokenizer; take a teacher of the student's family or set learning.kl_weight = 0",
+        )
+    for messages in prompts:
+        left, right = (
+            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+            for tokenizer in (student, teacher)
+        )
+        if list(left) != list(right):
+            raise PolicyError(
+                "student and teacher render the same chat messages to different tokens: their chat templates differ",
+                "take a teacher whose chat template is the student's",
+            )

@@ -1,0 +1,105 @@
+"""Saved weights on a Tinker service: how they go, and how an adapter leaves it as files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import defaultdict
+from collections.abc import Collection
+from pathlib import Path
+
+import httpx
+import tinker
+
+from rtl_core.backend.tinker.connect import state_folder
+from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError, WeightsGoneError
+
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
+
+
+async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
+    """Delete saved weights; what is gone already is fine. Returns how many were deleted.
+
+    What exists is asked for first, one request per training run, so that a resumed run does not ask for what an earlier
+    process deleted.
+    """
+    by_run: dict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        by_run[path.removeprefix("tinker://").split("/")[0]].add(path)
+    deleted = 0
+    for run_id, wanted in by_run.items():
+        try:
+            present = {checkpoint.tinker_path for checkpoint in (await rest.list_checkpoints(run_id)).checkpoints}
+        except tinker.NotFoundError:
+            continue
+        for path in sorted(wanted & present):
+            try:
+                await rest.delete_checkpoint_from_tinker_path(path)
+                deleted += 1
+            except tinker.NotFoundError:
+                continue
+    return deleted
+
+
+def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
+    """Fetch the adapter saved at `state_path` from the folder of the embedded service, which need not run for this.
+
+    Raises:
+        WeightsGoneError: it is not there any more.
+    """
+    from rtl_core.localtinker.errors import NotFoundError
+    from rtl_core.localtinker.registry import Registry
+
+    registry = Registry(state_folder(config))
+    try:
+        source = registry.blob_path(registry.checkpoint(state_path).blob)
+    except NotFoundError as error:
+        raise WeightsGoneError(
+            f"the weights at {state_path} are not kept any more", "see `rtl-distill checkpoints RUN`"
+        ) from error
+    finally:
+        registry.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    return [Path(shutil.copyfile(source / name, folder / name)) for name in ADAPTER_FILES]
+
+
+async def download_adapter(
+    service: tinker.ServiceClient, rest: tinker.RestClient, state_path: str, name: str, folder: Path
+) -> list[Path]:
+    """Fetch the adapter saved at `state_path` as files for other programs (peft's format) into `folder`.
+
+    Raises:
+        PolicyError: the service does not export weights, or no longer has these.
+    """
+    try:
+        client = await service.create_training_client_from_state(state_path)
+        external = await client.save_weights_external(name, ttl_seconds=3600)
+        answer = await rest.get_external_weights_urls(external.path)
+    except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
+        raise PolicyError(
+            f"the service does not hand out the weights at {state_path}: {error}",
+            "list what it has with `rtl-distill checkpoints RUN`",
+        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
+    return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))
+
+
+async def _download(url: str, folder: Path, file: str) -> Path:
+    """One file of an adapter, whole or not at all. The service names it, so it is kept inside the folder."""
+    target = (folder / file).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise PolicyError(f"the service named a file outside the folder: {file!r}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.part")
+    timeout = httpx.Timeout(30, read=300)
+    async with (
+        httpx.AsyncClient(timeout=timeout, follow_redirects=True) as http,
+        http.stream("GET", url) as response,
+    ):
+        response.raise_for_status()
+        with partial.open("wb") as out:
+            async for chunk in response.aiter_bytes():
+                out.write(chunk)
+    partial.replace(target)
+    return target

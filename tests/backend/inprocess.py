@@ -1,0 +1,230 @@
+"""A backend that is no client of a Tinker service: the embedded engine in this process, without HTTP and without the SDK's clients.
+
+A run takes it with `backend.name = "tests.backend.inprocess"`. `backend.options` knows `threads`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import AutoTokenizer
+
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SampledAnswer, StepResult, Weights, checked_scores
+from rtl_core.config import RunConfig
+from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
+from rtl_core.localtinker import requests as rq
+from rtl_core.localtinker.errors import NotFoundError, RequestError
+from rtl_core.localtinker.futures import Future
+from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.service import Service
+from rtl_core.localtinker.settings import Settings
+from rtl_core.localtinker.wire import TrainDatum, TrainRequest, pb
+from rtl_core.tinymodels import model_path
+from rtl_core.types.tokenizer import Tokenizer
+
+
+@contextmanager
+def errors_of_ours(missing: type[RtlDistillError] = WeightsGoneError) -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise missing(error.message) from error
+    except RequestError as error:
+        raise PolicyError(error.message) from error
+
+
+async def answer_of(future: Future) -> Future:
+    """The finished future of a request."""
+    await future.event.wait()
+    if future.json is not None and "error" in future.json:
+        kind = PolicyError if future.json["category"] == "user" else BackendUnavailableError
+        raise kind(future.json["error"])
+    return future
+
+
+async def json_of(future: Future) -> dict[str, Any]:
+    return (await answer_of(future)).json or {}
+
+
+class InProcessTrainer:
+    def __init__(self, service: Service, model_id: str) -> None:
+        self._service, self._model_id = service, model_id
+        self._numbers = itertools.count(1)  # number 0 was the making of the client
+
+    async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
+        data = [
+            TrainDatum(np.array(d.sequence[:-1]), {"target_tokens": np.array(d.sequence[1:]), **d.padded})
+            for d in datums
+        ]
+        with errors_of_ours(TrainerLostError):
+            request = TrainRequest(self._model_id, next(self._numbers), loss, dict(parameters), False, data)
+            backward = self._service.forward_backward(request)
+            params = rq.AdamParams(**vars(adam))
+            optim = self._service.optim_step(
+                rq.OptimStep(model_id=self._model_id, seq_id=next(self._numbers), adam_params=params)
+            )
+            output = pb.ForwardBackwardOutput.FromString((await answer_of(backward)).proto or b"")
+            metrics = {**output.metrics, **(await json_of(optim))["metrics"]}
+        (record,) = output.loss_fn_outputs
+        logprobs = np.frombuffer(record.fields["logprobs"].data, np.float32).astype(np.float64)
+        ends = np.cumsum([len(d.sequence) - 1 for d in datums])[:-1]
+        return StepResult(
+            examples=len(datums),
+            tokens=sum(len(d.tokens_T) for d in data),
+            logprobs=[part[-len(d.tokens_T) :] for part, d in zip(np.split(logprobs, ends), datums, strict=True)],
+            metrics=metrics,
+        )
+
+    async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
+        saved: dict[str, Any] = {"model_id": self._model_id, "path": name, "ttl_seconds": ttl_s, "overwrite": True}
+        with errors_of_ours(TrainerLostError):
+            state = self._service.save_weights(rq.SaveWeights(**saved))
+            sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
+            return Checkpoint((await json_of(state))["path"], (await json_of(sampler))["path"])
+
+
+class InProcess:
+    def __init__(self, service: Service, config: RunConfig) -> None:
+        self.tokenizer = BACKEND.tokenizer(config, config.tinker.student)
+        self._service, self._config = service, config
+        self._session = str(uuid.uuid4())
+        service.registry.add_session(self._session, None, None)
+        self._clients = itertools.count()
+
+    async def sample(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        count: int,
+        *,
+        max_tokens: int,
+        temperature: float,
+        seeds: Sequence[int] | None = None,
+    ) -> list[SampledAnswer]:
+        stop = [self.tokenizer.eos_token_id]
+        requests = [
+            self._ask(
+                weights,
+                prompt_P,
+                num_samples=count if seeds is None else 1,
+                sampling_params=rq.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, stop=stop),
+            )
+            for seed in ([None] if seeds is None else seeds)
+        ]
+        return [
+            SampledAnswer.of(
+                np.frombuffer(one.tokens, np.int32).tolist(),
+                np.frombuffer(one.logprobs, np.float32).tolist(),
+                one.stop_reason == pb.STOP_REASON_STOP,
+                self.tokenizer,
+            )
+            for response in await asyncio.gather(*requests)
+            for one in response.sequences
+        ]
+
+    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+        count = len(tokens_T)
+        nothing = rq.SamplingParams(max_tokens=1)
+        asked = {"prompt_logprobs": True, "prompt_logprobs_last_n": count, "sampling_params": nothing}
+        response = await self._ask(weights, [*prompt_P, *tokens_T], **asked)
+        return checked_scores(np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist(), count)
+
+    async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
+        names = {"student": self._config.tinker.student, "teacher": self._config.tinker.teacher}
+        source = {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
+        prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
+        with errors_of_ours():
+            future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
+            return pb.SampleResponse.FromString((await answer_of(future)).proto or b"")
+
+    async def open_trainer(self, state_path: str | None) -> InProcessTrainer:
+        number, tinker = next(self._clients), self._config.tinker
+        client: dict[str, Any] = {"session_id": self._session, "model_seq_id": number}
+        with errors_of_ours():
+            if state_path is None:
+                lora = rq.LoraConfig(rank=tinker.lora_rank, seed=self._config.run.seed)
+                request = rq.CreateModel(**client, base_model=tinker.student, lora_config=lora)
+                made = self._service.create_model(request)
+            else:
+                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=True))
+            return InProcessTrainer(self._service, (await json_of(made))["model_id"])
+
+    async def delete(self, paths: Collection[str]) -> int:
+        deleted = 0
+        for path in paths:
+            try:
+                self._service.registry.delete_checkpoint(path)
+                deleted += 1
+            except NotFoundError:
+                continue
+        return deleted
+
+    async def keep(self, paths: Collection[str]) -> None:
+        with errors_of_ours():
+            for path in paths:
+                self._service.registry.update_checkpoint(path, expires=None)
+
+    def abort(self) -> None:
+        """Nothing of it outlives this process."""
+
+
+class InProcessProvider:
+    def embedded(self, config: RunConfig) -> bool:
+        return True
+
+    def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(models_of(config)[model])
+        return tokenizer
+
+    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
+        return opened(config)
+
+    async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
+        registry = Registry(state_folder(config))
+        with errors_of_ours():
+            source = registry.blob_path(registry.checkpoint(state_path).blob)
+        registry.close()
+        folder.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy(file, folder)) for file in sorted(source.glob("adapter_*"))]
+
+
+@asynccontextmanager
+async def opened(config: RunConfig) -> AsyncIterator[Backend]:
+    settings = Settings(
+        models_of(config),
+        state_folder(config),
+        threads=int(config.backend.options.get("threads", 1)),
+        sampling_processes=0,
+        deterministic=config.tinker.local_deterministic,
+    )
+    service = Service(settings)
+    service.start(asyncio.get_running_loop())
+    try:
+        yield InProcess(service, config)
+    finally:
+        service.stop()
+
+
+def state_folder(config: RunConfig) -> Path:
+    return config.run.directory / config.run.name / "in-process"
+
+
+def models_of(config: RunConfig) -> dict[str, Path]:
+    names = {config.tinker.student, config.tinker.teacher or config.tinker.student}
+    models: dict[str, Path] = {name: model_path(name) for name in ("student", "teacher")}
+    models |= config.tinker.local_models
+    if unknown := names - set(models):
+        raise PolicyError(f"there is no model {', '.join(unknown)} here")
+    return {name: models[name] for name in sorted(names)}
+
+
+BACKEND = InProcessProvider()

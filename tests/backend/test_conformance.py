@@ -1,0 +1,219 @@
+"""What every backend must do (rtl_core/backend/base.py), asked of Tinker's, over the embedded service, and of one in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, Trainer, Weights
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import RunConfig, load_config
+from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
+
+ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
+STUDENT, TEACHER = Weights(), Weights("teacher")
+PROMPT = [40, 41, 42, 43, 44, 45, 46]
+_names = count()
+
+
+@dataclass
+class Opened:
+    """An open backend, and what waits for its coroutines."""
+
+    provider: Provider
+    backend: Backend
+    config: RunConfig
+    runner: asyncio.Runner
+
+    def __call__(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def answer(self, weights: Weights = STUDENT, **more: Any) -> list[int]:
+        """The tokens of one answer."""
+        sampled = self(self.backend.sample(weights, PROMPT, 1, max_tokens=12, temperature=1.0, **more))
+        return sampled[0].tokens_T
+
+    def score(self, weights: Weights, tokens_T: Sequence[int]) -> np.ndarray:
+        return self(self.backend.logprobs(weights, PROMPT, tokens_T))
+
+    def datums(self) -> list[Datum]:
+        """Two answers of known tokens, the first to be made likelier."""
+        scored = ((tokens_T, self.score(STUDENT, tokens_T)) for tokens_T in ([50, 60, 70, 80], [90, 100, 110]))
+        return [
+            Datum(PROMPT, tokens_T, {"logprobs": logprobs_T, "advantages": np.full(len(tokens_T), sign, np.float32)})
+            for (tokens_T, logprobs_T), sign in zip(scored, (1.0, -1.0), strict=True)
+        ]
+
+    def train(self, trainer: Trainer, steps: int = 1) -> None:
+        for _ in range(steps):
+            self(trainer.step(self.datums(), "importance_sampling", {}, ADAM))
+
+    def save(self, trainer: Trainer, ttl_s: int | None = None) -> Checkpoint:
+        return self(trainer.save(f"saved-{next(_names)}", ttl_s))
+
+    def open_trainer(self, state_path: str | None = None) -> Trainer:
+        return self(self.backend.open_trainer(state_path))
+
+    def trained(self, state_path: str | None, steps: int = 1) -> np.ndarray:
+        """How likely the first datum is after so many steps from a saved state."""
+        trainer = self.open_trainer(state_path)
+        self.train(trainer, steps)
+        return self.score(Weights(path=self.save(trainer).sampler_path), [50, 60, 70, 80])
+
+
+def settings(name: str, folder: Path, *more: str) -> RunConfig:
+    places = (f"backend.name={name}", f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")
+    return load_config(
+        "demo", [*places, "tinker.local_deterministic=true", "tinker.lora_rank=8", *more], environment={}
+    )
+
+
+@pytest.fixture(scope="module", params=["tinker", "tests.backend.inprocess"])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    config = settings(request.param, tmp_path_factory.mktemp("backend"))
+    provider = backend_of(config)
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        backend = runner.run(stack.enter_async_context(provider.open(config, print)))
+        yield Opened(provider, backend, config, runner)
+        runner.run(stack.aclose())
+
+
+def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -> None:
+    answers = opened(opened.backend.sample(STUDENT, PROMPT, 5, max_tokens=12, temperature=1.0))
+    end = opened.backend.tokenizer.eos_token_id
+    assert len(answers) == 5
+    for answer in answers:
+        assert 0 < len(answer.tokens_T) == len(answer.logprobs_T) <= 12
+        assert max(answer.logprobs_T) <= 0
+        assert (answer.stop_reason == "stop") == (answer.tokens_T[-1] == end)
+        assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
+
+
+def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
+    def texts(seeds: list[int]) -> list[list[int]]:
+        asked = opened.backend.sample(TEACHER, PROMPT, 3, max_tokens=12, temperature=1.0, seeds=seeds)
+        return [answer.tokens_T for answer in opened(asked)]
+
+    first = texts([1, 2, 3])
+    assert first == texts([1, 2, 3])
+    assert first != texts([4, 5, 6])
+
+
+def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened: Opened) -> None:
+    (answer,) = opened(opened.backend.sample(STUDENT, PROMPT, 1, max_tokens=12, temperature=1.0))
+    own = opened.score(STUDENT, answer.tokens_T)
+    assert own.dtype == np.float32
+    assert own == pytest.approx(answer.logprobs_T, abs=1e-3)
+    teacher = opened.score(TEACHER, answer.tokens_T)
+    assert teacher.shape == own.shape
+    assert not np.allclose(teacher, own, atol=1e-2)
+
+
+def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advantages(opened: Opened) -> None:
+    trainer, datums = opened.open_trainer(), opened.datums()
+    before = [opened.score(STUDENT, datum.tokens_T) for datum in datums]
+    result = opened(trainer.step(datums, "importance_sampling", {}, ADAM))
+    assert (result.examples, result.tokens) == (2, (7 + 4 - 1) + (7 + 3 - 1))
+    for found, expected in zip(result.logprobs, before, strict=True):
+        assert found == pytest.approx(expected, abs=1e-3)
+    assert all(np.isfinite(value) for value in result.metrics.values())
+    path = opened.save(trainer).sampler_path
+    likelier, less_likely = (
+        (opened.score(Weights(path=path), datum.tokens_T) - old).sum()
+        for datum, old in zip(datums, before, strict=True)
+    )
+    assert likelier > 0.05
+    assert less_likely < -0.05
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "cispo", "dro"])
+def test_every_loss_is_computed(opened: Opened, loss: str) -> None:
+    from rtl_core.learning.losses import LOSSES
+
+    datums = opened.datums()
+    if loss == "cross_entropy":
+        datums = [replace(datum, inputs={"weights": np.ones(len(datum.tokens_T), np.float32)}) for datum in datums]
+    result = opened(opened.open_trainer().step(datums, loss, LOSSES[loss].parameters, ADAM))
+    assert len(result.logprobs) == 2
+
+
+def test_a_step_that_is_repeated_after_a_failure_counts_once(opened: Opened) -> None:
+    first = opened.open_trainer()
+    opened.train(first)
+    state = opened.save(first).state_path
+    for start in (None, state):
+        once, twice = opened.trained(start), opened.trained(start, steps=2)
+        abandoned = opened.open_trainer(start)
+        opened.train(abandoned)  # what it did is left behind: nothing was saved
+        assert opened.trained(start) == pytest.approx(once, abs=1e-4)
+        assert not np.allclose(twice, once, atol=1e-2)
+
+
+def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened: Opened) -> None:
+    trainer = opened.open_trainer()
+    opened.train(trainer)
+    saved = opened.save(trainer)
+    opened.train(trainer)
+    live = opened.score(Weights(path=opened.save(trainer).sampler_path), [50, 60, 70, 80])
+    assert opened.trained(saved.state_path) == pytest.approx(live, abs=1e-4)
+
+
+def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Opened) -> None:
+    saved, other = (opened.save(opened.open_trainer()) for _ in range(2))
+    paths = [saved.state_path, saved.sampler_path]
+    assert opened(opened.backend.delete(paths)) == 2
+    assert opened(opened.backend.delete([*paths, other.sampler_path])) == 1
+    with pytest.raises(WeightsGoneError):
+        opened.open_trainer(saved.state_path)
+    with pytest.raises(WeightsGoneError):
+        opened.answer(Weights(path=saved.sampler_path))
+    with pytest.raises(WeightsGoneError):
+        opened(opened.backend.keep([saved.state_path]))
+    opened.open_trainer(other.state_path)
+    opened(opened.backend.keep([other.state_path]))
+
+
+def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened: Opened) -> None:
+    with pytest.raises(PolicyError):
+        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0))
+    assert opened.answer()
+    wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
+    with pytest.raises(PolicyError):
+        opened(opened.open_trainer().step([wrong], "importance_sampling", {}, ADAM))
+    opened.train(opened.open_trainer())
+
+
+def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None:
+    saved = opened.save(opened.open_trainer())
+    files = opened(opened.provider.export(opened.config, saved.state_path, "adapter", tmp_path))
+    assert {file.name for file in files} == {"adapter_model.safetensors", "adapter_config.json"}
+    assert all(file.stat().st_size for file in files)
+    with pytest.raises(PolicyError):
+        opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
+
+
+@pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess"])
+def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: str, tmp_path: Path) -> None:
+    config = settings(name, tmp_path, "tinker.student=nobody")
+
+    async def open_it() -> None:
+        async with backend_of(config).open(config, print):
+            pytest.fail("it opened")
+
+    with pytest.raises(PolicyError, match="nobody"):
+        asyncio.run(open_it())
+
+
+def test_a_name_that_is_no_backend_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    for name in ("nobodys.module", "json"):
+        with pytest.raises(ConfigError, match=r"(?s)backend\.name: .*tinker"):
+            backend_of(settings(name, tmp_path))

@@ -1,0 +1,58 @@
+"""A loss is one function: this file adds one, and a configuration names it and trains with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from rtl_core.backend.base import Adam, Datum
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import load_config
+from rtl_core.errors import ConfigError
+from rtl_core.learning.losses import LOSSES, POLICY_INPUTS, loss
+
+
+@pytest.fixture
+def _registered() -> Iterator[None]:
+    @loss(*POLICY_INPUTS, parameters={"power": 1.0})
+    def tempered(logp_BLK: Tensor, inputs: Mapping[str, Tensor], parameters: Mapping[str, float]) -> Tensor:
+        """-r^power A."""
+        return -((logp_BLK - inputs["logprobs"]) * parameters["power"]).exp() * inputs["advantages"]
+
+    yield
+    del LOSSES["tempered"]
+
+
+def overrides(folder: Path) -> list[str]:
+    places = [f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", "backend.name=tests.backend.inprocess"]
+    return [*places, "learning.loss=tempered", "learning.loss_parameters={power = 0.5}"]
+
+
+@pytest.mark.usefixtures("_registered")
+def test_a_loss_of_ones_own_is_trained_with(tmp_path: Path) -> None:
+    config = load_config("demo", overrides(tmp_path), environment={})
+    inputs = {"logprobs": np.array([-3.0, -6.0], np.float32), "advantages": np.array([1.0, -2.0], np.float32)}
+
+    async def train() -> tuple[np.ndarray, float]:
+        async with backend_of(config).open(config, print) as backend:
+            trainer = await backend.open_trainer(None)
+            adam = Adam(1e-3, 0.9, 0.95, 1e-8, 0.0)
+            learning = config.learning
+            result = await trainer.step(
+                [Datum([40, 41], [50, 60], inputs)], learning.loss, learning.loss_settings, adam
+            )
+            return result.logprobs[0], result.metrics["loss:sum"]
+
+    logp_T, total = asyncio.run(train())
+    expected = -(np.exp(0.5 * (logp_T - inputs["logprobs"])) * inputs["advantages"]).sum()
+    assert total == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_loss_that_nobody_registered_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown loss 'tempered'"):
+        load_config("demo", overrides(tmp_path), environment={})

@@ -1,0 +1,66 @@
+"""A run with a backend that is no client of a Tinker service goes through the same flow and leaves the same history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl_core.history.store import History
+
+pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]
+
+BACKENDS = {"over-http": "tinker", "in-process": "tests.backend.inprocess"}
+SMALL = (
+    "run.epochs=1",
+    "problems.sources.0.heldout=1",
+    "evaluation.samples=1",
+    "evaluation.k=[1]",
+    "evaluation.teacher=false",
+    "sampling.seeded=true",
+    "tinker.local_deterministic=true",
+    "tinker.local_threads=1",
+    "learning.kl_weight=0.1",
+)
+
+
+def rows(history: History, run: str, sql: str) -> list[dict[str, Any]]:
+    return history.query(sql, [run]).to_pylist()
+
+
+def filled(history: History, run: str) -> dict[str, int]:
+    """Table -> rows of a run, of those tables that have some; problems that one run has validated the other need not validate."""
+    tables = (
+        "SELECT table_name AS name FROM information_schema.columns WHERE column_name = 'run' AND table_schema = 'main'"
+    )
+    names = [row["name"] for row in history.query(f"{tables} ORDER BY ALL").to_pylist()]
+    counts = {name: rows(history, run, f'SELECT count(*) AS n FROM "{name}" WHERE run = ?')[0]["n"] for name in names}
+    return {name: n for name, n in counts.items() if n and name != "validations"}
+
+
+def test_two_steps_in_process_leave_what_two_steps_over_http_leave(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    from flows.train import train
+
+    history = History(tmp_path / "history.duckdb")
+    for run, backend in BACKENDS.items():
+        asyncio.run(train("demo", small_run(run, *SMALL, f"backend.name={backend}")))
+        record = history.run(run)
+        assert record is not None
+        assert record.status == "finished"
+    assert filled(history, "in-process") == filled(history, "over-http")
+    # The first step's answers are samples of the same weights by the same seeds, and trained on alike.
+    first = "SELECT problem_id, sample, text, n_tokens, stop_reason FROM rollouts WHERE run = ? AND step = 0 AND purpose = 'train' ORDER BY ALL"
+    assert rows(history, "in-process", first) == rows(history, "over-http", first)
+    one, other = (history.trained_steps(run)[0] for run in BACKENDS)
+    assert (one.examples, one.train_tokens) == (other.examples, other.train_tokens)
+    names = "SELECT DISTINCT name FROM step_metrics WHERE run = ? ORDER BY ALL"
+    assert rows(history, "in-process", names) == rows(history, "over-http", names)
+    for name in ("service/loss:sum", "optim/entropy", "teacher_kl"):
+        value = f"SELECT value FROM step_metrics WHERE run = ? AND step = 0 AND name = '{name}'"
+        found, expected = (rows(history, run, value)[0]["value"] for run in ("in-process", "over-http"))
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-3), name
