@@ -9,7 +9,7 @@ A step is the time from one trained step to the next, in the middle of a run. A 
 one step was under way, as the history has them. The limit is held against the longest stage of steps that do not overlap, whose
 stages are not lengthened by another step's work on the same cores. Two steps may be sampled at the same time, as in the cloud.
 
-By arithmetic (tests/pipeline/test_overlap_times.py): a step's chain is 22 s until its first group, 30 s of grading and 31 s of training,
+By arithmetic (tests/rollouts/test_run_ahead_times.py): a step's chain is 22 s until its first group, 30 s of grading and 31 s of training,
 83 s, of which two are under way: 41.5 s. Were no group graded before the last is sampled, it would be 52.5 s, 1.19 times the longest.
 """
 
@@ -87,10 +87,10 @@ async def run_steps(folder: Path, service: tuple[str, str, str], staleness: int,
     """A run of so many steps; returns its history."""
     url, student, teacher = service
     from rtl_core.config import load_config
-    from rtl_core.pipeline import batch, credit, planning, training
-    from rtl_core.pipeline.concurrently import for_each
-    from rtl_core.pipeline.overlap import in_order
-    from rtl_core.pipeline.session import open_session
+    from rtl_core.rollouts import batch, credit, planning, training
+    from rtl_core.rollouts.concurrently import for_each
+    from rtl_core.rollouts.run_ahead import in_order
+    from rtl_core.run.session import open_session
 
     config = load_config(
         "demo",

@@ -49,8 +49,8 @@ def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
 async def without_prefect(config: str, settings: list[str]) -> None:
     """The steps of a run by the functions that the tasks call."""
     from rtl_core.config import load_config
-    from rtl_core.pipeline import batch, credit, planning, training
-    from rtl_core.pipeline.session import open_session
+    from rtl_core.rollouts import batch, credit, planning, training
+    from rtl_core.run.session import open_session
 
     async with open_session(load_config(config, settings)) as session:
         await planning.plan_run(session)

@@ -41,9 +41,9 @@ def audit(
     from cli.console import ConsoleProgress
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
-    from rtl_core.pipeline.auditing import AuditPlan, audit_run
-    from rtl_core.pipeline.stored import config_of
     from rtl_core.reporting.audit import audit_summary, render, summary_of
+    from rtl_core.rollouts.auditing import AuditPlan, audit_run
+    from rtl_core.run.folder import config_of
 
     path = database_path(db)
     history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward

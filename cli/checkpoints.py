@@ -33,8 +33,8 @@ def checkpoints(
 
     from rich.console import Console
 
-    from rtl_core.pipeline.exporting import checkpoint_table, export_adapter
-    from rtl_core.pipeline.stored import config_of
+    from rtl_core.run.export import checkpoint_table, export_adapter
+    from rtl_core.run.folder import config_of
 
     history = open_history(db)
     config = config_of(history, run)

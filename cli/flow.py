@@ -25,7 +25,7 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
     from cli.console import ConsoleProgress
     from operations.orphans import end_orphans, mark_this_process
-    from rtl_core.pipeline.progress import progress
+    from rtl_core.observe.progress import progress
 
     end_orphans()
     mark_this_process()

@@ -20,7 +20,7 @@ def pause(run: Annotated[str, typer.Argument(help="Name of the run.")], db: DbOp
         rtl-distill pause nightly
     """
     from rtl_core.errors import HistoryError
-    from rtl_core.pipeline.stored import config_of, pause_path
+    from rtl_core.run.folder import config_of, pause_path
 
     history = open_history(db)
     path = pause_path(config_of(history, run))
@@ -48,7 +48,7 @@ def resume(
         rtl-distill resume nightly --release
     """
     from cli.flow import run_flow
-    from rtl_core.pipeline.stored import config_of, pause_path, write_config
+    from rtl_core.run.folder import config_of, pause_path, write_config
 
     settings = config_of(open_history(db), run)
     pause_path(settings).unlink(missing_ok=True)

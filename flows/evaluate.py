@@ -10,10 +10,10 @@ from pydantic import Field
 
 from flows.validate import validate_problems
 from rtl_core.config.models import Template
-from rtl_core.pipeline import batch, evaluation, visiting
-from rtl_core.pipeline.concurrently import for_each
-from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import Session, open_session
+from rtl_core.observe.progress import progress
+from rtl_core.rollouts import batch, evaluation, reopen
+from rtl_core.rollouts.concurrently import for_each
+from rtl_core.run.session import Session, open_session
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group
 from tasks.logs import lines_in_flow_run_log
@@ -45,10 +45,10 @@ async def evaluate(
     Returns:
         The key of the evaluation in the history.
     """
-    settings = visiting.settings_of(Path(history), run, split, template, temperature)
+    settings = reopen.settings_of(Path(history), run, split, template, temperature)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            plan = visiting.plan(session, policy, step, samples, template, temperature)
+            plan = reopen.plan(session, policy, step, samples, template, temperature)
             await validate_problems(session)
             await evaluate_policy(session, plan, must_succeed=True)
             evaluation.show(session, plan)

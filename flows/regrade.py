@@ -10,9 +10,9 @@ from prefect import flow
 from pydantic import Field
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.pipeline import regrading, visiting
-from rtl_core.pipeline.concurrently import for_each
-from rtl_core.pipeline.progress import progress
+from rtl_core.observe.progress import progress
+from rtl_core.rollouts import regrading, reopen
+from rtl_core.rollouts.concurrently import for_each
 from tasks.cluster import cluster_of
 from tasks.logs import lines_in_flow_run_log
 from tasks.regrading import regrade_problem
@@ -51,7 +51,7 @@ async def regrade(
     Raises:
         InfrastructureError: grading itself failed for some; the same command tries those again.
     """
-    settings, tell = visiting.settings_of(Path(history), run), progress.get()
+    settings, tell = reopen.settings_of(Path(history), run), progress.get()
     changes = {name: value for name, value in (("executor", executor), ("seed", seed)) if value is not None}
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
     choice = regrading.Choice(purpose, first_step, last_step, most)

@@ -26,9 +26,9 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.pipeline import stored
-from rtl_core.pipeline.lock import is_held, lock_path, read_holder
-from rtl_core.pipeline.progress import progress
+from rtl_core.observe.progress import progress
+from rtl_core.run import folder
+from rtl_core.run.lock import is_held, lock_path, read_holder
 from tasks.logs import lines_in_flow_run_log
 
 STARTING_S = 120.0
@@ -54,7 +54,7 @@ async def resume(history: str = "runs/history.duckdb") -> list[str]:
     async with get_client() as client:
         for record in reader.runs():
             try:
-                config = stored.config_of(reader, record.name)
+                config = folder.config_of(reader, record.name)
             except ConfigError as error:
                 with lines_in_flow_run_log():
                     progress.get().line(error.message)
@@ -73,7 +73,7 @@ def wants_to_run(record: RunRecord, config: RunConfig, holder: dict[str, Any]) -
         (record.status == "running" or record.ended_by == "signal")
         and bool(holder.get("deployment"))
         and holder.get("host") == socket.gethostname()
-        and not stored.pause_path(config).exists()
+        and not folder.pause_path(config).exists()
         and not is_held(lock_path(config))
     )
 
@@ -99,7 +99,7 @@ async def start_again(client: PrefectClient, config: RunConfig, holder: dict[str
         if not known:
             await arun_deployment(
                 holder["deployment"],
-                parameters={"config": str(stored.write_config(config))},
+                parameters={"config": str(folder.write_config(config))},
                 idempotency_key=key,
                 timeout=0,
                 as_subflow=False,

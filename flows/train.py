@@ -13,13 +13,14 @@ from flows.validate import validate_problems
 from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.records import StepState
-from rtl_core.pipeline import control, drawing, evaluation, keeping, planning, reporting
-from rtl_core.pipeline.batch import Batch, begin
-from rtl_core.pipeline.concurrently import for_each
-from rtl_core.pipeline.credit import credit_group
-from rtl_core.pipeline.overlap import in_order
-from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import Session, open_session
+from rtl_core.observe.progress import progress
+from rtl_core.rollouts import curriculum_sampling, evaluation, planning
+from rtl_core.rollouts.batch import Batch, begin
+from rtl_core.rollouts.concurrently import for_each
+from rtl_core.rollouts.credit import credit_group
+from rtl_core.rollouts.run_ahead import in_order
+from rtl_core.run import limits, retention, status
+from rtl_core.run.session import Session, open_session
 from tasks.artifacts import Publisher
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
@@ -52,9 +53,9 @@ async def train(
         async with opened as session:
             publisher = Publisher(session)
             session.on_step.append(publisher.after_step)
-            async with reporting.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
+            async with status.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
                 session.stopped = await everything_left(session)
-            report = reporting.finish(session)
+            report = status.finish(session)
             await publisher.at_end(report)
             return report
 
@@ -64,7 +65,7 @@ async def everything_left(session: Session) -> str | None:
     await validate_problems(session)
     await measure_problems(session)
     steps = await order_problems(session)
-    if reason := control.stop_reason(session):
+    if reason := limits.stop_reason(session):
         return reason
     await evaluate_now(session, "student", 0)
     if session.config.evaluation.teacher:
@@ -77,7 +78,7 @@ async def everything_left(session: Session) -> str | None:
         if reason := await train_epoch(session, epoch):
             return reason
     await evaluate_now(session, "student", steps)
-    await keeping.secure(session)
+    await retention.secure(session)
     return None
 
 
@@ -105,7 +106,7 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
         prepare=partial(prepare_step, session),
         finish=partial(train_step, session),
         after=partial(after_step, session),
-        stop=partial(control.why_stop, session),
+        stop=partial(limits.why_stop, session),
         ahead=session.config.learning.staleness,
     )
     if isinstance(stopped, RunHealthError):
@@ -132,7 +133,7 @@ async def prepare_step(session: Session, state: StepState) -> Batch:
         while problem_id is not None:
             await group(problem_id)
             attempt += 1
-            problem_id = drawing.substitute(session, step, slot, attempt)
+            problem_id = curriculum_sampling.substitute(session, step, slot, attempt)
 
     if planning.needs_answers(session, step):
         await for_each(place, range(len(step.planned)))
@@ -141,8 +142,8 @@ async def prepare_step(session: Session, state: StepState) -> Batch:
 
 async def after_step(session: Session, batch: Batch) -> None:
     """What follows a trained step: old weights go, the step is told of, and now and then the student is evaluated."""
-    await keeping.tidy(session)
-    reporting.after_step(session, batch.step)
+    await retention.tidy(session)
+    status.after_step(session, batch.step)
     await evaluate_if_due(session, batch.step + 1)
 
 

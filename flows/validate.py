@@ -9,11 +9,12 @@ from prefect import flow
 from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
-from rtl_core.pipeline import reporting, survey
-from rtl_core.pipeline.at_work import AtWork, at_intervals
-from rtl_core.pipeline.concurrently import for_each
-from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import Session, open_session
+from rtl_core.observe.ongoing import AtWork, at_intervals
+from rtl_core.observe.progress import progress
+from rtl_core.rollouts import survey
+from rtl_core.rollouts.concurrently import for_each
+from rtl_core.run import status
+from rtl_core.run.session import Session, open_session
 from rtl_core.validation import table
 from rtl_core.validation.level import full_level, quick_level
 from tasks.artifacts import artifact_key
@@ -112,6 +113,6 @@ async def validate(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with (
             open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
-            reporting.run_status(session),
+            status.run_status(session),
         ):
             return await validate_problems(session, level, mutants, seeds)

@@ -21,10 +21,10 @@ from prefect.artifacts import (
 )
 
 from rtl_core.cost.tokens import total_dollars
-from rtl_core.pipeline.exporting import results_table
-from rtl_core.pipeline.progress import progress
-from rtl_core.pipeline.session import Session
-from rtl_core.pipeline.spending import spent
+from rtl_core.observe.progress import progress
+from rtl_core.observe.usage import spent
+from rtl_core.run.export import results_table
+from rtl_core.run.session import Session
 
 STEPS_SHOWN = 20
 

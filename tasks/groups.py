@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline import batch as batches
-from rtl_core.pipeline import planning, refining
-from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.session import Session
+from rtl_core.rollouts import batch as batches
+from rtl_core.rollouts import planning, turns
+from rtl_core.rollouts.batch import Batch
+from rtl_core.run.session import Session
 from tasks.retrying import step_task
 
 
@@ -30,4 +30,4 @@ async def score_group(session: Session, batch: Batch, problem_id: str) -> float:
 @step_task("refine group", "turn {turn} of {problem_id} ({batch.key})")
 async def refine_group(session: Session, batch: Batch, problem_id: str, turn: int) -> int:
     """A further answer to each that failed, sampled, graded and, in training with a teacher, scored; returns how many passed."""
-    return await refining.refine(session, batch, turn, problem_id, score=planning.needs_scores(session, batch))
+    return await turns.refine(session, batch, turn, problem_id, score=planning.needs_scores(session, batch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline.regrading import Regrading
+from rtl_core.rollouts.regrading import Regrading
 from tasks.retrying import step_task
 
 

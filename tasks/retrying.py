@@ -8,7 +8,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from rtl_core.pipeline.faults import is_transient
+from rtl_core.run.faults import is_transient
 
 # Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
 # stops as interrupted, and is started again (see flows/resume.py).

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline import planning, training
-from rtl_core.pipeline.batch import Batch
-from rtl_core.pipeline.session import Session
+from rtl_core.rollouts import planning, training
+from rtl_core.rollouts.batch import Batch
+from rtl_core.run.session import Session
 from tasks.retrying import step_task
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl_core.pipeline.survey import Survey
+from rtl_core.rollouts.survey import Survey
 from tasks.retrying import step_task
 
 

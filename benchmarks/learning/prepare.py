@@ -15,8 +15,8 @@ from cli.flow import run_flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import load_config
-from rtl_core.pipeline import evaluation
-from rtl_core.pipeline.session import open_session
+from rtl_core.rollouts import evaluation
+from rtl_core.run.session import open_session
 
 
 async def prepare(paths: list[Path]) -> None:

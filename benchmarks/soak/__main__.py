@@ -145,8 +145,8 @@ class Soak:
         from prefect import get_client
 
         from flows.resume import start_again, wants_to_run
-        from rtl_core.pipeline import stored
-        from rtl_core.pipeline.lock import lock_path, read_holder
+        from rtl_core.run import folder
+        from rtl_core.run.lock import lock_path, read_holder
 
         here = Path.cwd()
         os.chdir(self.place.home)
@@ -155,7 +155,7 @@ class Soak:
             record = reader.run(run) if self.status(run) else None
             if record is None:
                 return
-            config = stored.config_of(reader, run)
+            config = folder.config_of(reader, run)
             holder = read_holder(lock_path(config))
             if not wants_to_run(record, config, holder):
                 return

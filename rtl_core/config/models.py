@@ -30,6 +30,11 @@ class RunSection(Section):
     history: Path = Path("runs/history.duckdb")
     """The DuckDB file of the history; several runs share one."""
 
+    @property
+    def folder(self) -> Path:
+        """Where the run keeps its report, its lock and, with the embedded service, its weights."""
+        return self.directory / self.name
+
 
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)

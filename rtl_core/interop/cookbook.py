@@ -45,10 +45,10 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.pool import grade_all
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.pipeline.session import graders_of, limits_of
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.run.session import graders_of, limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 

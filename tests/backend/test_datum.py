@@ -6,7 +6,7 @@ import numpy as np
 
 from rtl_core.backend.base import Datum
 from rtl_core.backend.tinker.training import to_datum
-from rtl_core.pipeline.batch import rollout_seed
+from rtl_core.rollouts.batch import rollout_seed
 
 
 def test_datum_is_shifted_by_one_and_silent_on_the_prompt() -> None:

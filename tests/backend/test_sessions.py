@@ -13,7 +13,7 @@ from rtl_core.backend.tinker import connect
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.pipeline.session import open_session
+from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from tests.conftest import sdk_loops, wait_until_no_sdk_loop_runs
 

@@ -21,7 +21,7 @@ import pytest
 from operations.local import LocalDeployment, down, up
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
-from rtl_core.pipeline.lock import read_holder
+from rtl_core.run.lock import read_holder
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
-from rtl_core.pipeline.stopping import at_once_on_signal
+from rtl_core.run.signals import at_once_on_signal
 
 
 def children() -> dict[int, str]:

@@ -16,8 +16,8 @@ from rtl_core.config import load_config
 from rtl_core.cost.estimate import Pace, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
-from rtl_core.pipeline import reporting, session
-from rtl_core.pipeline.spending import spent
+from rtl_core.observe.usage import spent
+from rtl_core.run import session, status
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
 
     @prefect_flow
     async def run(overrides: list[str]) -> None:
-        async with session.open_session(load_config("demo", overrides)) as opened, reporting.run_status(opened):
+        async with session.open_session(load_config("demo", overrides)) as opened, status.run_status(opened):
             await flow.order_problems(opened)
             assert await flow.train_epoch(opened, 0) is None
 

@@ -17,7 +17,7 @@ from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
-from rtl_core.pipeline.progress import LogProgress
+from rtl_core.observe.progress import LogProgress
 from tasks.logs import LOG_FILE, lines_in_flow_run_log
 
 pytestmark = pytest.mark.usefixtures("prefect")

@@ -14,8 +14,8 @@ from rtl_core.config import load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History
 from rtl_core.learning.kl_weight import controlled_weight
-from rtl_core.pipeline import reporting
-from rtl_core.pipeline.session import open_session
+from rtl_core.run import status
+from rtl_core.run.session import open_session
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def train(prefect: None) -> Callable[[list[str]], None]:
 
     @prefect_flow
     async def run(overrides: list[str]) -> None:
-        async with open_session(load_config("demo", overrides)) as session, reporting.run_status(session):
+        async with open_session(load_config("demo", overrides)) as session, status.run_status(session):
             await flow.measure_problems(session)
             await flow.order_problems(session)
             assert await flow.train_epoch(session, 0) is None

@@ -14,7 +14,7 @@ from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.backend.base import Adam, Datum, StepResult
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
-from rtl_core.pipeline.measures import drift_metrics
+from rtl_core.rollouts.metrics import drift_metrics
 
 PROMPT_TOKENS = 4
 ADAM = Adam(learning_rate=1e-4, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)

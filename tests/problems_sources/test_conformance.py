@@ -274,7 +274,7 @@ def test_a_wrong_kind_is_named_with_its_line(kind: str, said: str, tmp_path: Pat
 def test_a_stored_run_whose_source_is_gone_says_so(tmp_path: Path) -> None:
     from rtl_core.history.records import RunRecord
     from rtl_core.history.store import History
-    from rtl_core.pipeline.stored import config_of
+    from rtl_core.run.folder import config_of
 
     config = load_config("demo", environment={}).model_dump(mode="json")
     config["problems"]["sources"] = [{"kind": "gone:Benches", "path": "x"}]

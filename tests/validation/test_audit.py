@@ -17,13 +17,13 @@ from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.pipeline import auditing
-from rtl_core.pipeline.auditing import AuditPlan, audit_run
-from rtl_core.pipeline.progress import LogProgress
+from rtl_core.observe.progress import LogProgress
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
+from rtl_core.rollouts import auditing
+from rtl_core.rollouts.auditing import AuditPlan, audit_run
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 

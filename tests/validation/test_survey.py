@@ -10,8 +10,8 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError
-from rtl_core.pipeline import survey
-from rtl_core.pipeline.session import Session, open_session
+from rtl_core.rollouts import survey
+from rtl_core.run.session import Session, open_session
 from rtl_core.validation.level import full_level, quick_level
 
 

@@ -102,7 +102,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
 def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, problem_file: Path) -> None:
     from flows.validate import validate_problems
     from rtl_core.config import load_config
-    from rtl_core.pipeline.session import open_session
+    from rtl_core.run.session import open_session
 
     settings = load_config(
         "demo",
@@ -141,7 +141,7 @@ def test_a_long_validation_tells_what_is_at_work(
     prefect: None, tmp_path: Path, problem_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from flows import validate as flow
-    from rtl_core.pipeline.progress import LogProgress, progress
+    from rtl_core.observe.progress import LogProgress, progress
 
     lines: list[str] = []
     teller = LogProgress()

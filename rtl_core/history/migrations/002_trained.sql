@@ -1,5 +1,5 @@
 -- What a step trained on, which version 1 did not record. It is found again from what was recorded, by the rules of
--- pipeline/examples.py:
+-- rollouts/datums.py:
 --   * a step of rewards: answers with an advantage (quarantined ones have none) that is not 0, or any where lambda was above 0; none
 --     that was masked. Where `permute_advantages` gave each answer another one's advantage the number is right and the tokens are
 --     those of as many answers.

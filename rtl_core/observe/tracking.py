@@ -1,0 +1,121 @@
+"""Metrics of a run for Weights & Biases, through its own library.
+
+The history leads. What is sent is read from it, from the first step that was not sent before, so that a run that crashed between
+its record and the sending, or was off the network, leaves no gap. Nothing hangs on it: all happens on a thread, and a service
+that refuses or is away is told once in the run's log.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+from rtl_core.observe.progress import progress
+
+PATIENCE_S = 30.0
+"""How long the end of a run waits for the last metrics to be sent."""
+START_S = 600.0
+"""How long wandb's own process may take to start. A busy machine needs more than its 30 s, and nothing waits for it."""
+
+
+class Tracker:
+    """Sends the metrics of one run's recorded steps, in order and each once; without a project it does nothing.
+
+    Raises ConfigError when a project is configured and the library is not installed.
+    """
+
+    def __init__(self, history: History, config: RunConfig) -> None:
+        self._history, self._config = history, config
+        self._sent_path = config.run.folder / "wandb.sent"
+        self._work = threading.Event()
+        self._closing = False
+        self._tell = progress.get().line
+        self._thread: threading.Thread | None = None
+        if config.tracking.wandb_project is None:
+            return
+        try:
+            import wandb
+        except ImportError as error:
+            raise ConfigError(
+                "tracking.wandb_project is set and wandb is not installed", "pip install 'rtl-distill[wandb]'"
+            ) from error
+        self._wandb: Any = wandb
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+        self._thread.start()
+        self._work.set()
+
+    def recorded(self, step: int | None = None) -> None:
+        """A step was recorded; which one, the history knows."""
+        self._work.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closing = True
+        self._work.set()
+        # A cancelled run has no time for it; the next one sends what is missing.
+        if self._thread is not None and (kind is None or issubclass(kind, Exception)):
+            self._thread.join(PATIENCE_S)
+            if self._thread.is_alive():
+                self._tell(
+                    f"after {PATIENCE_S:.0f} s not all metrics are sent to Weights & Biases; the same command sends the rest"
+                )
+
+    def _run(self) -> None:
+        try:
+            self._send_all()
+        except Exception as error:
+            self._tell(f"metrics are not sent to Weights & Biases any more: {type(error).__name__}: {error}")
+
+    def _send_all(self) -> None:
+        section = self._config.run
+        self._wandb.setup(self._wandb.Settings(x_service_wait=START_S))
+        run = self._wandb.init(
+            project=self._config.tracking.wandb_project,
+            id=section.name,
+            name=section.name,
+            resume="allow",
+            dir=str(self._config.run.folder),
+            config=self._config.model_dump(mode="json"),
+            settings=self._wandb.Settings(silent=True, console="off", disable_git=True, init_timeout=START_S),
+        )
+        while True:
+            self._work.wait()
+            self._work.clear()
+            closing = self._closing
+            for step, metrics in unsent(self._history, section.name, _read(self._sent_path)):
+                run.log(metrics, step=step + 1)
+                self._sent_path.write_text(f"{step}\n")
+            if closing:
+                run.finish()
+                # Without it a run that is kept in files (WANDB_MODE=offline) may end before they are written.
+                self._wandb.teardown()
+                return
+
+
+def unsent(history: History, run: str, last: int) -> list[tuple[int, dict[str, float]]]:
+    """(step, its metrics by name) of the recorded steps after step `last`, in order."""
+    rows = history.query(
+        "SELECT m.step, m.name, m.value FROM step_metrics m JOIN steps s ON s.run = m.run AND s.step = m.step"
+        " WHERE m.run = ? AND m.step > ? AND s.status = 'trained' ORDER BY m.step, m.name",
+        [run, last],
+    ).to_pylist()
+    steps: dict[int, dict[str, float]] = {}
+    for row in rows:
+        steps.setdefault(row["step"], {})[row["name"]] = row["value"]
+    return list(steps.items())
+
+
+def _read(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return -1

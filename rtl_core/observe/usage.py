@@ -1,0 +1,79 @@
+"""What a run has used so far, from what the history holds; and what one batch used.
+
+Both put the same groups together by the same rules (cost.py). What was trained on is decided by no rule here: it is the number that
+the train step recorded of what it sent (`Trained` in trainer.py, `steps.train_tokens` in the history).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars
+from rtl_core.history.store import History
+
+# One row per prompt of a step, evaluation or measurement, and of each turn.
+_GROUPS = """
+SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
+       list(r.n_tokens) AS completions, coalesce(list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
+FROM rollouts r
+LEFT JOIN teacher_scores t ON t.rollout = r.rollout
+WHERE r.run = ?
+GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
+"""
+_TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run = ? AND status = 'trained'"
+
+
+@dataclass
+class PaidGroup:
+    """Answers to one prompt that were asked for together: tokens of the prompt, of each answer, and of those the teacher scored."""
+
+    by_teacher: bool
+    prompt: int
+    completions: list[int] = field(default_factory=list)
+    scored: list[int] = field(default_factory=list)
+
+
+def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
+    """Tokens by model of sampling and scoring some groups, and of training on `train_tokens`."""
+    student, teacher = config.tinker.student, config.tinker.teacher
+    usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
+    for group in groups:
+        sampler = teacher if group.by_teacher and teacher else student
+        usages.append({sampler: sampled(group.prompt, group.completions)})
+        if teacher and group.scored:
+            usages.append({teacher: scored(group.prompt, group.scored)})
+    return together(usages)
+
+
+def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
+    """Tokens of a run by model, evaluations included.
+
+    Not in it: samples that a crash took before they were recorded, train steps that were repeated, and the training of a warm start
+    on known-good answers by version 0.1.0, which did not record it.
+    """
+    groups = [PaidGroup(**row) for row in history.query(_GROUPS, [run]).to_pylist()]
+    (trained,) = history.query(_TRAINED, [run]).to_pylist()
+    return usage_of(groups, int(trained["tokens"]), config)
+
+
+def step_costs(history: History, run: str) -> list[float]:
+    """USD of each trained step, in order."""
+    rows = history.query(
+        "SELECT value FROM step_metrics WHERE run = ? AND name = 'cost/usd' ORDER BY step", [run]
+    ).to_pylist()
+    return [row["value"] for row in rows]
+
+
+def cost_metrics(usage: Mapping[str, Tokens], config: RunConfig, prices: Prices) -> dict[str, float]:
+    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where everything has a price."""
+    roles = {config.tinker.student: "student", **({config.tinker.teacher: "teacher"} if config.tinker.teacher else {})}
+    metrics = {
+        f"tokens/{roles.get(model, model)}/{kind}": float(count)
+        for model, tokens in usage.items()
+        for kind, count in tokens.by_kind().items()
+        if count
+    }
+    usd = total_dollars(usage, prices)
+    return metrics if usd is None else {**metrics, "cost/usd": usd}

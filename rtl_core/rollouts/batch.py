@@ -1,0 +1,265 @@
+"""A batch of groups under way: sample, grade and score each group, recording every result before the next stage.
+
+The same three functions serve training steps and evaluations. Each takes up what the history already holds, so that calling
+one again after a crash does only what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from attrs import define, field
+
+from rtl_core.backend.base import SampledAnswer, Weights
+from rtl_core.config import RunConfig
+from rtl_core.errors import InfrastructureError, RunHealthError
+from rtl_core.grading.pool import grade_all
+from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.learning.kl import k1, k2, k3
+from rtl_core.learning.reward import Graded, reward
+from rtl_core.observe.progress import progress
+from rtl_core.observe.stage_clock import StageClock
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.run.recorder import StoreTime
+from rtl_core.run.session import Session
+from rtl_core.types.rollout import PolicyName, Purpose, Rollout
+from rtl_core.types.verdict import Outcome, Stage
+
+
+@define(eq=False)
+class Batch:
+    """The groups of one train step or of one evaluation, and what is known of them so far."""
+
+    purpose: Purpose
+    epoch: int
+    step: int
+    policy_step: int
+    problem_ids: tuple[str, ...]
+    """Planned problems, and after them those that replaced groups without signal."""
+    group_size: int
+    evaluation: str | None = None
+    sampler: PolicyName = "student"
+    sampler_path: str | None = None
+    """Weights to sample from; None is the untrained student."""
+    rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
+    """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
+    substitutes: dict[tuple[int, int], str] = field(factory=dict)
+    """(attempt, place in the plan) -> problem that replaced a group without signal."""
+    candidates: list[str] | None = None
+    """Problems that may replace others, in order; None until they are first needed."""
+    quarantined: set[str] = field(factory=set)
+    """Problems whose answers could not be graded; they take no part in the step."""
+    later: dict[int, Batch] = field(factory=dict)
+    """Turn (2, 3) -> the batch of the further answers to what failed (refining.py)."""
+    before: Batch | None = None
+    """Of a later turn: the batch of the turn before."""
+    failed_grades: Counter[str] = field(factory=Counter)
+    """Problem id -> how often grading itself failed."""
+    clock: StageClock = field(factory=StageClock)
+    store_before: StoreTime = field(factory=StoreTime)
+    """What the history had cost the run when the batch began, or when the step before it was recorded."""
+
+    @property
+    def turn(self) -> int:
+        return 1 if self.before is None else self.before.turn + 1
+
+    @property
+    def key(self) -> str:
+        """The batch's name, in the names of task runs and in the seeds of later turns."""
+        place = f"{self.sampler}/measurement" if self.purpose == "measurement" else f"step {self.step}"
+        return (self.evaluation or place) + (f"/turn-{self.turn}" if self.turn > 1 else "")
+
+    @property
+    def planned(self) -> tuple[str, ...]:
+        """The problems of the plan, without substitutes."""
+        return self.problem_ids[: len(self.problem_ids) - len(self.substitutes)]
+
+    def add_substitute(self, slot: int, attempt: int, problem_id: str) -> None:
+        """Let a problem replace the group at a place of the plan; their order does not depend on who was first."""
+        planned = self.planned
+        self.substitutes[attempt, slot] = problem_id
+        self.problem_ids = (*planned, *(self.substitutes[place] for place in sorted(self.substitutes)))
+
+    def group(self, problem_id: str) -> list[StoredRollout]:
+        """The rollouts of one problem by sample index."""
+        return [stored for (problem, _), stored in sorted(self.rollouts.items()) if problem == problem_id]
+
+    def rollout(
+        self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
+    ) -> Rollout:
+        """A fresh answer to a prompt of P tokens as the rollout that it is in this batch."""
+        parent = None if self.before is None else self.before.rollouts[problem_id, sample].rollout.key
+        return Rollout(
+            run=run,
+            purpose=self.purpose,
+            evaluation=self.evaluation,
+            epoch=self.epoch,
+            step=self.step,
+            problem_id=problem_id,
+            sample=sample,
+            prompt_P=tuple(prompt_P),
+            tokens_T=tuple(answer.tokens_T),
+            logprobs_T=tuple(answer.logprobs_T),
+            stop_reason=answer.stop_reason,
+            text=answer.text,
+            policy_step=self.policy_step,
+            policy=self.sampler,
+            turn=self.turn,
+            parent=parent,
+        )
+
+    def update(self, stored: StoredRollout, **found: Any) -> None:
+        """Add what a stage found of a rollout; grading and scoring run side by side, so each adds to what is there by now."""
+        place = stored.rollout.problem_id, stored.rollout.sample
+        self.rollouts[place] = replace(self.rollouts[place], **found)
+
+    def take_up(self, stored: Iterable[StoredRollout]) -> None:
+        """Continue with rollouts that the history already holds."""
+        for one in stored:
+            self.rollouts[one.rollout.problem_id, one.rollout.sample] = one
+
+
+def begin(session: Session, batch: Batch) -> Batch:
+    """Start work on a batch with what the history already holds of it."""
+    batch.store_before = session.store_mark or session.recorder.times()
+    session.store_mark = None
+    place = batch.step if batch.evaluation is None else batch.evaluation
+    found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler, turn=batch.turn)
+    batch.take_up(found)
+    return batch
+
+
+async def sample(session: Session, batch: Batch, problem_id: str) -> int:
+    """Sample what is missing of one group. Returns how many rollouts were sampled."""
+    config, prompt = session.config, session.prompts[problem_id]
+    missing = [index for index in range(batch.group_size) if (problem_id, index) not in batch.rollouts]
+    if not missing:
+        return 0
+    with batch.clock.measure("sample"):
+        seeds = None
+        if config.sampling.seeded:
+            # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
+            place = {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
+                batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
+            )
+            seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
+        answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
+    places = zip(missing, answers, strict=True)
+    return record_answers(
+        session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
+    )
+
+
+async def answers_to(
+    session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
+) -> list[SampledAnswer]:
+    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
+    return await session.require_backend().sample(
+        Weights(batch.sampler, batch.sampler_path),
+        prompt_P,
+        count,
+        max_tokens=session.config.sampling.max_tokens,
+        temperature=temperature_of(session.config, batch),
+        seeds=seeds,
+    )
+
+
+def rollout_seed(*parts: object) -> int:
+    """A 31-bit seed that depends on all parts (run seed, step, problem, sample ...) and on nothing else."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def temperature_of(config: RunConfig, batch: Batch) -> float:
+    """At which temperature the answers of a batch are sampled."""
+    if batch.purpose == "evaluation" and config.evaluation.temperature is not None:
+        return config.evaluation.temperature
+    return config.sampling.temperature
+
+
+def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:
+    """Record fresh rollouts and go on with them; returns how many they are."""
+    session.recorder.put("record_rollouts", rollouts)
+    batch.take_up(StoredRollout(rollout) for rollout in rollouts)
+    return len(rollouts)
+
+
+async def grade(session: Session, batch: Batch, problem_id: str) -> int:
+    """Grade what is ungraded of one group. Returns how many answers passed.
+
+    Raises:
+        InfrastructureError: grading itself failed for some; the others' verdicts are recorded, so a repeat is short.
+        RunHealthError: it failed once more after `grading.retries` repeats.
+    """
+    problem = session.problems[problem_id]
+    waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
+    with batch.clock.measure("grade"):
+        answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
+        until = last_stage(session.config, batch)
+        verdicts = await grade_all(session.grader, session.pool, problem, answers, until)
+    rows, failed = [], []
+    for stored, verdict in zip(waiting, verdicts, strict=True):
+        if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+            failed.append(verdict)
+            continue
+        one = stored.rollout
+        graded = Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason)
+        earned = reward(graded, session.config.reward.weights)
+        rows.append((stored.rollout.key, verdict, earned))
+        batch.update(stored, verdict=verdict, reward=earned)
+    session.recorder.put("record_verdicts", rows)
+    session.recorder.put("record_cached_verdicts", list(session.cache.drain().items()))
+    if failed:
+        batch.failed_grades[problem_id] += 1
+        why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
+        if batch.failed_grades[problem_id] > session.config.grading.retries:
+            if batch.purpose == "train" and session.config.curriculum.quarantine:
+                batch.quarantined.add(problem_id)
+                if 2 * len(batch.quarantined) <= len(batch.problem_ids):
+                    progress.get().line(f"quarantined: {why}")
+                    return 0
+            raise RunHealthError(
+                f"{why} (tried {batch.failed_grades[problem_id]} times)",
+                "mend what it names; the same command goes on and grades these answers again",
+            )
+        raise InfrastructureError(why)
+    return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
+
+
+def last_stage(config: RunConfig, batch: Batch) -> Stage:
+    """The last stage that a batch is graded to: the tests, but for the steps of training that `grading.until` holds for."""
+    section = config.grading
+    early = section.until_steps == 0 or batch.step < section.until_steps
+    return Stage(section.until) if batch.purpose == "train" and early else Stage.TESTS
+
+
+async def score(session: Session, batch: Batch, problem_id: str) -> float:
+    """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
+    backend, teacher = session.require_backend(), Weights("teacher")
+    waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
+    with batch.clock.measure("score"):
+        scores = await asyncio.gather(
+            *(backend.logprobs(teacher, s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
+        )
+    records = []
+    for stored, scores_T in zip(waiting, scores, strict=True):
+        student_T = np.array(stored.rollout.logprobs_T)
+        record = TeacherRecord(
+            rollout=stored.rollout.key,
+            logprobs_T=scores_T,
+            k1_mean=float(k1(student_T, scores_T).mean()),
+            k2_mean=float(k2(student_T, scores_T).mean()),
+            k3_mean=float(k3(student_T, scores_T).mean()),
+            n_tokens=len(scores_T),
+        )
+        records.append(record)
+        batch.update(stored, teacher=record)
+    session.recorder.put("record_teacher", records)
+    group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
+    return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)

@@ -1,0 +1,134 @@
+"""Which problems a step takes: drawn from pools by what the run has measured, replaced when they teach nothing, and measured before
+the run. All of it follows from the history, the configuration and the seed, so that a resumed run draws the same."""
+
+from __future__ import annotations
+
+import random
+from weakref import WeakKeyDictionary
+
+from rtl_core.config import RunConfig
+from rtl_core.learning import pools
+from rtl_core.learning.curriculum import (
+    UNMEASURED,
+    MeasuredRates,
+    first_pool,
+    replacement,
+    replacement_candidates,
+)
+from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.credit import has_signal
+from rtl_core.run.session import Session
+
+_GROUPS = """
+SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed, count(v.rollout) AS graded
+FROM rollouts r LEFT JOIN verdicts v USING (rollout)
+WHERE r.run = ? AND r.purpose = 'train' AND r.step < ?
+GROUP BY r.step, r.problem_id
+"""
+_MEASURED = """
+SELECT r.problem_id, r.policy, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate
+FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 'measurement' GROUP BY ALL
+"""
+MOST_KNOWN = 8
+"""Standings of so many steps back are remembered; no step is staler."""
+_standings: WeakKeyDictionary[Session, dict[int, dict[str, Standing]]] = WeakKeyDictionary()
+
+
+def rules_of(config: RunConfig) -> PoolRules:
+    """The rules of the pools as configured."""
+    section = config.curriculum
+    return PoolRules(
+        weights=section.pool_weights,
+        easy_from=section.easy_from,
+        hard_below=section.hard_below,
+        window=section.window,
+        rest_after=section.rest_after,
+        rest_steps=section.rest_steps,
+    )
+
+
+def measured_rates(session: Session) -> dict[str, MeasuredRates]:
+    """Problem id -> pass rates measured before the first step; empty when nothing was measured."""
+    found: dict[str, dict[str, float]] = {}
+    for row in session.history.query(_MEASURED, [session.run]).to_pylist():
+        found.setdefault(row["problem_id"], {})[row["policy"]] = row["rate"]
+    return {problem_id: MeasuredRates(**rates) for problem_id, rates in found.items()}
+
+
+def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
+    """Where every training problem stands by the groups of the steps before `policy_step`, which are all trained by then and change
+    no more; so each is looked up once."""
+    known = _standings.setdefault(session, {})
+    if policy_step not in known:
+        for old in [step for step in known if step < policy_step - MOST_KNOWN]:
+            del known[old]
+        known[policy_step] = _look_up(session, policy_step)
+    return known[policy_step]
+
+
+def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
+    rules, rates = rules_of(session.config), measured_rates(session)
+    start = {
+        problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)
+        for problem in session.usable(session.loaded.train)
+    }
+    rows = session.history.query(_GROUPS, [session.run, policy_step]).to_pylist()
+    return pools.standings(start, [GroupResult(**row) for row in rows], rules)
+
+
+def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
+    """The problems of a step, drawn from the pools."""
+    config = session.config
+    drawn = draw(
+        standings_at(session, policy_step),
+        step,
+        config.curriculum.problems_per_step,
+        random.Random(f"pools/{config.run.seed}/{step}"),
+        config.curriculum.pool_weights,
+    )
+    return tuple(drawn)
+
+
+def pool_metrics(session: Session, batch: Batch) -> dict[str, float]:
+    """How many problems each pool held when a step was drawn, and how many rested; nothing without pools."""
+    if session.config.curriculum.order != "pools":
+        return {}
+    now = standings_at(session, batch.policy_step).values()
+    awake = [standing for standing in now if standing.rests_until <= batch.step]
+    counts = {pool: sum(standing.pool == pool for standing in awake) for pool in POOLS}
+    return {
+        **{f"curriculum/{pool}": float(count) for pool, count in counts.items()},
+        "curriculum/resting": float(len(now) - len(awake)),
+    }
+
+
+def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str | None:
+    """The problem that takes a place of the step whose group taught nothing; None when it taught something, when λ > 0 and the
+    KL is held to be signal enough, or when there is none left. It is part of the batch from here on."""
+    config = session.config
+    if attempt > config.learning.replacements or batch.purpose != "train":
+        return None
+    if not config.learning.replaces_equal_at(batch.step, len(session.steps)):
+        return None
+    held = batch.planned[slot] if attempt == 1 else batch.substitutes[attempt - 1, slot]
+    if held not in batch.quarantined and has_signal(batch, held):
+        return None
+    if batch.candidates is None:
+        batch.candidates = _candidates(session, batch)
+    found = replacement(batch.candidates, slot, len(batch.planned), attempt)
+    if found is not None:
+        batch.add_substitute(slot, attempt, found)
+    return found
+
+
+def _candidates(session: Session, batch: Batch) -> list[str]:
+    config = session.config
+    if config.curriculum.order != "pools":
+        usable = [problem.id for problem in session.usable(session.loaded.train)]
+        return replacement_candidates(usable, batch.planned, batch.step, config.run.seed)
+    standings = standings_at(session, batch.policy_step)
+    others = {problem_id: standing for problem_id, standing in standings.items() if problem_id not in batch.planned}
+    rng = random.Random(f"replacement/{config.run.seed}/{batch.step}")
+    count = len(batch.planned) * config.learning.replacements
+    return draw(others, batch.step, count, rng, config.curriculum.pool_weights)

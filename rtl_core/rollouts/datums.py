@@ -1,0 +1,67 @@
+"""From a credited and scored batch to what the train step takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from rtl_core.algorithms.base import Algorithm, Inputs, credit_of
+from rtl_core.algorithms.grpo import Grpo
+from rtl_core.backend.base import Datum
+from rtl_core.config import RunConfig
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.advantage import kl_share
+from rtl_core.rollouts.batch import Batch
+
+
+def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[Datum]:
+    """Training data of a batch.
+
+    This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
+    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (`StepResult`).
+
+    Args:
+        kl_weight: λ of this step.
+    """
+    config = algorithm.config
+    rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers_that_count(batch)]
+    if config.learning.permute_advantages and algorithm.signal == "advantages":
+        rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
+    return [
+        Datum(stored.rollout.prompt_P, stored.rollout.tokens_T, inputs)
+        for stored, inputs in rows
+        if inputs[algorithm.signal].any()
+    ]
+
+
+def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
+    """How much of what a batch trains on is the teacher's word, the rest being the verdicts' (`learning.advantage.kl_share`)."""
+    grpo = Grpo(config)
+    return kl_share(
+        (
+            credit_of(stored).advantage,
+            grpo.advantages_T(stored, 0.0, kl_weight),
+            np.array(stored.rollout.logprobs_T),
+        )
+        for stored in answers_that_count(batch)
+    )
+
+
+def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
+    """Every answer of a credited batch, of all turns, that is part of the loss."""
+    for turn in (batch, *batch.later.values()):
+        for problem_id in turn.problem_ids:
+            if problem_id not in batch.quarantined:
+                yield from (stored for stored in turn.group(problem_id) if credit_of(stored).counts)
+
+
+def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:
+    """Hand each rollout the mean token advantage of another, so that size and spread of the signal stay and its meaning goes."""
+    means = [float(inputs["advantages"].mean()) for _, inputs in rows]
+    rng.shuffle(means)
+    return [
+        (stored, {**inputs, "advantages": np.full(len(inputs["advantages"]), mean, np.float32)})
+        for (stored, inputs), mean in zip(rows, means, strict=True)
+    ]

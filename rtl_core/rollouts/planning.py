@@ -1,0 +1,138 @@
+"""The plan of a run: which problems in which step, from which weights; written once and read again on resume."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rtl_core.backend.base import Checkpoint
+from rtl_core.errors import PolicyError, ProblemError
+from rtl_core.history.records import StepPlan, StepState
+from rtl_core.learning.curriculum import order_problems, plan_epoch
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates
+from rtl_core.rollouts.warm_start import is_warm_start, samples_answers
+from rtl_core.run.session import Session
+from rtl_core.types.problem import Problem
+
+
+async def plan_run(session: Session) -> int:
+    """Write the order of problems and the plan of every epoch that has none yet. Returns the number of steps in all.
+
+    Raises:
+        ProblemError: no problem is fit to train on, or none is held out.
+    """
+    config, history = session.config, session.history
+    train, heldout = session.usable(session.loaded.train), session.usable(session.loaded.heldout)
+    for name, left in (("train on", train), ("evaluate on", heldout)):
+        if not left:
+            reasons = sorted(set(session.unfit.values()))[:5]
+            raise ProblemError(
+                f"no problem is fit to {name}: {'; '.join(reasons)}", "see `rtl-distill query validation`"
+            )
+    planned = history.steps(session.run)
+    epochs_planned = {state.epoch for state in planned}
+    if missing := [epoch for epoch in range(config.run.epochs) if epoch not in epochs_planned]:
+        section = config.curriculum
+        ordered = order_problems(train, section.order, config.run.seed, measured_rates(session))
+        rows: list[tuple[Problem, str, int | None]] = [
+            (problem, "train", position) for position, problem in enumerate(ordered)
+        ]
+        rows += [(problem, "heldout", None) for problem in heldout]
+        excluded = [session.problems[problem_id] for problem_id in session.unfit]
+        rows += [(problem, "excluded", None) for problem in excluded]
+        await session.recorder.call(history.record_problems, session.run, rows)
+        ids = [problem.id for problem in ordered]
+        step = 1 + max((state.step for state in planned), default=-1)
+        for epoch in missing:
+            groups = plan_epoch(ids, section.problems_per_step, epoch, config.run.seed, section.order)
+            plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
+            await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
+            step += len(plans)
+    _take_up(session)
+    return len(session.steps)
+
+
+def _take_up(session: Session) -> None:
+    """Set the session's steps and weights to what the history says is planned and done."""
+    epochs = range(session.config.run.epochs)
+    session.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
+    trained = [state for state in session.steps if state.status == "trained"]
+    session.sampler_paths = {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
+    if trained and trained[-1].state_path and trained[-1].sampler_path:
+        session.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
+
+
+def todo(session: Session, epoch: int) -> list[StepState]:
+    """The steps of an epoch that the history did not hold as trained when the run was opened."""
+    return [state for state in session.steps if state.epoch == epoch and state.status == "planned"]
+
+
+def policy_step(session: Session, state: StepState) -> int:
+    """How many train steps the weights have seen that sample a step: `learning.staleness` fewer than it has before it, but never
+    fewer than were trained when its epoch began, since epochs do not overlap.
+
+    The number does not depend on when the step is sampled, so that a resumed run asks the same weights.
+    """
+    first = min(other.step for other in session.steps if other.epoch == state.epoch)
+    return max(first, state.step - session.config.learning.staleness)
+
+
+async def begin(session: Session, state: StepState) -> Batch:
+    """The batch of a planned train step; with pools its problems are drawn now, and written down.
+
+    Raises:
+        PolicyError: the weights that should sample it are not known.
+    """
+    config, step = session.config, state.step
+    seen = policy_step(session, state)
+    problem_ids = state.problem_ids
+    if not problem_ids:
+        problem_ids = draw_step(session, step, seen)
+        plan = StepPlan(step=step, problem_ids=problem_ids)
+        await session.recorder.call(session.history.plan_step, session.run, plan)
+    warm = is_warm_start(session, step)
+    if seen and not warm and seen not in session.sampler_paths:
+        raise PolicyError(
+            f"step {step} is to be sampled from the weights after {seen} steps, and the history does not know them",
+            "set learning.staleness = 0 with --accept-changes",
+        )
+    return Batch(
+        purpose="warm_start" if warm else "train",
+        sampler="teacher" if warm else "student",
+        epoch=state.epoch,
+        step=step,
+        policy_step=seen,
+        problem_ids=problem_ids,
+        group_size=config.sampling.group_size,
+        sampler_path=None if warm else session.sampler_paths.get(seen),
+    )
+
+
+def needs_answers(session: Session, batch: Batch) -> bool:
+    """Whether anything is sampled for a step; not for a warm start on golden answers."""
+    return samples_answers(session, batch.step)
+
+
+def needs_scores(session: Session, batch: Batch) -> bool:
+    """Whether the teacher scores a step's answers."""
+    return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.steps))
+
+
+def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batch:
+    """The batch that finds out how hard the training problems are for a policy before the first step."""
+    return Batch(
+        purpose="measurement",
+        sampler=policy,
+        epoch=-1,
+        step=0,
+        policy_step=0,
+        problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
+        group_size=session.config.curriculum.measure_samples,
+    )
+
+
+def to_measure(session: Session) -> list[Literal["student", "teacher"]]:
+    """The policies whose pass rates are still to be measured: none once the run has a plan."""
+    if not session.config.curriculum.measure_samples or session.history.steps(session.run):
+        return []
+    return ["student", "teacher"] if session.config.tinker.teacher else ["student"]

@@ -1,0 +1,190 @@
+"""Stored rollouts graded again, by other tools or with another seed: what would they have been told?
+
+The answers come from the history and the problems from the run as it was, so neither the data set nor the Tinker service is needed.
+What training saw stays as it is; new verdicts are kept under a label, and repeating a label does only what is missing. The verdict
+cache is not asked: a regrading with the run's own tools shows whether verdicts hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from attrs import define, field
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import grade_all
+from rtl_core.history.store import History
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.reporting.text import visible
+from rtl_core.run.folder import Which, texts_of
+from rtl_core.run.session import Cluster, graders_of, limits_of
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Verdict
+
+# Deterministic when cut short: which rollouts come first does not depend on how often one asks.
+_CHOSEN = """
+SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
+WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first AND $last
+ORDER BY hash(r.rollout), r.rollout LIMIT $most
+"""
+_DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
+_CHANGES = """
+SELECT was, now, count(*) AS rollouts, count(DISTINCT problem_id) AS problems, min(rollout) AS example
+FROM changed_verdicts WHERE label = $label AND run = $run GROUP BY was, now ORDER BY rollouts DESC, was, now
+"""
+_COUNT = """
+SELECT count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,
+       count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now
+FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run = $run
+"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rollouts are graded again: a purpose, a span of steps, and at most so many."""
+
+    purpose: Which = "all"
+    first_step: int = 0
+    last_step: int = 2**31 - 1
+    most: int = 2**31 - 1
+
+
+@define(eq=False)
+class Regrading:
+    """A regrading under way."""
+
+    run: str
+    label: str
+    history: History
+    grader: Grader
+    pool: ThreadPoolExecutor
+    graders: int
+    """Threads of `pool`."""
+    problems: dict[str, Problem]
+    waiting: dict[str, list[str]]
+    """Problem id -> rollouts that have no verdict under the label yet."""
+    known: int
+    """Rollouts that had one before."""
+    failed: Counter[str] = field(factory=Counter)
+    """Why grading itself failed -> of how many rollouts."""
+
+    async def grade(self, problem_id: str) -> int:
+        """Grade one problem's waiting rollouts and record their verdicts; returns how many. Equal texts are graded once.
+
+        Where grading itself fails, the rollout is left for a repetition and counted in `failed`.
+        """
+        problem, wanted = self.problems[problem_id], set(self.waiting[problem_id])
+        by_text = await asyncio.to_thread(texts_of, self.history, self.run, problem_id, wanted)
+        graded = await grade_all(self.grader, self.pool, problem, [answer_to(problem, text) for text in by_text])
+        rows: list[tuple[str, Verdict]] = []
+        for keys, verdict in zip(by_text.values(), graded, strict=True):
+            if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+                self.failed["; ".join(verdict.reasons)] += len(keys)
+            else:
+                rows += [(key, verdict) for key in keys]
+        if rows:
+            await asyncio.to_thread(self.history.record_regrades, self.label, rows)
+        return len(rows)
+
+    def in_words(self) -> str:
+        """One line: how many verdicts, and how many of them changed."""
+        (n,) = self.history.query(_COUNT, {"label": self.label, "run": self.run}).to_pylist()
+        return (
+            f"{self.label}: {n['graded']} rollouts graded again, {n['changed']} verdicts changed; "
+            f"passed {n['passed_was']} before, {n['passed_now']} now"
+        )
+
+    def changes(self) -> Table:
+        """Which verdicts became which, with one rollout of each to look at."""
+        table = Table(title="Verdicts that changed", title_justify="left", box=box.SIMPLE_HEAD)
+        for name in ("was", "is now", "rollouts", "problems", "for example"):
+            right = name in ("rollouts", "problems")
+            table.add_column(name, justify="right" if right else "left", overflow="fold")
+        rows = self.history.query(_CHANGES, {"label": self.label, "run": self.run}).to_pylist()
+        for r in rows:
+            table.add_row(r["was"], r["now"], str(r["rollouts"]), str(r["problems"]), Text(visible(r["example"])))
+        if not rows:
+            table.add_row(Text("none", style="dim"))
+        return table
+
+
+@contextmanager
+def open_regrading(
+    path: Path,
+    config: RunConfig,
+    choice: Choice,
+    *,
+    label: str | None = None,
+    image: str | None = None,
+    cluster: Cluster | None = None,
+) -> Iterator[Regrading]:
+    """Prepare to grade rollouts of a stored run again, with the executor and seed of `config.grading`.
+
+    Args:
+        label: names the regrading; by default executor, tools and seed.
+        image: simulation image of the Docker executor, where it is not the usual one.
+        cluster: runs the jobs in place of an executor of our own; it stays the caller's to close.
+
+    Raises:
+        ConfigError: an image without the Docker executor.
+        HistoryError: the run holds no graded rollout of that choice.
+    """
+    history, run = History(path), config.run.name
+    with ExitStack() as stack:
+        graders = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(graders, thread_name_prefix="regrade")
+        stack.callback(pool.shutdown, cancel_futures=True)
+        executor = cluster or _executor(config.grading.executor, image)
+        stack.callback(executor.close)
+        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds)
+        stack.callback(grader.close)
+        label = label or label_of(executor, config.grading.seed)
+        chosen = history.query(
+            _CHOSEN,
+            {
+                "run": run, "purpose": choice.purpose, "first": choice.first_step, "last": choice.last_step,
+                "most": choice.most,
+            },
+        ).to_pylist()  # fmt: skip
+        if not chosen:
+            raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
+        done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
+        waiting: dict[str, list[str]] = defaultdict(list)
+        for row in chosen:
+            if row["rollout"] not in done:
+                waiting[row["problem_id"]].append(row["rollout"])
+        records = {p.problem_id: p.record for p in history.problems_of(run) if p.problem_id in waiting}
+        if missing := sorted(waiting.keys() - records.keys()):
+            raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
+        problems = {name: Problem.model_validate(record) for name, record in records.items()}
+        known = sum(row["rollout"] in done for row in chosen)
+        yield Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
+
+
+def label_of(executor: Executor, seed: int) -> str:
+    """A label that tells one set of tools and seed from another."""
+    tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
+    return f"{executor.name}-{tools}-seed{seed}"
+
+
+def _executor(kind: str, image: str | None) -> Executor:
+    if image is None:
+        return make_executor(kind)
+    if kind != "docker":
+        raise ConfigError(f"the executor {kind} uses no image", "add --executor docker, or leave --image out")
+    from rtl_core.grading.executors.docker import DockerExecutor
+
+    return DockerExecutor(image)

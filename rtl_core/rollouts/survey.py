@@ -1,0 +1,155 @@
+"""The validation of a session's problems: what the history knows already, what is done now, what is unfit.
+
+Records go to the history in few writes; what a crash takes is validated again, under the same keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
+from rtl_core.types.problem import Problem
+from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
+from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
+from rtl_core.validation.validate import validate_problem
+
+if TYPE_CHECKING:
+    from rtl_core.run.session import Session
+
+WRITE_EVERY_S = 5.0
+ATTEMPTS = 3
+"""How often the executor may fail on one problem before the problem is left out of this run."""
+
+
+@define(eq=False)
+class Survey:
+    """A validation under way. `records` maps problem ids to what was found, now or before."""
+
+    session: Session
+    level: Level
+    records: dict[str, ValidationRecord] = field(factory=dict)
+    known: int = 0
+    """How many records were taken from the history."""
+    samples: dict[str, list[str]] = field(factory=dict)
+    """Problem fingerprint -> the teacher's stored samples that passed."""
+    _pending: list[ValidationRecord] = field(factory=list)
+    _failures: Counter[str] = field(factory=Counter)
+    _written_at: float = field(factory=time.monotonic)
+
+    @property
+    def waiting(self) -> list[str]:
+        """Ids of the problems that nothing is known of yet, in the session's order."""
+        return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
+
+    def status(self, problem_id: str) -> str:
+        return self.records[problem_id].status
+
+    async def validate(self, problem_id: str) -> str:
+        """Validate one problem in the session's pool; returns its status.
+
+        Raises:
+            InfrastructureError: the executor failed for the first or second time on it; worth trying again.
+        """
+        loop = asyncio.get_running_loop()
+        problem = self.session.problems[problem_id]
+        try:
+            record = await loop.run_in_executor(self.session.pool, self._validate, problem)
+        except InfrastructureError as error:
+            self._failures[problem_id] += 1
+            if self._failures[problem_id] < ATTEMPTS:
+                raise
+            # One problem that the executor chokes on must not end the run. Nothing is stored: a later run tries again.
+            self.records[problem_id] = self._given_up(problem, error)
+            return self.records[problem_id].status
+        self.records[problem_id] = record
+        self._pending.append(record)
+        if time.monotonic() - self._written_at > WRITE_EVERY_S:
+            await self.write()
+        return record.status
+
+    def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
+        executor = self.session.grader.executor
+        reason = f"the executor failed {ATTEMPTS} times: {error.message}"
+        return ValidationRecord(
+            fingerprint=problem.fingerprint,
+            tools_key=tools_key(executor.name, executor.tools(), self.level),
+            problem_id=problem.id,
+            status="unsupported",
+            evidence={"reason": reason, "source": problem.source, "family": problem.family},
+        )
+
+    def _validate(self, problem: Problem) -> ValidationRecord:
+        """Validate with the golden answer, or with one found among the teacher's stored samples."""
+        grader, samples = self.session.grader, self.samples.get(problem.fingerprint, [])
+        if problem.golden is not None or len(samples) < MIN_AGREEING:
+            return validate_problem(problem, grader, level=self.level)
+        found, why = find_golden(problem, samples, grader, self.level.seeds)
+        if found is not None:
+            problem = with_golden(problem, found.files, grader)
+        record = validate_problem(problem, grader, level=self.level, found_golden=found is not None)
+        sought = {"samples": len(samples), "result": why, "files": found.files if found else None}
+        return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
+
+    async def write(self) -> None:
+        """Commit what was found since the last write."""
+        self._written_at = time.monotonic()
+        pending, self._pending = self._pending, []
+        if pending:
+            session = self.session
+            await session.recorder.call(session.history.record_validation, session.run, pending)
+
+    def serves(self, record: ValidationRecord, problem: Problem) -> bool:
+        """Whether a stored record is about the same golden answer, which the fingerprint leaves out, or about as many
+        samples to find one among."""
+        if problem.golden is None and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING:
+            return (record.evidence.get("found_golden") or {}).get("samples") == samples
+        golden = record.evidence.get("golden") or {}
+        return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
+
+    def mark_unfit(self) -> None:
+        """Take every problem out of the session that may not train or evaluate, with the reason."""
+        without_golden = not self.session.config.problems.require_golden
+        for problem_id, record in self.records.items():
+            if record.status == "fit" or (record.status == "fit_without_golden" and without_golden):
+                continue
+            reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
+            self.session.unfit.setdefault(problem_id, reason)
+
+    def summary(self) -> dict[str, int]:
+        """Status -> problems, and `known`: how many of them the history already held."""
+        counts: Counter[str] = Counter(record.status for record in self.records.values())
+        return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
+
+
+def begin(session: Session, level: Level) -> Survey:
+    """Open the validation of a session's problems, with what the history holds of it already.
+
+    A record of the full level serves the quick one as well.
+    """
+    survey = Survey(session, level, samples=_samples(session))
+    executor = session.grader.executor
+    tools = executor.tools()
+    keys = [tools_key(executor.name, tools, level)]
+    if level.name == "quick":
+        keys.append(tools_key(executor.name, tools, full_level()))
+    for key in keys:
+        stored = session.history.validations(key)
+        for problem_id, problem in session.problems.items():
+            record = stored.get(problem.fingerprint)
+            if record is not None and problem_id not in survey.records and survey.serves(record, problem):
+                survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
+    survey.known = len(survey.records)
+    return survey
+
+
+def _samples(session: Session) -> dict[str, list[str]]:
+    """The teacher's passing samples, where a problem has no golden answer of its own."""
+    if all(problem.golden is not None for problem in session.problems.values()):
+        return {}
+    return teacher_samples(session.history)

@@ -1,0 +1,58 @@
+"""A run as its history and its folder know it, for commands that steer it from outside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from rtl_core.config import RunConfig, to_toml
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+
+Which = Literal["all", "train", "evaluation"]
+"""The purpose of the stored rollouts that a command looks at."""
+
+_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id ORDER BY rollout"
+
+
+def config_of(history: History, run: str) -> RunConfig:
+    """The configuration that a run was begun with, writing to the history that it was found in.
+
+    Raises:
+        HistoryError: there is no such run.
+        ConfigError: it cannot be used here, for example because a source of the user's own cannot be imported.
+    """
+    record = history.existing_run(run)
+    try:
+        return RunConfig.model_validate(
+            {**record.config, "run": {**record.config["run"], "history": str(history.path)}}
+        )
+    except ValidationError as error:
+        reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
+        raise ConfigError("\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])) from None
+
+
+def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
+    """Text -> rollouts that hold it, of those of one problem's rollouts that are wanted."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
+        if row["rollout"] in wanted:
+            found[row["text"]].append(row["rollout"])
+    return found
+
+
+def pause_path(config: RunConfig) -> Path:
+    """The file whose presence pauses a run."""
+    return config.run.folder / "pause"
+
+
+def write_config(config: RunConfig) -> Path:
+    """Put the run's whole configuration into its folder, from where `train` takes it to go on. Returns its path."""
+    path = config.run.folder / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(to_toml(config), encoding="utf-8")
+    return path

@@ -1,0 +1,101 @@
+"""Which saved weights of a run are kept: what nobody needs any more is deleted on the backend, the final ones never expire.
+
+A step saves two things: the full state, to go on from, and the frozen copy to sample from. What stays of both: the newest `keep_last`
+steps, every `keep_every`-th, the `keep_best` with the best held-out pass@1, and the newest of all, which in the end is the final one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
+from rtl_core.history.records import EvaluationRecord, StepState
+from rtl_core.observe.progress import progress
+from rtl_core.run.faults import is_transient
+from rtl_core.run.session import Session
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What is kept; 0 means none of that kind."""
+
+    keep_last: int = 3
+    keep_best: int = 1
+    keep_every: int = 0
+
+
+def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
+    """Steps whose weights are kept, out of those that are trained.
+
+    An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
+    """
+    steps = sorted(state.step for state in trained)
+    if not steps:
+        return set()
+    keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
+    if retention.keep_every:
+        keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
+    scored = [
+        (-evaluation.pass_at_1, evaluation.step - 1)
+        for evaluation in evaluations
+        if evaluation.policy == "student" and evaluation.status == "done" and evaluation.pass_at_1 is not None
+    ]
+    best = [step for _, step in sorted(scored) if step in set(steps)]
+    return keep | set(best[: retention.keep_best])
+
+
+def superseded(
+    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
+) -> list[StepState]:
+    """Steps whose weights may go, oldest first."""
+    keep = kept(trained, evaluations, retention)
+    return [state for state in sorted(trained, key=lambda state: state.step) if state.step not in keep]
+
+
+def retention_of(config: RunConfig) -> Retention:
+    """What the configuration says is kept."""
+    section = config.checkpoints
+    return Retention(section.keep_last, section.keep_best, section.keep_every)
+
+
+async def tidy(session: Session) -> int:
+    """Delete the weights that no rule keeps. Returns how many were deleted.
+
+    Nothing depends on it: what fails is told and tried again after the next step.
+    """
+    with session.history.reading():
+        trained = session.history.trained_steps(session.run)
+        evaluations = session.history.evaluations(session.run)
+    old = superseded(trained, evaluations, retention_of(session.config))
+    old = [state for state in old if state.step not in session.tidied]
+    if not old:
+        return 0
+    try:
+        deleted = await session.require_backend().delete(_paths(old))
+    except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
+        progress.get().line(f"old weights could not be deleted: {error}")
+        return 0
+    session.tidied |= {state.step for state in old}
+    return deleted
+
+
+async def secure(session: Session) -> None:
+    """At the end of a run: tidy up, and take the expiry from the weights that stay as its result (the last, the best)."""
+    await tidy(session)
+    trained = session.history.trained_steps(session.run)
+    retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
+    keep = kept(trained, session.history.evaluations(session.run), retention)
+    try:
+        await session.require_backend().keep(_paths(state for state in trained if state.step in keep))
+    except WeightsGoneError as error:
+        progress.get().line(f"the final weights are not on the service any more: {error}")
+    except Exception as error:
+        if not is_transient(error):
+            raise
+        progress.get().line(f"the expiry of the final weights could not be lifted: {error}")
+
+
+def _paths(states: Iterable[StepState]) -> list[str]:
+    return [path for state in states for path in (state.state_path, state.sampler_path) if path]

@@ -1,0 +1,268 @@
+"""All that a run holds open while it lives: history, problems, grader, and its backend."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+from attrs import define, field
+
+from rtl_core.algorithms.base import chosen
+from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
+from rtl_core.errors import ConfigError, HistoryError, ProblemError
+from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
+from rtl_core.history.records import EndedBy, StepState
+from rtl_core.history.store import History
+from rtl_core.observe.progress import progress
+from rtl_core.problems.load import load_problems
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.run.folder import write_config
+from rtl_core.run.lock import lock_path, run_lock
+from rtl_core.run.recorder import Recorder, StoreTime
+from rtl_core.run.resume_check import check_unchanged, run_record
+from rtl_core.run.signals import at_once_on_signal
+from rtl_core.types.problem import Problem
+
+HEARTBEAT_S = 30.0
+
+
+class Cluster(Executor, Protocol):
+    """An executor on other machines; `slots` is how many jobs it runs at once."""
+
+    slots: int
+
+
+@define(eq=False)
+class Session:
+    """One open run. Tasks and flows take it as it is: Prefect walks dataclasses among their parameters, and no attrs class."""
+
+    config: RunConfig
+    history: History
+    recorder: Recorder
+    grader: Grader
+    cache: MemoryCache
+    pool: ThreadPoolExecutor
+    graders: int
+    """How many answers are graded at once: the threads of `pool`."""
+    loaded: LoadedProblems
+    problems: dict[str, Problem]
+    prompts: dict[str, Prompt] = field(factory=dict)
+    unfit: dict[str, str] = field(factory=dict)
+    """Problem id -> why it takes no part in the run."""
+    backend: Backend | None = None
+    """What trains and samples, if the run was opened with it."""
+    trainer: Trainer | None = None
+    """With the weights of the last recorded step; None when the next train step has to open one."""
+    steps: list[StepState] = field(factory=list)
+    """Every planned step of the run, in order (see planning.py)."""
+    checkpoint: Checkpoint | None = None
+    """The weights that the last recorded step left; None before the first."""
+    sampler_paths: dict[int, str] = field(factory=dict)
+    """Train steps seen -> weights to sample from, as far as recorded; the untrained student (0) has none."""
+    last_step: dict[str, float] | None = None
+    """Metrics of the step that was trained last in this process."""
+    store_mark: StoreTime | None = None
+    """What the history had cost when the last step's record was about to be written: that write counts for the next step."""
+    prices: Prices = field(factory=load_prices)
+    opened_at: float = field(factory=time.monotonic)
+    """When this process opened the run, on the monotonic clock (seconds)."""
+    tidied: set[int] = field(factory=set)
+    """Steps whose weights this process has seen deleted."""
+    on_step: list[Callable[[int], None]] = field(factory=list)
+    """Who is told of each recorded step."""
+    ended_by: EndedBy = "signal"
+    """Who ended the run, should it be cancelled."""
+    ending: threading.Event = field(factory=threading.Event)
+    """Set once a signal or a request has ended the run: what fails from then on failed for that."""
+    stopped: str | None = None
+    """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
+
+    @property
+    def run(self) -> str:
+        return self.config.run.name
+
+    def cancelled_by_request(self) -> None:
+        """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
+        self.ended_by = "request"
+        self.ending.set()
+
+    def require_backend(self) -> Backend:
+        if self.backend is None:
+            raise RuntimeError("this session was opened without a backend")
+        return self.backend
+
+    def usable(self, problems: list[Problem]) -> list[Problem]:
+        """Those of `problems` that take part: fit, and with a prompt within the budget."""
+        return [problem for problem in problems if problem.id not in self.unfit]
+
+
+@asynccontextmanager
+async def open_session(
+    config: RunConfig,
+    *,
+    with_policy: bool = True,
+    accept_changes: bool = False,
+    as_visitor: bool = False,
+    holder: Mapping[str, Any] | None = None,
+    cluster: Cluster | None = None,
+) -> AsyncIterator[Session]:
+    """Open a run: new, or the one of that name in the history. Another process at work on it is waited for.
+
+    A visitor (an evaluation of a run that was trained before) leaves the run's own row and its problems as they are.
+
+    Args:
+        holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
+        cluster: runs the jobs of grading in place of an executor of our own; it stays the caller's to close.
+
+    Raises:
+        ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
+            and no prices.
+        RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
+    """
+    tell = progress.get().line
+    chosen(config)
+    async with AsyncExitStack() as stack:
+        provider = backend_of(config)
+        if not as_visitor or provider.embedded(config):
+            await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
+        history = History(config.run.history)
+        loaded = load_problems(config.problems.sources, config.run.seed)
+        if not as_visitor:
+            check_unchanged(config, loaded, history, accept_changes)
+            _tell_left_out(loaded)
+        graders = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(graders, thread_name_prefix="grade")
+        # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
+        stack.callback(pool.shutdown, cancel_futures=True)
+        executor = cluster or make_executor(config.grading.executor)
+        stack.callback(executor.close)
+        ending = threading.Event()
+        at_once: list[Callable[[], None]] = [ending.set, executor.close]
+        stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
+        cache = MemoryCache(history.cached_verdicts())
+        grader = Grader(
+            executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds, cache=cache
+        )
+        stack.callback(grader.close)
+        session = Session(
+            config=config,
+            history=history,
+            # Where tokens are paid for, none waits long for its place on disk.
+            recorder=Recorder(history) if provider.embedded(config) else Recorder(history, interval_s=0.1, share=0.1),
+            grader=grader,
+            cache=cache,
+            pool=pool,
+            graders=graders,
+            loaded=loaded,
+            problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
+            prices=prices_of(config),
+            ending=ending,
+        )
+        if with_policy:
+            session.backend = await stack.enter_async_context(provider.open(config, tell))
+            at_once.append(session.backend.abort)
+            _prepare_prompts(session, session.backend, provider)
+        if not as_visitor:
+            await session.recorder.call(history.start_run, run_record(config, loaded))
+            rows = [(problem, "train", None) for problem in loaded.train]
+            rows += [(problem, "heldout", None) for problem in loaded.heldout]
+            await session.recorder.call(history.record_problems, config.run.name, rows)
+            write_config(config)
+            beating = asyncio.create_task(_heartbeat(session))
+            stack.callback(beating.cancel)
+        try:
+            yield session
+        finally:
+            # Also when the run fails: what was sampled and graded is paid for.
+            await session.recorder.settle()
+
+
+def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
+    """How many answers are graded at once. ConfigError when a cluster is configured and none is given."""
+    if cluster is not None:
+        return cluster.slots
+    if isinstance(config.grading.workers, str):
+        raise ConfigError(f"grading.workers: {config.grading.workers} cannot be used here", "give a number, or 0")
+    return config.grading.workers or os.cpu_count() or 1
+
+
+async def _heartbeat(session: Session) -> None:
+    """Note every so often that the run is alive; its absence tells others that it is not (see flows/resume.py)."""
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
+            await session.recorder.call(session.history.heartbeat, session.run)
+
+
+def prices_of(config: RunConfig) -> Prices:
+    """The price list of a run.
+
+    Raises:
+        ConfigError: a budget in dollars is set, and something that the run uses has no price.
+    """
+    prices = load_prices(config.cost.prices)
+    usage = {config.tinker.student: Tokens(1, 1, 1, 1)}
+    if config.tinker.teacher is not None:
+        usage[config.tinker.teacher] = Tokens(1, 1, 1)
+    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
+        raise ConfigError(
+            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
+            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
+        )
+    return prices
+
+
+def limits_of(config: RunConfig) -> Limits:
+    """The grader's limits as the configuration sets them."""
+    section = config.grading
+    return Limits(
+        wall_s=section.timeout_s,
+        cpu_s=section.cpu_s,
+        memory_mb=section.memory_mb,
+        disk_mb=section.disk_mb,
+        processes=section.processes,
+    )
+
+
+def _tell_left_out(loaded: LoadedProblems) -> None:
+    tell = progress.get()
+    for broken in loaded.broken:
+        tell.line(f"left out: {broken}")
+    if loaded.left_out:
+        first = loaded.left_out[0]
+        tell.line(
+            f"left out: {len(loaded.left_out)} problems that cannot be graded here (such as {first.id}: {first.reason})"
+        )
+
+
+def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> None:
+    """Build the prompt of every problem, and see that the teacher reads them as the student does."""
+    config, tokenizer = session.config, backend.tokenizer
+    tell = progress.get()
+    for problem in session.problems.values():
+        try:
+            prompt = build_prompt(problem, tokenizer, config.prompting.template, config.prompting.max_prompt_tokens)
+        except ProblemError as error:
+            session.unfit[problem.id] = error.message
+            tell.line(f"left out: {error.message}")
+            continue
+        session.prompts[problem.id] = prompt
+        for note in prompt.notes:
+            tell.line(f"prompt of {problem.id}: {note}")
+    if config.tinker.teacher is not None:
+        samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
+        check_same_tokens(tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)

@@ -1,0 +1,83 @@
+"""What a run leaves for its readers: its status while it lives, a line per step, the table and the page at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from rtl_core.history.records import EndedBy, RunStatus
+from rtl_core.observe.live_report import LiveReport
+from rtl_core.observe.progress import progress
+from rtl_core.observe.tracking import Tracker
+from rtl_core.reporting.console import before_after_table, step_line
+from rtl_core.reporting.report import write_report
+from rtl_core.run.faults import is_transient
+from rtl_core.run.session import Session
+
+
+@asynccontextmanager
+async def run_status(session: Session) -> AsyncIterator[None]:
+    """Keep the run's row true: running, and then finished, paused, cancelled, or failed with the reason.
+
+    A run that stopped for something that time mends (no network for an hour) stays `running`, with the reason: it is to be
+    started again.
+    """
+
+    async def note(status: RunStatus, message: str | None = None, ended_by: EndedBy | None = None) -> None:
+        await session.recorder.call(session.history.set_run_status, session.run, status, message, ended_by)
+
+    async def note_cancelled() -> str:
+        why = "stopped by a signal" if session.ended_by == "signal" else "cancelled in Prefect"
+        await note("cancelled", f"{why}; the same command goes on", session.ended_by)
+        return why
+
+    try:
+        with (
+            Tracker(session.history, session.config) as tracker,
+            LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
+        ):
+            session.on_step += [tracker.recorded, live_report.after_step]
+            yield
+    except Exception as error:
+        await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn
+        if session.ending.is_set():
+            # A signal is raised wherever the main thread is, also where libraries make an error of their own of it, and what it
+            # ended at once (graders, the embedded service) fails whoever waits for it.
+            raise asyncio.CancelledError(await note_cancelled()) from error
+        reason = f"{type(error).__name__}: {error}"[:2000]
+        await (note("running", f"interrupted: {reason}") if is_transient(error) else note("failed", reason))
+        raise
+    except BaseException:
+        # A signal: Ctrl-C, or whoever runs us wants us gone.
+        await note_cancelled()
+        raise
+    await (note("finished") if session.stopped is None else note("paused", session.stopped))
+
+
+def report_path(session: Session) -> Path:
+    """Where a run's report is written."""
+    return session.config.run.folder / "report.html"
+
+
+def after_step(session: Session, step: int) -> None:
+    """Tell how a step went."""
+    for tell in session.on_step:
+        tell(step)
+    progress.get().advance("steps", step + 1, len(session.steps))
+    if session.last_step is not None:
+        progress.get().line(step_line(step, len(session.steps), session.last_step))
+
+
+def finish(session: Session) -> str:
+    """Write the report and show the result. Returns the report's path, or why the run was left before its end."""
+    if session.stopped is not None:
+        progress.get().line(f"stopped: {session.stopped}")
+        return f"stopped: {session.stopped}"
+    path = write_report(session.history, [session.run], report_path(session))
+    tell = progress.get()
+    tell.show(before_after_table(session.history, session.run))
+    tell.line(f"database: {session.config.run.history}")
+    tell.line(f"report:   {path}")
+    return str(path)

@@ -1,0 +1,112 @@
+"""Tokens of a step and of a run: the same rules from a batch in memory and from the history, and what a budget is held against."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cli.estimate import Measured, _measured
+from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
+from rtl_core.history.records import RunRecord, StepPlan, StepRecord, StoredRollout, TeacherRecord
+from rtl_core.history.store import History
+from rtl_core.observe.usage import spent
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.metrics import batch_usage
+from rtl_core.run.limits import stop_reason
+from rtl_core.types.rollout import Rollout
+
+PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)})
+
+
+def answer(problem: str, sample: int, tokens: int, prompt: tuple[int, ...], **place: Any) -> Rollout:
+    values = {"run": "r", "purpose": "train", "epoch": 0, "step": 0, "policy_step": 0, **place}
+    return Rollout(
+        problem_id=problem, sample=sample, prompt_P=prompt, tokens_T=(1,) * tokens, logprobs_T=(-0.5,) * tokens,
+        stop_reason="stop", text="x", **values,
+    )  # fmt: skip
+
+
+def batch_of(rollouts: list[Rollout], scored: bool, **more: Any) -> Batch:
+    problems = tuple(dict.fromkeys(r.problem_id for r in rollouts))
+    made = Batch(rollouts[0].purpose, 0, 0, 0, problems, 2, evaluation=rollouts[0].evaluation, **more)
+    for one in rollouts:
+        n = len(one.tokens_T)
+        teacher = TeacherRecord(one.key, np.full(n, -0.6), 0.1, 0.1, 0.1, n) if scored else None
+        made.take_up([StoredRollout(one, teacher=teacher)])
+    return made
+
+
+def recorded(path: Path, *batches: Batch, examples: int, train_tokens: int) -> History:
+    """A history with one trained step, made of those batches."""
+    history = History(path)
+    stored = [one for batch in batches for one in batch.rollouts.values()]
+    history.start_run(RunRecord(name="r", student="student"))
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",))])
+    history.record_rollouts([one.rollout for one in stored])
+    history.record_teacher([one.teacher for one in stored if one.teacher is not None])
+    history.finish_step(
+        StepRecord(
+            run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=examples, train_tokens=train_tokens,
+            metrics={"cost/usd": train_tokens / 1e6, "learning/kl_weight": 0.0}, times={"total": 6.0},
+        )
+    )  # fmt: skip
+    return history
+
+
+def settings(*overrides: str) -> RunConfig:
+    return load_config("demo", ["run.name=r", *overrides], environment={})
+
+
+def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
+    first = batch_of([answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))], scored=True)
+    later = {"purpose": "refinement", "turn": 2}
+    # Two answers of the second turn to the same prompt, since the same answer had failed twice, and one to another.
+    again = batch_of(
+        [answer("a", 0, 2, (5,) * 10, **later), answer("a", 1, 3, (5,) * 10, **later), answer("b", 0, 4, (6,) * 8, **later)],
+        scored=True,
+        before=first,
+    )  # fmt: skip
+    first.later[2] = again
+    usage = batch_usage(first, 17, settings())
+    assert usage["student"] == Tokens(prefill=3 + 1 + 10 + 8, cached=3 + 10, sample=30, train=17)
+    assert usage["teacher"] == Tokens(prefill=22 + 30, cached=13, sample=6)
+    history = recorded(tmp_path / "h.duckdb", first, again, examples=2, train_tokens=17)
+    assert spent(history, "r", settings()) == usage
+
+
+def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path: Path) -> None:
+    """Of eight answers of 1000 tokens two were trained on: a budget of just over two such steps leaves room for the second."""
+    sampled = batch_of([answer(p, s, 1000, (1, 2)) for p in "abcd" for s in (0, 1)], scored=False)
+    history = recorded(tmp_path / "h.duckdb", sampled, examples=2, train_tokens=2 * 1001)
+
+    def reason(budget: float) -> str | None:
+        config = settings(f"cost.budget_usd={budget}")
+        session: Any = SimpleNamespace(
+            config=config, history=history, run="r", prices=PRICES, opened_at=time.monotonic()
+        )
+        return stop_reason(session)
+
+    assert spent(history, "r", settings())["student"].train == 2002
+    assert reason(0.0041) is None
+    assert "would be exceeded" in (reason(0.0040) or "")
+
+
+def test_a_step_of_which_nothing_is_known_to_be_trained_on_costs_no_training(tmp_path: Path) -> None:
+    sampled = batch_of([answer("a", 0, 10, (1, 2))], scored=False)
+    history = recorded(tmp_path / "h.duckdb", sampled, examples=0, train_tokens=0)
+    assert spent(history, "r", settings()) == {"student": Tokens(prefill=2, sample=10)}
+    assert batch_usage(sampled, 0, settings()) == {"student": Tokens(prefill=2, sample=10)}
+
+
+def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> None:
+    sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
+    recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
+    config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
+    assert _measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
+    assert notes == []
+    assert _measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None

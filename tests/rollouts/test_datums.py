@@ -1,0 +1,115 @@
+"""From a batch to what the train step takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rtl_core.algorithms.grpo import Grpo
+from rtl_core.config import RunConfig, load_config
+from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.learning.reward import Reward
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.credit import credited, has_signal
+from rtl_core.rollouts.datums import build_datums, signal_share
+from rtl_core.types.rollout import Rollout
+
+STUDENT = (-1.0, -0.5)
+TEACHER = (-1.5, -0.5)
+
+
+def config(*overrides: str) -> RunConfig:
+    return load_config("demo", overrides, environment={})
+
+
+def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True) -> Batch:
+    """A graded batch: problem -> rewards of its answers of two tokens each; `cut` names the truncated ones."""
+    made = Batch("train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2)
+    for problem, totals in rewards.items():
+        for sample, total in enumerate(totals):
+            rollout = Rollout(
+                run="r", purpose="train", epoch=0, step=3, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4 + sample),
+                logprobs_T=STUDENT, stop_reason="length" if (problem, sample) in cut else "stop", text="x", policy_step=3,
+            )  # fmt: skip
+            teacher = TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2) if scored else None
+            made.take_up([StoredRollout(rollout, reward=Reward(total=total, terms={}), teacher=teacher)])
+    return made
+
+
+def tokens(made: Batch, settings: RunConfig, kl_weight: float) -> list[list[float]]:
+    """Token advantages of each example, in order, credited by the same settings."""
+    for problem in made.problem_ids:
+        credited(made, problem, Grpo(settings))
+    return [datum.inputs["advantages"].tolist() for datum in build_datums(made, Grpo(settings), kl_weight)]
+
+
+def test_rl_alone_distillation_alone_and_both_are_the_same_code_with_other_numbers() -> None:
+    made = batch({"a": [1.0, 0.0]})
+    # Advantages ±0.5; the KL of the two tokens is 0.5 and 0.
+    assert tokens(made, config(), 0.0) == [[0.5, 0.5], [-0.5, -0.5]]
+    assert tokens(made, config(), 0.1) == [pytest.approx([0.45, 0.5]), pytest.approx([-0.55, -0.5])]
+    assert tokens(made, config("learning.reward_weight=0"), 1.0) == [[-0.5, 0.0], [-0.5, 0.0]]
+
+
+def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_alone_with_one() -> None:
+    made = batch({"a": [0.3, 0.3], "b": [1.0, 0.0]})
+    assert len(tokens(made, config(), 0.0)) == 2
+    assert tokens(made, config(), 0.5)[:2] == [[-0.25, 0.0], [-0.25, 0.0]]
+    assert (has_signal(made, "a"), has_signal(made, "b")) == (False, True)
+
+
+def test_the_share_of_the_signal_that_is_the_teachers() -> None:
+    made = batch({"a": [1.0, 0.0], "b": [0.3, 0.3]})
+    tokens(made, config(), 0.0)
+    # Four answers of two tokens that the student was not sure of: A² = 0.25 at each of four, (λ 0.5)² at the first of each.
+    assert signal_share(made, config(), 0.0) == 0.0
+    assert signal_share(made, config(), 0.4) == pytest.approx(4 * 0.04 / (4 * 0.25 + 4 * 0.04))
+    made.quarantined.add("b")
+    assert signal_share(made, config(), 0.4) == pytest.approx(2 * 0.04 / (4 * 0.25 + 2 * 0.04))
+    tokens(made, config("learning.reward_weight=0"), 0.0)
+    assert signal_share(made, config("learning.reward_weight=0"), 1.0) == 1.0
+
+
+def test_a_masked_answer_is_trained_on_in_no_way() -> None:
+    made = batch({"a": [1.0, 0.5, 0.0]}, cut=(("a", 2),))
+    assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
+    assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
+    found = [one for _, one in credited(made, "a", Grpo(config("learning.truncated=mask")))]
+    assert found == [(1.0, 0.25, True), (0.5, -0.25, True), (0.0, 0.0, False)]
+
+
+def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on() -> None:
+    made = batch({"a": [1.0, 0.0], "b": [1.0, 0.0]})
+    with pytest.raises(RuntimeError, match="no credit"):
+        build_datums(made, Grpo(config()), 0.1)
+    credited(made, "a", Grpo(config()))
+    made.quarantined.add("b")
+    assert len(build_datums(made, Grpo(config()), 0.1)) == 2
+    made.update(made.group("a")[0], reward=None)
+    with pytest.raises(RuntimeError, match="no verdict"):
+        credited(made, "a", Grpo(config()))
+
+
+def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_asked() -> None:
+    def replaced(*overrides: str) -> tuple[bool, bool]:
+        """In a step without a KL, and in one with it: λ falls to 0 over the first half of ten steps."""
+        falls = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.kl_schedule_part=0.5")
+        learning = config(*falls, *overrides).learning
+        return learning.replaces_equal_at(9, 10), learning.replaces_equal_at(0, 10)
+
+    assert replaced("learning.replace_with_kl=false") == (True, False)
+    assert replaced("learning.replace_with_kl=true") == (True, True)
+    # Distillation alone: every group's rewards are as good as equal, and the KL is all there is.
+    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (True, False)
+
+
+def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None:
+    first, second = batch({"a": [], "b": []}), batch({"a": [], "b": []})
+    for made, order in (
+        (first, ((0, 1, "x"), (0, 2, "z"), (1, 1, "y"))),
+        (second, ((1, 1, "y"), (0, 1, "x"), (0, 2, "z"))),
+    ):
+        for slot, attempt, problem in order:
+            made.add_substitute(slot, attempt, problem)
+    assert first.problem_ids == second.problem_ids == ("a", "b", "x", "y", "z")
+    assert first.planned == ("a", "b")

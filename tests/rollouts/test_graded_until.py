@@ -1,0 +1,74 @@
+"""Early training may grade to a stage only; what it skips earns nothing, and evaluations run the tests all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import ConfigError
+from rtl_core.grading.pool import grade_all
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts import batch
+from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.run.session import open_session
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Stage
+
+SYNTAX = ("grading.until=syntax", "grading.until_steps=3")
+
+
+def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_stage(tmp_path: Path) -> None:
+    settings = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "problems.sources.0.train=1"]
+    config = load_config("demo", [*settings, "problems.sources.0.heldout=1", *SYNTAX], environment={})
+
+    async def run() -> None:
+        async with open_session(config, with_policy=False) as session:
+            problem = session.loaded.train[0]
+            right = golden_response(problem)
+            texts = (right, right.replace(";", "", 1))
+            graded = {}
+            for step in (2, 3):
+                under_way = batch.begin(session, batch.Batch("train", 0, step, step, (problem.id,), 2))
+                rollouts = [
+                    Rollout(
+                        run=session.run, purpose="train", epoch=0, step=step, problem_id=problem.id, sample=sample, prompt_P=(1,),
+                        tokens_T=(2,), logprobs_T=(-0.1,), stop_reason="stop", text=text, policy_step=step,
+                    )
+                    for sample, text in enumerate(texts)
+                ]  # fmt: skip
+                session.recorder.put("record_rollouts", rollouts)
+                under_way.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
+                await batch.grade(session, under_way, problem.id)
+                graded[step] = under_way.group(problem.id)
+            right_early, wrong_early = graded[2]
+            assert right_early.verdict.stage(Stage.SYNTAX).status == "passed"
+            assert right_early.verdict.stage(Stage.TESTS).status == "skipped"
+            assert right_early.reward.total == pytest.approx(0.1 + 0.2 + 0.3)
+            assert wrong_early.verdict.outcome is Outcome.COMPILE_FAILED
+            assert wrong_early.reward.total < right_early.reward.total
+            assert graded[3][0].verdict.passed
+            assert graded[3][0].reward.total == pytest.approx(1.6)
+            answers = [answer_to(problem, text) for text in (*texts, texts[0])]
+            right, wrong, again = await grade_all(session.grader, session.pool, problem, answers)
+            assert [right.outcome, wrong.outcome] == [Outcome.PASSED, Outcome.COMPILE_FAILED]
+            assert again == right.model_copy(update={"cached": True, "wall_s": 0.0})
+
+    asyncio.run(run())
+
+
+def test_only_training_is_graded_to_a_stage() -> None:
+    config = load_config("demo", ["grading.until=interface"], environment={})
+    for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
+        assert batch.last_stage(config, batch.Batch(purpose, 0, 900, 900, ("p",), 2)) is stage
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["curriculum.order=pools", "refinement.turns=2", 'reward.weights={"tests" = 1.0, "tests_fraction" = 0.5}'],
+)
+def test_what_needs_the_tests_cannot_go_with_less(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"grading\.until"):
+        load_config("demo", [*SYNTAX, setting], environment={})

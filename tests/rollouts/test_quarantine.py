@@ -1,0 +1,80 @@
+"""A problem whose answers cannot be graded: it stops the run, or with quarantine only leaves its step."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import InfrastructureError, RunHealthError
+from rtl_core.grading.executors import make_executor
+from rtl_core.rollouts import batch
+from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.run.session import open_session
+from rtl_core.types.rollout import Rollout
+
+
+class BrokenExecutor:
+    """The real one until something is to be run."""
+
+    slots = 1
+
+    def __init__(self) -> None:
+        self._executor = make_executor("bubblewrap")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def run(self, job: Any) -> Any:
+        raise InfrastructureError("the disk is full")
+
+
+def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
+    """Grade a known-good answer to some of a step's two problems, as often as a task is repeated."""
+    settings = [
+        f"run.directory={tmp_path}",
+        f"run.history={tmp_path / 'h.duckdb'}",
+        "problems.sources.0.train=2",
+        "problems.sources.0.heldout=1",
+        "grading.retries=1",
+    ]
+    config = load_config("demo", [*settings, *overrides], environment={})
+
+    async def run() -> batch.Batch:
+        async with open_session(config, with_policy=False, cluster=BrokenExecutor()) as session:
+            problems = session.loaded.train
+            step = batch.begin(session, batch.Batch("train", 0, 0, 0, tuple(p.id for p in problems), 1))
+            rollouts = [
+                Rollout(
+                    run=session.run, purpose="train", epoch=0, step=0, problem_id=p.id, sample=0, prompt_P=(1,), tokens_T=(2,),
+                    logprobs_T=(-0.1,), stop_reason="stop", text=golden_response(p), policy_step=0,
+                )
+                for p in problems
+            ]  # fmt: skip
+            session.recorder.put("record_rollouts", rollouts)
+            step.take_up(batch.StoredRollout(rollout) for rollout in rollouts)
+            for problem in problems[:problems_graded]:
+                with pytest.raises(InfrastructureError, match="disk is full"):
+                    await batch.grade(session, step, problem.id)
+                assert await batch.grade(session, step, problem.id) == 0
+            return step
+
+    return asyncio.run(run())
+
+
+def test_it_stops_the_run_after_its_repeats(tmp_path: Path) -> None:
+    with pytest.raises(RunHealthError, match=r"the disk is full \(tried 2 times\)"):
+        grade(tmp_path, 1)
+
+
+def test_with_quarantine_it_leaves_its_step_and_the_run_goes_on(tmp_path: Path) -> None:
+    step = grade(tmp_path, 1, "curriculum.quarantine=true")
+    assert step.quarantined == {step.problem_ids[0]}
+
+
+def test_when_more_than_half_of_a_step_cannot_be_graded_it_is_not_the_problems_fault(tmp_path: Path) -> None:
+    with pytest.raises(RunHealthError, match="the disk is full"):
+        grade(tmp_path, 2, "curriculum.quarantine=true")

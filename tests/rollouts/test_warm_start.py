@@ -1,0 +1,71 @@
+"""What a warm start imitates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtl_core.algorithms.warm_start import WarmStart
+from rtl_core.backend.base import Datum
+from rtl_core.backend.tinker.training import to_datum
+from rtl_core.config import load_config
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.reward import Reward
+from rtl_core.prompting.extraction import extract_answer
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.credit import algorithm_of, credited
+from rtl_core.rollouts.datums import build_datums
+from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
+
+
+def problem(**golden: str) -> Problem:
+    files = {f"rtl/{name}.sv": text for name, text in golden.items()}
+    return Problem(
+        id="p", source="test", category="cid003", difficulty="easy", prompt="p", targets=tuple(files), harness={}, golden=files
+    )  # fmt: skip
+
+
+def test_a_known_good_answer_reads_back_as_its_files_in_either_form() -> None:
+    one = problem(a="module a;\nendmodule\n")
+    assert extract_answer(golden_response(one), one.targets).files == {"rtl/a.sv": "module a;\nendmodule\n"}
+    two = problem(a='module a;\n  // "quoted"\nendmodule\n', b="module b;\nendmodule\n")
+    assert extract_answer(golden_response(two), two.targets).files == two.golden
+
+
+def test_whole_passing_answers_are_imitated_each_once() -> None:
+    batch = Batch("warm_start", 0, 0, 0, ("p",), 5, sampler="teacher")
+    answers = [
+        ((7,), "stop", True),
+        ((7,), "stop", True),
+        ((8,), "stop", False),
+        ((9,), "length", True),
+        ((5,), "stop", True),
+    ]
+    for sample, (tokens, reason, passed) in enumerate(answers):
+        rollout = Rollout(
+            run="r", purpose="warm_start", policy="teacher", epoch=0, step=0, problem_id="p", sample=sample,
+            prompt_P=(1, 2), tokens_T=tokens, logprobs_T=(-0.1,), stop_reason=reason, text="x", policy_step=0,
+        )  # fmt: skip
+        outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
+        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
+        batch.take_up([StoredRollout(rollout, verdict=verdict, reward=Reward(total=0.5, terms={}))])
+
+    def imitated(*overrides: str) -> list[tuple[int, ...]]:
+        # A control experiment of later steps changes nothing here.
+        settings = ["learning.permute_advantages=true", *overrides]
+        algorithm = algorithm_of(load_config("demo", settings, environment={}), batch)
+        found = [one for _, one in credited(batch, "p", algorithm)]
+        assert {(one.reward, one.advantage) for one in found if one.counts} == {(0.5, 1.0)}
+        return [tuple(datum.tokens_T) for datum in build_datums(batch, algorithm, 0.0)]
+
+    assert imitated() == [(7,), (5,)]
+    assert imitated("learning.warm_start_passing_only=false") == [(7,), (8,), (5,)]
+
+
+def test_a_supervised_datum_is_shifted_by_one_and_weighs_the_answer_alone() -> None:
+    datum = to_datum(Datum([11, 12, 13], [21, 22], WarmStart.inputs_of(2)))
+    assert datum.model_input.to_ints() == [11, 12, 13, 21]
+    assert datum.loss_fn_inputs["target_tokens"].to_numpy().tolist() == [12, 13, 21, 22]
+    assert np.array_equal(datum.loss_fn_inputs["weights"].to_numpy(), [0.0, 0.0, 1.0, 1.0])

@@ -1,0 +1,41 @@
+"""What the model card says of the teacher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.history.records import RunRecord, StepState
+from rtl_core.history.store import History
+from rtl_core.run.export import model_card
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["learning.kl_weight=0.5", "learning.kl_schedule=constant"], "on-policy distillation from teacher (λ = 0.5)."),
+        (
+            ["learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.5"],
+            "on-policy distillation from teacher (λ from 0 to 0.5, linear).",
+        ),
+        (
+            ["learning.kl_weight=0.1", "learning.kl_schedule=target", "learning.kl_target=0.2"],
+            "on-policy distillation from teacher (λ from 0.1 on, held to a KL of 0.2 nats per token).",
+        ),
+        (["learning.kl_weight=0", "learning.kl_schedule=constant"], "no teacher."),
+        (
+            ["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.warm_start_steps=3"],
+            "a warm start of 3 steps on answers of teacher.",
+        ),
+    ],
+)
+def test_the_card_names_the_teacher_that_a_run_learnt_from(tmp_path: Path, overrides: list[str], words: str) -> None:
+    history = History(tmp_path / "history.duckdb")
+    history.start_run(RunRecord(name="carded"))
+    config = load_config("demo", ["run.name=carded", *overrides], environment={})
+    step = StepState(run="carded", epoch=0, step=3, status="trained", problem_ids=("a",), state_path="tinker://a")
+    card = model_card(history, config, step)
+    assert f", {words}\n" in card
+    assert ("no teacher" in card) == (words == "no teacher.")

@@ -1,0 +1,145 @@
+"""The recorder: one transaction for rows that come close together, and no run that goes on unrecorded."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.run.recorder import Recorder
+from rtl_core.types.rollout import Rollout
+
+
+def rollout(problem: str, sample: int) -> Rollout:
+    return Rollout(
+        run="r", purpose="train", epoch=0, step=0, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4),
+        logprobs_T=(-0.5, -0.25), stop_reason="stop", text="x", policy_step=0,
+    )  # fmt: skip
+
+
+def test_rows_are_committed_together_when_settled(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=60)
+    commits = []
+    commit = recorder._commit
+    recorder._commit = lambda batch: (commit(batch), commits.append(1))[0]  # type: ignore[method-assign]
+
+    async def groups() -> tuple[int, int]:
+        for problem in "abcde":
+            recorder.put("record_rollouts", [rollout(problem, i) for i in range(3)])
+        before = len(history.rollouts_of("r", 0))
+        await recorder.settle()
+        return before, len(history.rollouts_of("r", 0))
+
+    assert asyncio.run(groups()) == (0, 15)
+    assert len(commits) == 1
+
+
+def test_rows_are_written_after_the_interval_without_being_asked(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=0.01)
+
+    async def wait() -> bool:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        for _ in range(30_000):  # minutes: the machine may be busy
+            await asyncio.sleep(0.01)
+            if history.rollouts_of("r", 0):
+                return True
+        return False
+
+    assert asyncio.run(wait())
+
+
+def test_the_writer_rests_so_that_it_takes_its_share_of_the_time_only(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=0.001, share=1e-6)
+
+    async def two_groups() -> tuple[int, int]:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        await recorder.settle()
+        recorder.put("record_rollouts", [rollout("b", 0)])
+        await asyncio.sleep(0.5)  # a write takes milliseconds, so the rest after it takes the better part of an hour
+        resting = len(history.rollouts_of("r", 0))
+        await recorder.settle()
+        return resting, len(history.rollouts_of("r", 0))
+
+    assert asyncio.run(two_groups()) == (1, 2)
+
+
+def test_rows_are_written_beside_other_work_and_there_when_it_ends(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=60)
+
+    async def train(fails: bool) -> None:
+        recorder.put("record_rollouts", [rollout("b" if fails else "a", 0)])
+        before = asyncio.all_tasks()
+        async with recorder.settling():
+            while asyncio.all_tasks() - before:  # until it is written
+                await asyncio.sleep(0.01)
+            if fails:
+                raise RuntimeError("the service is gone")
+
+    async def both() -> None:
+        await train(False)
+        assert recorder.times().waited_s < recorder.times().busy_s  # written while the other work went on
+        with pytest.raises(RuntimeError, match="is gone"):
+            await train(True)
+
+    asyncio.run(both())
+    assert len(history.rollouts_of("r", 0)) == 2
+    assert recorder.times().cpu_s > 0
+
+
+def test_a_failed_write_beside_other_work_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "h.duckdb"
+    path.write_text("this is not a database")
+    recorder = Recorder(History(path), interval_s=60)
+
+    async def train() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        async with recorder.settling():
+            pass
+
+    with pytest.raises(HistoryError):
+        asyncio.run(train())
+
+
+def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "h.duckdb"
+    path.write_text("this is not a database")
+    recorder = Recorder(History(path), interval_s=0.0)
+
+    async def twice() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        for _ in range(30_000):
+            await asyncio.sleep(0.01)
+            recorder.put("record_rollouts", [rollout("b", 0)])
+
+    with pytest.raises(HistoryError):
+        asyncio.run(twice())
+
+
+def test_a_failed_write_reaches_who_settles(tmp_path: Path) -> None:
+    path = tmp_path / "h.duckdb"
+    path.write_text("this is not a database")
+    recorder = Recorder(History(path), interval_s=60)
+
+    async def settle() -> None:
+        recorder.put("record_rollouts", [rollout("a", 0)])
+        await recorder.settle()
+
+    with pytest.raises(HistoryError):
+        asyncio.run(settle())
+
+
+def test_an_unknown_method_is_an_error_not_a_silent_loss(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="record_dreams"):
+        Recorder(History(tmp_path / "h.duckdb")).put("record_dreams", [1])

@@ -1,0 +1,54 @@
+"""Which saved weights are kept."""
+
+from __future__ import annotations
+
+from rtl_core.history.records import EvaluationRecord, StepState
+from rtl_core.run.retention import Retention, kept, superseded
+
+
+def trained(count: int) -> list[StepState]:
+    return [
+        StepState(
+            run="r",
+            epoch=0,
+            step=step,
+            status="trained",
+            problem_ids=("p",),
+            state_path=f"tinker://t/weights/{step}",
+            sampler_path=f"tinker://t/sampler_weights/{step}",
+        )
+        for step in range(count)
+    ]
+
+
+def evaluated(scores: dict[int, float], policy: str = "student") -> list[EvaluationRecord]:
+    return [
+        EvaluationRecord(
+            key=f"r/{policy}/{after}",
+            run="r",
+            policy=policy,
+            step=after,
+            split="heldout",
+            status="done",
+            pass_at_1=score,
+        )
+        for after, score in scores.items()
+    ]
+
+
+def test_the_newest_and_the_best_by_held_out_pass_rate_stay() -> None:
+    # The evaluation after 4 steps is of what step 3 left; the one after 0 steps is of no saved weights.
+    scores = evaluated({0: 0.9, 2: 0.1, 4: 0.6, 6: 0.5}) + evaluated({8: 1.0}, policy="teacher")
+    assert kept(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
+    assert kept(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
+    assert [s.step for s in superseded(trained(5), scores, Retention(keep_last=1, keep_best=1))] == [0, 1, 2]
+
+
+def test_the_newest_is_never_given_up_and_milestones_stay() -> None:
+    assert kept(trained(7), [], Retention(keep_last=0, keep_best=0)) == {6}
+    assert kept(trained(7), [], Retention(keep_last=1, keep_best=0, keep_every=3)) == {2, 5, 6}
+    assert kept([], [], Retention()) == set()
+
+
+def test_among_equally_good_weights_the_earlier_are_kept() -> None:
+    assert kept(trained(6), evaluated({2: 0.5, 4: 0.5}), Retention(keep_last=1, keep_best=1)) == {1, 5}

@@ -1,0 +1,68 @@
+"""What a run's row says of how the run ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.history.store import History
+from rtl_core.run import status
+from rtl_core.run.session import Session, open_session
+
+
+def end_of(folder: Path, block: Callable[[Session], None], raises: type[BaseException]) -> tuple[str, str | None]:
+    """Status and end of a run whose work was `block`, which ends with an error of that type."""
+
+    async def run() -> None:
+        settings = load_config(
+            "demo",
+            [
+                f"run.directory={folder}",
+                f"run.history={folder / 'history.duckdb'}",
+                "problems.sources.0.train=2",
+                "problems.sources.0.heldout=1",
+            ],
+        )
+        async with open_session(settings, with_policy=False) as session, status.run_status(session):
+            block(session)
+
+    with pytest.raises(raises):
+        asyncio.run(run())
+    (record,) = History(folder / "history.duckdb").runs()
+    return record.status, record.ended_by
+
+
+def fail(session: Session) -> None:
+    raise ValueError("something of ours is wrong")
+
+
+def fail_of_a_signal(session: Session) -> None:
+    """As Prefect does where the signal finds it with a task that it has not set up yet."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    raise ValueError("Task run is not set")
+
+
+def fail_of_a_request(session: Session) -> None:
+    session.cancelled_by_request()
+    raise ValueError("Task run is not set")
+
+
+def test_an_error_is_a_failure(tmp_path: Path) -> None:
+    assert end_of(tmp_path, fail, ValueError) == ("failed", None)
+
+
+@pytest.mark.parametrize(("block", "ended_by"), [(fail_of_a_signal, "signal"), (fail_of_a_request, "request")])
+def test_an_error_that_a_cancellation_made_is_a_cancellation(
+    tmp_path: Path, block: Callable[[Session], None], ended_by: str
+) -> None:
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        assert end_of(tmp_path, block, asyncio.CancelledError) == ("cancelled", ended_by)
+    finally:
+        signal.signal(signal.SIGTERM, before)
