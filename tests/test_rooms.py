@@ -34,9 +34,9 @@ def test_an_import_upwards_is_named_with_its_place(tmp_path: Path, capsys: pytes
 def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for room in ("pipeline", "backend"):
+    for room in ("rollouts", "backend"):
         (tmp_path / "rtl_core" / room).mkdir(parents=True)
         (tmp_path / "rtl_core" / room / "saving.py").write_text("def late():\n    from tinker.types import Datum\n")
     assert rooms.main(tmp_path) == 1
     said = capsys.readouterr().err
-    assert said == "rtl_core/pipeline/saving.py:2: rtl_core.pipeline may not import tinker.types.Datum\n"
+    assert said == "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n"

@@ -1,6 +1,6 @@
 """What the pipeline asks of whatever trains and samples, and the nouns that go back and forth.
 
-A backend is a module with a `BACKEND`, a `Provider`; registry.py tells how a run names it, and tests/backend/test_conformance.py says
+A backend is a module with a `BACKEND`, a `Provider`; registry.py tells how a run names it, and tests/backend/test_backend_conformance.py says
 what it must do. Every method raises `BackendUnavailableError` where the same call may succeed later, `WeightsGoneError` where weights
 do not exist any more, and `PolicyError` for what no time mends (see rtl_core/errors.py); no error class of a library behind it gets out.
 

@@ -8,6 +8,7 @@ import pytest
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.credit import credited, has_signal
@@ -75,7 +76,7 @@ def test_a_masked_answer_is_trained_on_in_no_way() -> None:
     assert tokens(made, config("learning.truncated=mask"), 0.0) == [[0.25, 0.25], [-0.25, -0.25]]
     assert len(tokens(made, config("learning.truncated=mask"), 0.5)) == 2
     found = [one for _, one in credited(made, "a", Grpo(config("learning.truncated=mask")))]
-    assert found == [(1.0, 0.25, True), (0.5, -0.25, True), (0.0, 0.0, False)]
+    assert found == [Credit(1.0, 0.25, True), Credit(0.5, -0.25, True), Credit(0.0, 0.0, False)]
 
 
 def test_quarantined_groups_and_answers_without_a_verdict_are_never_trained_on() -> None:
