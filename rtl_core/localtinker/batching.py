@@ -17,7 +17,7 @@ PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
-_CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take
+CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take
 _ROW_BLOCK = 8  # a fixed-shape batch is padded to a multiple of this many rows
 _MOST_FIXED_ROWS = 64  # and holds at most so many: every number of rows up to it is checked
 
@@ -226,7 +226,7 @@ def fixed_batch_rows(decoder: DenseDecoder, width: int) -> int:
     expected = None
     largest = 1
     for count in range(_ROW_BLOCK, _MOST_FIXED_ROWS + 1, _ROW_BLOCK):
-        if count * width * decoder.position_bytes > _CHECK_BYTES:
+        if count * width * decoder.position_bytes > CHECK_BYTES:
             break
         seen = torch.cat([logits_of(count, range(count)), logits_of(count, [count // 2])])
         expected = seen[:1] if expected is None else expected

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _ROOMY_BYTES = 24 << 30  # free on a GPU, for training passes of four times as many tokens
 _MERGE_LIMIT_BYTES = 256 * 1024 * 1024  # merged snapshots copy the model: only for small ones
-_CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
+CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
 _names = itertools.count()
 
 
@@ -116,7 +116,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
     model.requires_grad_(False)
     _disable_dropout(model)
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    recompute = nbytes > _CHECKPOINT_BYTES and model.supports_gradient_checkpointing
+    recompute = nbytes > CHECKPOINT_BYTES and model.supports_gradient_checkpointing
     if recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     own_limit = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max_context

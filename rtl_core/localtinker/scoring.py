@@ -15,7 +15,7 @@ from torch import Tensor
 from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
-_LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
+LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
 _LEAST_ROWS = 128  # but with large vocabularies so many positions, for the sake of the matrix product
 
 
@@ -76,7 +76,7 @@ def _first_scored(request: SampleRequest) -> int:
 
 def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     """Ranges of positions whose logits fit the budget."""
-    step = max(_LEAST_ROWS, _LOGIT_BUDGET // head.vocab_size)
+    step = max(_LEAST_ROWS, LOGIT_BUDGET // head.vocab_size)
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 

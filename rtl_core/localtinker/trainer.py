@@ -19,7 +19,7 @@ from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-_LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
+LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
 
 
 class TrainingModel:
@@ -110,7 +110,7 @@ class TrainingModel:
         def head(hidden: Tensor, targets: Tensor) -> Tensor:
             return gather_logprobs(model.lm_head(hidden), targets)
 
-        step = max(1, _LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
+        step = max(1, LOGIT_BUDGET // (self.base.vocab_size * tokens_BL.shape[0]))
         length = tokens_BL.shape[1]
         if step >= length:
             return head(hidden_BLH, targets_BLK)

@@ -17,7 +17,7 @@ EVERY_S = 300.0
 """Seconds between two reports."""
 REST = 50
 """A report begins no earlier than after so many times as long as the one before took."""
-_PROGRAM = """\
+PROGRAM = """\
 import os, sys
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class LiveReport:
         self, history: Path, run: str, path: Path, tell: Callable[[str], None], every_s: float = EVERY_S
     ) -> None:
         self._command = [
-            *(sys.executable, "-c", _PROGRAM),
+            *(sys.executable, "-c", PROGRAM),
             *(str(history.resolve()), run, str(path.resolve())),
         ]
         self._path = path

@@ -8,6 +8,7 @@ that refuses or is away is told once in the run's log.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,6 @@ from typing import Any, Self
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-from rtl_core.observe.progress import progress
 
 PATIENCE_S = 30.0
 """How long the end of a run waits for the last metrics to be sent."""
@@ -26,15 +26,15 @@ START_S = 600.0
 class Tracker:
     """Sends the metrics of one run's recorded steps, in order and each once; without a project it does nothing.
 
-    Raises ConfigError when a project is configured and the library is not installed.
+    `tell` hears in words what could not be sent. Raises ConfigError when a project is configured and the library is not installed.
     """
 
-    def __init__(self, history: History, config: RunConfig) -> None:
+    def __init__(self, history: History, config: RunConfig, tell: Callable[[str], None]) -> None:
         self._history, self._config = history, config
         self._sent_path = config.run.folder / "wandb.sent"
         self._work = threading.Event()
         self._closing = False
-        self._tell = progress.get().line
+        self._tell = tell
         self._thread: threading.Thread | None = None
         if config.tracking.wandb_project is None:
             return

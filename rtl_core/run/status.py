@@ -35,7 +35,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
 
     try:
         with (
-            Tracker(session.history, session.config) as tracker,
+            Tracker(session.history, session.config, progress.get().line) as tracker,
             LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
         ):
             session.on_step += [tracker.recorded, live_report.after_step]

@@ -158,5 +158,5 @@ def test_the_check_keeps_within_its_memory(model, monkeypatch):
     decoder = model.sampler(None, deterministic=False).decoder
     monkeypatch.setattr(decoder, "step", lambda tokens, positions, cache, width: torch.zeros(len(tokens), 4))
     for rows in (64, 24, 1):
-        monkeypatch.setattr(batching, "_CHECK_BYTES", rows * 128 * decoder.position_bytes)
+        monkeypatch.setattr(batching, "CHECK_BYTES", rows * 128 * decoder.position_bytes)
         assert fixed_batch_rows(decoder, 128) == rows

@@ -185,7 +185,7 @@ def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
 
     norms = []
     for limit in (1 << 40, 0):
-        monkeypatch.setattr(models, "_CHECKPOINT_BYTES", limit)
+        monkeypatch.setattr(models, "CHECKPOINT_BYTES", limit)
         model = served_model(tmp_path / str(limit), CONFIGS["qwen3"][0])
         assert model.recompute == (limit == 0)
         training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
@@ -203,8 +203,8 @@ def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatc
     request = TrainRequest("run", 1, "cross_entropy", {}, False, data)
     seen = []
     for budget in (2**25, 1000):
-        monkeypatch.setattr(trainer, "_LOGIT_BUDGET", budget)
-        monkeypatch.setattr(scoring, "_LOGIT_BUDGET", budget)
+        monkeypatch.setattr(trainer, "LOGIT_BUDGET", budget)
+        monkeypatch.setattr(scoring, "LOGIT_BUDGET", budget)
         training = TrainingModel(f"run{budget}", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
         outputs, _ = training.forward_backward(request)
         grads = [p.grad for p in training._parameters]

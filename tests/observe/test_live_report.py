@@ -23,7 +23,7 @@ def ended(report: LiveReport, patience_s: float = 600.0) -> None:
 def test_a_run_under_way_has_a_report_written_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = tmp_path / "gate"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
-    monkeypatch.setattr(live_report, "_PROGRAM", wait + live_report._PROGRAM)
+    monkeypatch.setattr(live_report, "PROGRAM", wait + live_report.PROGRAM)
     history, path, said = History(tmp_path / "h.duckdb"), tmp_path / "runs" / "report.html", []
     history.start_run(RunRecord(name="r", status="running", student="tiny"))
     with LiveReport(history.path, "r", path, said.append, every_s=0.0) as report:

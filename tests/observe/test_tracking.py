@@ -67,15 +67,14 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     # Steps 0 and 1 were sent before a crash.
     (folder / "wandb.sent").write_text("1\n")
     told: list[str] = []
-    with Tracker(history, config) as tracker:
-        tracker._tell = told.append
+    with Tracker(history, config, told.append) as tracker:
         tracker.recorded()
     assert told == []
     rows = logged(folder)
     assert [row["_step"] for row in rows] == [3, 4, 5]
     for row, (_, metrics) in zip(rows, unsent(history, "demo", 1), strict=True):
         assert {name: row[name] for name in metrics} == pytest.approx(metrics)
-    with Tracker(history, config):
+    with Tracker(history, config, told.append):
         pass
     assert len(logged(folder)) == 3
 
@@ -88,20 +87,21 @@ def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(
     config = load_config("demo", [f"run.directory={tmp_path}", "tracking.wandb_project=rtl"])
     (tmp_path / "demo").mkdir()
     starting, told = threading.Event(), []
-    with monkeypatch.context() as slow, Tracker(history, config) as tracker:
-        tracker._tell = told.append
+    with monkeypatch.context() as slow, Tracker(history, config, told.append):
         slow.setattr(tracking, "unsent", lambda *_: starting.wait(600) and [])
     assert told == ["after 0 s not all metrics are sent to Weights & Biases; the same command sends the rest"]
     starting.set()
-    tracker._thread.join(600)
+    for thread in threading.enumerate():
+        if thread.name == "tracking":
+            thread.join(600)
     monkeypatch.setattr(tracking, "PATIENCE_S", 600.0)
-    with Tracker(history, config):
+    with Tracker(history, config, told.append):
         pass
     assert [row["_step"] for row in logged(tmp_path / "demo")] == [1, 2, 3, 4, 5]
 
 
 def test_without_a_project_nothing_is_sent(history: History, tmp_path: Path) -> None:
     config = load_config("demo", [f"run.directory={tmp_path}"])
-    with Tracker(history, config) as tracker:
+    with Tracker(history, config, print) as tracker:
         tracker.recorded()
     assert list(tmp_path.iterdir()) == []
