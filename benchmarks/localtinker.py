@@ -17,7 +17,8 @@ One run measures both sides in turns, on the shipped student, with the starter s
 The other side runs in a fresh process of its own with torch's defaults and all threads; its tensors are made beforehand. The
 service's times hold everything between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching.
 The number that counts is tokens a second, of answers up to and including their end token; ratios are medians over rounds.
-`computing` is the same ratio for the time in which the service's compute thread computed: what is left between the two ratios is SDK, HTTP and waiting, which short requests to a tiny model mostly are.
+`computing` is the same ratio for the time in which the service computed, in its sampling processes (their mean) and its compute
+thread: what is left between the two ratios is SDK, HTTP and waiting, which short requests to a tiny model mostly are.
 `requests` is the time that the SDK and HTTP alone take for so many requests, measured with one-token prompts.
 """
 
@@ -248,7 +249,7 @@ def main() -> int:
 
         def busy_seconds() -> float:
             answer = httpx.get(f"{service.base_url}/api/v1/local/status", headers={"X-API-Key": service.api_key})
-            return answer.json()["busy_s"]
+            return sum(answer.json().get(key, 0.0) for key in ("busy_s", "sampling_busy_s"))
 
         def score(sequences: list[list[int]]) -> int:
             futures = [sampler.compute_logprobs(text(s)) for s in sequences]

@@ -4,8 +4,8 @@
 
 Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
 passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
-bad request that must be refused, and now and then a goodbye and a new session. The memory of the service is read once a
-second.
+bad request that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling
+processes is read once a second, pages that they share counted once.
 
 Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the mean of the last fifth may lie
 at most 3 % and 24 MB above the mean of the first fifth.
@@ -151,13 +151,28 @@ class Hammerer(threading.Thread):
             raise AssertionError("a token outside the vocabulary was not refused by name")
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a process."""
+def resident_mb(pid: int) -> tuple[float, float]:
+    """Resident memory of a process, and of all its children, each shared page counted once (proportional set size)."""
+    family = _family(pid)
+    return sum(map(_proportional_mb, family[:1])), sum(map(_proportional_mb, family[1:]))
+
+
+def _proportional_mb(pid: int) -> float:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return 0.0
-    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")), 0) / 1024
+    return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024
+
+
+def _family(pid: int) -> list[int]:
+    try:
+        children = [
+            int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [pid, *(each for child in children for each in _family(child))]
 
 
 def main() -> int:
@@ -188,9 +203,9 @@ def main() -> int:
         clients = [Hammerer(n, connect, vocabulary, began + args.seconds) for n in range(args.clients)]
         for client in clients:
             client.start()
-        samples: list[tuple[float, float]] = []
+        samples: list[tuple[float, float, float]] = []
         while any(client.is_alive() for client in clients):
-            samples.append((time.monotonic() - began, resident_mb(service.pid)))
+            samples.append((time.monotonic() - began, *resident_mb(service.pid)))
             time.sleep(1.0)
         alive = service.alive
 
@@ -198,15 +213,16 @@ def main() -> int:
     if not alive:
         errors.append("the service died")
     done: Counter[str] = sum((client.done for client in clients), Counter())
-    warm = [own for at, own in samples if at >= args.warm_up]
+    warm = [own + processes for at, own, processes in samples if at >= args.warm_up]
     fifth = max(1, len(warm) // 5)
     first, last = statistics.mean(warm[:fifth]), statistics.mean(warm[-fifth:])
     flat = last <= first * (1 + ALLOWED_SHARE) + ALLOWED_MB
     print(
         f"{args.clients} clients, {args.seconds:.0f} s: " + ", ".join(f"{n} {name}" for name, n in done.most_common())
     )
-    for at, own in samples[:: max(1, len(samples) // 15)]:
-        print(f"  {at:6.0f} s  {own:7.0f} MB")
+    print("               service   sampling processes")
+    for at, own, processes in samples[:: max(1, len(samples) // 15)]:
+        print(f"  {at:6.0f} s  {own:7.0f} MB  {processes:7.0f} MB")
     print(
         f"memory after {args.warm_up:.0f} s: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
     )

@@ -27,7 +27,9 @@ def serve_tinker(
     threads: Annotated[int, typer.Option(help="Threads of torch on the CPU.")] = min(2, os.cpu_count() or 1),
     sampling_processes: Annotated[
         int | None,
-        typer.Option(hidden=True, help="Without effect: the service samples in its own process."),
+        typer.Option(
+            min=0, help="Processes that sample small models on the CPU; 0 for none.", show_default="as many as threads"
+        ),
     ] = None,
     max_context: Annotated[int, typer.Option(help="Longest sequence served, in tokens.")] = 32768,
     idle_seconds: Annotated[float, typer.Option(help="Training clients unused for so long move to disk.")] = 1800.0,
@@ -69,6 +71,7 @@ def serve_tinker(
             dtype=dtype,
             device=device,
             threads=threads,
+            sampling_processes=sampling_processes,
             max_context=max_context,
             deterministic=deterministic,
             idle_seconds=idle_seconds,

@@ -6,6 +6,9 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     app.py        HTTP routes                     requests.py  checks: a bad request gets a 4xx that names the field
     service.py    what each request means         wire.py      the SDK's protobuf messages <-> numpy
     futures.py    promises and the long poll      registry.py  what survives a restart: SQLite and checkpoint files
+    dispatch.py   which sampling process gets what, and what when one dies
+    template.py   the process that they are forked from
+    worker.py     a sampling process              frames.py    what goes over its socket
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
     batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
@@ -21,8 +24,9 @@ Limits, against the cloud:
 - Losses: cross_entropy, importance_sampling, ppo, cispo, dro. Not gspo, stable_reinforce, or custom losses run on the server: the
   SDK runs `forward_backward_custom` and `create_custom_loss` on the client instead.
 - Text only: no images, no audio. No prefix cache between requests: `prompt_logprobs_last_n` saves the head's work, not the body's.
-- One compute thread, one device, no tensor parallelism. Training passes run one after the other, and a pass of one client delays
-  samples of others by its length. Models outside the Llama, Qwen2 and Qwen3 families sample through transformers itself, rows of one prompt length together,
+- One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small models on the CPU sample and
+  score in processes of their own; other models on the compute thread, where a pass of one client delays samples of others by its
+  length. Models outside the Llama, Qwen2 and Qwen3 families sample through transformers itself, rows of one prompt length together,
   which is slower.
 - A seed makes a sample repeatable up to the last bits of the arithmetic, which depend on what else is in the batch; only
   deterministic mode promises bits. The samples of one seeded request differ from each other (in the cloud they are identical).

@@ -39,6 +39,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of torch on the CPU")
+    parser.add_argument(
+        "--sampling-processes",
+        type=int,
+        help="processes that sample small models on the CPU, with one thread each; 0: none (default: as many as threads)",
+    )
     parser.add_argument("--max-context", type=int, default=32768)
     parser.add_argument("--idle-seconds", type=float, default=1800.0, help="unused training clients move to disk")
     parser.add_argument("--housekeeping-seconds", type=float, default=15.0, help=argparse.SUPPRESS)
@@ -91,6 +96,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
         dtype=args.dtype,
         device=args.device,
         threads=args.threads,
+        sampling_processes=args.sampling_processes,
         deterministic=args.deterministic,
         max_context=args.max_context,
         idle_s=args.idle_seconds,

@@ -48,10 +48,11 @@ class GenerationBatch:
     def live(self) -> int:
         return len(self.rows) - sum([row.done for row in self.rows])
 
-    def positions(self) -> int:
-        """Cache positions that this batch needs at most."""
-        live = [row.request for row in self.rows if not row.done]
-        return len(live) * max((len(r.prompt) + r.options.max_tokens for r in live), default=0)
+    def positions(self, extra: Sequence[Row] = ()) -> int:
+        """Cache positions that this batch needs at most, with `extra` rows added."""
+        both = [row for row in self.rows if not row.done] + list(extra)
+        longest = max((len(r.request.prompt) + r.request.options.max_tokens for r in both), default=0)
+        return len(both) * longest
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:

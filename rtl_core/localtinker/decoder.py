@@ -10,19 +10,27 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
 from rtl_core.localtinker.kv_cache import KVCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
+
+
+def is_small(nbytes: int, device: torch.device) -> bool:
+    """Whether, on a CPU, a second thread costs decoding with so many bytes of weights more than it gives."""
+    return device.type == "cpu" and nbytes < _SMALL_MODEL
 
 
 @dataclass(frozen=True)
@@ -33,13 +41,26 @@ class Linear:
     bias: Tensor | None = None
     lora: tuple[Tensor, Tensor] | None = None  # A [r, in], scaled B [out, r]
 
+    @cached_property
+    def only_weight(self) -> Tensor | None:
+        """W^T where there is nothing else: for few rows, what `F.linear` does around the product takes time that counts."""
+        return self.weight.t() if self.bias is None and self.lora is None else None
+
     def __call__(self, x: Tensor) -> Tensor:
         """y of x [rows, in]."""
+        if self.only_weight is not None:
+            return torch.mm(x, self.only_weight)
         y = F.linear(x, self.weight, self.bias)
         if self.lora is not None:
             lora_a, lora_b = self.lora
             y = (y + F.linear(F.linear(x.to(lora_a.dtype), lora_a), lora_b)).to(y.dtype)
         return y
+
+    def added_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + y, [rows, out], in one kernel where there is only a weight."""
+        if self.only_weight is not None:
+            return torch.addmm(residual, x, self.only_weight)
+        return residual + self(x)
 
 
 @dataclass(frozen=True)
@@ -71,8 +92,11 @@ class DenseDecoder:
         inner = model.model
         self.embed: Tensor = inner.embed_tokens.weight
         self.dtype, self.device = self.embed.dtype, self.embed.device
+        self._exact_norms = self.dtype == torch.float32
+        sizes = (self.head_dim, self.embed.shape[1])
+        self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
         self._never, self._always = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (-torch.inf, 0.0))
-        self.norm: Tensor = inner.norm.weight.detach()
+        self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
         self._rotary = inner.rotary_emb
@@ -81,6 +105,7 @@ class DenseDecoder:
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
+        self._bounded_scores = self.is_small and self.dtype == torch.float32 and self._largest_score() <= LARGEST_SCORE
 
     @staticmethod
     def supports(model: Any) -> bool:
@@ -96,8 +121,7 @@ class DenseDecoder:
 
     @property
     def is_small(self) -> bool:
-        """Whether, on a CPU, a second thread costs decoding with these weights more than it gives."""
-        return self.device.type == "cpu" and self.weight_bytes < _SMALL_MODEL
+        return is_small(self.weight_bytes, self.device)
 
     @property
     def shape_key(self) -> tuple:
@@ -126,11 +150,11 @@ class DenseDecoder:
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, (batch, length), cos, sin)
             q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
-            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
             if cache is not None:
-                cache.keys[index][:, :, :length], cache.values[index][:, :, :length] = k, v
-            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
-            x = self._finish(layer, x, attended.transpose(1, 2).reshape(batch * length, -1))
+                cache.keys[index][:, :, :length] = k.transpose(1, 2)
+                cache.values[index][:, :, :length] = v.transpose(1, 2)
+            attended = causal_attention(q, k, v, bounded=self._bounded_scores)
+            x = self._finish(layer, x, attended.view(batch * length, -1))
         return self._rms(x, self.norm).view(batch, length, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
@@ -144,23 +168,47 @@ class DenseDecoder:
         places = (view.first_RM + positions_B[:, None]).flatten()
         bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
         bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
-        scale = self.head_dim**-0.5
+        queries, scale = self._query_rows(), self.head_dim**-0.5
         score_dtype = None if self.dtype == torch.float32 else torch.float32
         x = F.embedding(tokens_B, self.embed)
         for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
             qk, v = self._project(layer, x, (batch,), cos, sin)
             keys.index_copy_(0, places, qk[:, self.heads :].reshape(-1, self.head_dim))
             values.index_copy_(0, places, v.reshape(-1, self.head_dim))
-            q = qk[:, : self.heads].reshape(batch * self.kv_heads, -1, self.head_dim)
+            q = qk[:, :queries].reshape(batch * self.kv_heads, -1, self.head_dim)
             weights = torch.softmax(torch.baddbmm(bias, q, keys_T, alpha=scale), -1, score_dtype)
             if score_dtype is not None:
                 weights = weights.to(self.dtype)
-            x = self._finish(layer, x, torch.bmm(weights, values_W).reshape(batch, -1))
+            attended = torch.bmm(weights, values_W)
+            if queries != self.heads:
+                attended = attended[:, : self.heads]
+            x = self._finish(layer, x, attended.reshape(batch, -1))
         return self.logits(self._rms(x, self.norm))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 of hidden states [rows, H]."""
         return self.head(hidden).float()
+
+    def _largest_score(self) -> float:
+        """No attention score exceeds this: |q||k| / sqrt(D), of queries and keys normalised to a length of sqrt(D)."""
+        cos, sin = self._cos_sin.chunk(2, -1)
+        amplitude = (cos.square() + sin.square()).max().item()  # of the rotation, squared: 1 but for YaRN
+        return max((self._largest_norms(layer) for layer in self.layers), default=0.0) * amplitude
+
+    def _largest_norms(self, layer: Layer) -> float:
+        """The largest |q||k| / sqrt(D) of a layer before the rotation."""
+        if layer.norm_qk_SD is None:
+            return math.inf
+        largest_S = layer.norm_qk_SD.abs().amax(-1)  # with the factor sqrt(D) of `_norm_weight`
+        return (largest_S[: self.heads].max() * largest_S[self.heads :].max()).item() / self.head_dim**0.5
+
+    def _query_rows(self) -> int:
+        """How many of the rows that `_project` gives are queries of a decoding step.
+
+        Products of three rows take a third longer than products of four. With three queries a key, that key lies behind them
+        and goes along as a fourth, whose answer is dropped.
+        """
+        return self.heads + 1 if self.kv_heads == 1 and self.heads % 4 == 3 else self.heads
 
     def _project(
         self, layer: Layer, x: Tensor, lead: tuple[int, ...], cos: Tensor, sin: Tensor
@@ -176,14 +224,24 @@ class DenseDecoder:
         return torch.addcmul(qk * cos, qk.roll(self.head_dim // 2, -1), sin), v
 
     def _finish(self, layer: Layer, x: Tensor, attended: Tensor) -> Tensor:
-        x = x + layer.o(attended)
+        x = layer.o.added_to(x, attended)
         h = self._rms(x, layer.norm_mlp)
-        return x + layer.down(F.silu(layer.gate(h)).mul_(layer.up(h)))
+        return layer.down.added_to(x, F.silu(layer.gate(h)).mul_(layer.up(h)))
 
     def _rms(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """x / sqrt(mean(x^2) + eps) * weight."""
-        x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
+        """x / sqrt(mean(x^2) + eps) * weight, in half the kernels of torch's own on the CPU.
+
+        In float32 as x / hypot(|x|, sqrt(n eps)): the weight holds the factor sqrt(n) (`_norm_weight`).
+        """
+        if self._exact_norms:
+            x = x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self._floors[x.shape[-1]])
+        else:  # the sum of squares needs more bits than such a number has
+            x = F.rms_norm(x, (x.shape[-1],), None, self.eps)
         return x if weight is None else x * weight
+
+    def _norm_weight(self, weight: Tensor) -> Tensor:
+        weight = weight.detach()
+        return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
         table = self._cos_sin  # several threads may come here at once: what another one puts there may be shorter
@@ -205,9 +263,9 @@ class DenseDecoder:
         norm_qk = None
         if hasattr(attn, "q_norm"):
             parts = [attn.q_norm.weight.expand(self.heads, -1), attn.k_norm.weight.expand(self.kv_heads, -1)]
-            norm_qk = torch.cat(parts).detach()
-        norm_in = layer.input_layernorm.weight.detach()
-        norm_mlp = layer.post_attention_layernorm.weight.detach()
+            norm_qk = self._norm_weight(torch.cat(parts)).contiguous()
+        norm_in = self._norm_weight(layer.input_layernorm.weight)
+        norm_mlp = self._norm_weight(layer.post_attention_layernorm.weight)
         gate, up = (self._linear(f"{name}.mlp.{p}", getattr(mlp, p)) for p in ("gate_proj", "up_proj"))
         return Layer(
             qkv=[_fuse(qkv, norm_in)] if self._merge else qkv,

@@ -1,8 +1,8 @@
 """The one thread of the service that computes, and its queues.
 
 Two kinds of work share it: calls (training passes, optimizer steps, saves) run one after the other in the order they came;
-samples run in continuous batches. When both wait they take turns, so that neither starves: one call, then a slice of sampling.
-Overload queues; nothing is refused for being busy.
+samples of models that no sampling process serves (large ones, and all on a GPU) run in continuous batches. When both wait
+they take turns, so that neither starves: one call, then a slice of sampling. Overload queues; nothing is refused for being busy.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rtl_core.localtinker.generation import SamplingLoop, Weights, use_threads
-from rtl_core.localtinker.sampling import SampleRequest
+from rtl_core.localtinker.generation import Deliver, Fail, SamplingLoop, Weights, as_request, use_threads
+from rtl_core.localtinker.sampling import SampleJob, SampleRequest
 
 _LINGER = 0.001  # an idle engine waits for companions of its first request while they come at this pace, in seconds,
 _LONGEST_LINGER = 0.008  # but no longer than this
@@ -40,8 +40,9 @@ class Engine:
             self._calls.append(run)
             self._wake.notify()
 
-    def sample(self, weights: Weights, request: SampleRequest) -> Callable[[], None]:
-        """Queue a sampling request; returns what cancels it. A cancelled request is not answered."""
+    def sample(self, weights: Weights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+        """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
+        request = as_request(job, deliver, fail)
         with self._wake:
             self._incoming.append((weights, request))
             self._wake.notify()

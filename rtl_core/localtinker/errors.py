@@ -20,3 +20,7 @@ class NotFoundError(RequestError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, status=404)
+
+
+class SamplingError(Exception):
+    """A request was in order but could not be sampled; the message says it all."""

@@ -1,4 +1,8 @@
-"""What waits to be sampled and what runs: continuous batches, one or more per set of weights."""
+"""What waits to be sampled and what runs: continuous batches, one or more per set of weights.
+
+The same loop runs in the sampling processes (`worker.py`) and, for models that need every thread or a GPU, on the service's
+compute thread (`engine.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,14 @@ from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import Batch, Sampler
-from rtl_core.localtinker.sampling import Row, SampleRequest, requests_of
+from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest, requests_of
+from rtl_core.localtinker.wire import encode_sample_response
 
 logger = logging.getLogger(__name__)
 
 MAX_ROWS = 256  # rows of one set of weights that run at once
+Deliver = Callable[[bytes], None]  # takes the answer, a serialised SampleResponse
+Fail = Callable[[BaseException], None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,10 @@ class SamplingLimits:
     samplers: int
     sampler_bytes: int
     cache_bytes: int
+
+    def share(self, count: int) -> SamplingLimits:
+        """One of `count` equal shares."""
+        return SamplingLimits(max(1, self.samplers // count), self.sampler_bytes // count, self.cache_bytes // count)
 
 
 class SamplerPool:
@@ -173,6 +184,20 @@ class SamplingLoop:
         self._batches[weights] = [batch for batch in batches if batch.live]
         if not self._batches[weights]:
             del self._batches[weights], self._samplers[weights]
+
+
+def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:
+    """A job at work whose answer goes to `deliver` as bytes."""
+    return SampleRequest(
+        job.prompt,
+        job.num_samples,
+        job.seed,
+        job.options,
+        job.prompt_options,
+        lambda sequences, scores: deliver(encode_sample_response(sequences, scores)),
+        fail,
+        first_sample=job.first_sample,
+    )
 
 
 def use_threads(count: int) -> None:

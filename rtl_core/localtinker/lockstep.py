@@ -68,9 +68,10 @@ class LockstepBatch:
     def live(self) -> int:
         return sum(not row.done for row in self.rows)
 
-    def positions(self) -> int:
-        """Cache positions needed at most."""
-        return sum(len(row.request.prompt) + row.request.options.max_tokens for row in self.rows if not row.done)
+    def positions(self, extra: Sequence[Row] = ()) -> int:
+        """Cache positions needed at most, with `extra` rows added."""
+        both = [row for row in self.rows if not row.done] + list(extra)
+        return sum(len(r.request.prompt) + r.request.options.max_tokens for r in both)
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rtl_core.errors import PolicyError
-from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.decoder import DenseDecoder, is_small
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
@@ -56,6 +56,11 @@ class ServedModel:
     @property
     def merge(self) -> bool:
         return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
+
+    @property
+    def small(self) -> bool:
+        """Whether one thread samples it as quickly as several, so that several processes sample it best."""
+        return is_small(self.nbytes, self.device)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(tokens)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -30,6 +32,11 @@ class SamplingOptions:
     stop_strings: tuple[str, ...] = ()
     topk_logprobs: int = 0
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether tokens are drawn from the model's own distribution and nothing more is asked."""
+        return self.temperature == 1.0 and self.top_k <= 0 and self.top_p >= 1.0 and self.topk_logprobs == 0
+
 
 @dataclass(frozen=True)
 class PromptOptions:
@@ -48,14 +55,34 @@ class PromptOptions:
 
 
 @dataclass
-class SampleRequest:
-    """What one `asample` call asks for, where its answer goes (`finish`, `fail`), and its rows."""
+class SampleJob:
+    """What one `asample` call asks for, or a part of it: `num_samples` samples, the first of which is number `first_sample`."""
 
     prompt: list[int]
     num_samples: int
     seed: int | None
     options: SamplingOptions
     prompt_options: PromptOptions
+    first_sample: int = field(default=0, kw_only=True)
+
+    def split(self, count: int) -> list[SampleJob]:
+        """This job in `count` parts of nearly one size, in the order of their samples; the first part scores the prompt."""
+        bounds = [self.num_samples * i // count for i in range(count + 1)]
+        return [
+            replace(
+                self,
+                num_samples=end - start,
+                first_sample=self.first_sample + start,
+                prompt_options=PromptOptions() if start else self.prompt_options,
+            )
+            for start, end in itertools.pairwise(bounds)
+        ]
+
+
+@dataclass
+class SampleRequest(SampleJob):
+    """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
+
     finish: Callable[[list[SampledSequence], PromptScores | None], None]
     fail: Callable[[BaseException], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -69,7 +96,8 @@ class SampleRequest:
         Sample j of seed s draws from the stream of (s, j): the samples of one request differ from each other, sample j
         does not depend on how many others were asked for, and (s, 0) is what a request for one sample gets.
         """
-        self.rows = [Row(self, _uniforms(_entropy(self.seed, j))) for j in range(self.num_samples)]
+        numbers = range(self.first_sample, self.first_sample + self.num_samples)
+        self.rows = [Row(self, _uniforms(_entropy(self.seed, j))) for j in numbers]
         self.open_rows = self.num_samples
         return self.rows
 
@@ -135,6 +163,30 @@ def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[floa
     Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
     logits and its own random stream alone.
     """
+    plain = [row.request.options.plain for row in rows]
+    if all(plain):
+        return _choose_plain(logits_BV, rows)
+    if not any(plain):
+        return _choose_shaped(logits_BV, rows)
+    # Apart, so that a row's arithmetic does not depend on what its companions ask for.
+    tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
+    for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
+        index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
+        part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
+        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index]), strict=True):
+            tokens[i], logprobs[i] = token, logprob
+    return tokens, logprobs
+
+
+def _choose_plain(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """`choose` from the model's own distribution."""
+    p_BV = torch.softmax(logits_BV, -1)
+    tokens_B = _draw(p_BV, rows)
+    return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
+
+
+def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """`choose` for rows that have a temperature, a limit on their tokens, or ask for the most likely ones."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
     shaped_BV = logp_BV

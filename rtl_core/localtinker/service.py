@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Client, Clients, quietly
+from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.errors import NotFoundError, RequestError
+from rtl_core.localtinker.errors import NotFoundError, RequestError, SamplingError
 from rtl_core.localtinker.futures import Future, FutureStore
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights
+from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, use_threads
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
 from rtl_core.localtinker.registry import Registry, parse_path
-from rtl_core.localtinker.sampling import SampleRequest
+from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
-from rtl_core.localtinker.wire import (
-    PromptScores,
-    SampledSequence,
-    TrainRequest,
-    encode_sample_response,
-    encode_train_output,
-)
+from rtl_core.localtinker.wire import TrainRequest, encode_train_output
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +33,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
+        use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
             name: load_model(name, path, dtype=settings.dtype, device=settings.device, max_context=settings.max_context)
             for name, path in settings.models.items()
@@ -44,6 +41,7 @@ class Service:
         room = room_on(settings.device)
         cache_bytes = settings.cache_bytes or room.cache_bytes
         limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
+        self._processes = self._start_processes(limits)
         self.registry = Registry(settings.state)
         self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens or room.micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
@@ -51,10 +49,20 @@ class Service:
         self.engine = Engine(sampling, threads=settings.threads)
         self.futures: FutureStore
 
+    def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
+        count = self.settings.sampling_processes
+        if count is None:
+            count = self.settings.threads
+        if count == 0 or not any(model.small for model in self.models.values()):
+            return None
+        return SamplingProcesses(self.models, count, limits, deterministic=self.settings.deterministic)
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.futures = FutureStore(loop)
 
     def stop(self) -> None:
+        if self._processes is not None:
+            self._processes.stop()
         self.engine.stop()
         self.registry.close()
 
@@ -66,7 +74,10 @@ class Service:
     def status(self) -> dict[str, Any]:
         """What the service holds and does, for operators and tests."""
         resident = {"training_clients": len(self.clients), "adapters_in_memory": self.clients.resident}
-        return {**self.engine.load(), **resident, "futures": len(self.futures)}
+        load = Counter(self.engine.load())
+        if self._processes is not None:
+            load.update(self._processes.load())
+        return {**load, **resident, "futures": len(self.futures)}
 
     def keep_house(self) -> None:
         """Release what nobody needs; called every few seconds on the event loop."""
@@ -322,29 +333,36 @@ class Service:
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known, _sequence_ids(known, request.num_samples)
         prompt = rq.check_prompt(request.prompt, model)
-        options = rq.sampling_options(request, len(prompt), model)
-        prompt_options = rq.prompt_options(request, len(prompt), model)
+        job = SampleJob(
+            prompt=prompt,
+            num_samples=request.num_samples,
+            seed=request.sampling_params.seed,
+            options=rq.sampling_options(request, len(prompt), model),
+            prompt_options=rq.prompt_options(request, len(prompt), model),
+        )
+        future = self._queue_sample(model, path, job, key)
+        return future, _sequence_ids(future, request.num_samples)
+
+    def _queue_sample(self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None) -> Future:
+        """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
         future = self.futures.create("sample", key)
         weights = Weights(model.name)
-        if path is not None:  # the weights stay what they are at this moment, until the request is answered
+        if path is not None:
             checkpoint = self.registry.hold(path)
             future.on_done = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
             weights = Weights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
 
-        def finish(sequences: list[SampledSequence], scores: PromptScores | None) -> None:
-            self.futures.resolve_proto(future, encode_sample_response(sequences, scores))
-
         def fail(error: BaseException) -> None:
             if isinstance(error, RequestError):
                 self.futures.resolve_error(future, error.message, "user")
             else:
-                self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
+                message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
+                self.futures.resolve_error(future, message, "server")
 
-        seed = request.sampling_params.seed
-        asked = SampleRequest(prompt, request.num_samples, seed, options, prompt_options, finish, fail)
-        future.cancel = self.engine.sample(weights, asked)
-        return future, _sequence_ids(future, request.num_samples)
+        where = self._processes if self._processes is not None and model.small else self.engine
+        future.cancel = where.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
+        return future
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:

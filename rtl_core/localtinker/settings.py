@@ -12,7 +12,8 @@ class Settings:
 
     `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
     samples (None for both: by the device, see `models.room_on`), `samplers` and `sampler_bytes` the samplers kept
-    ready, `idle_s` the time after which an unused training client moves to disk.
+    ready, `idle_s` the time after which an unused training client moves to disk. `sampling_processes` sample the models
+    for which one thread is enough; None: as many as `threads`, and none on a GPU; 0: the service samples everything itself.
     """
 
     models: dict[str, Path]
@@ -20,6 +21,7 @@ class Settings:
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 2
+    sampling_processes: int | None = None
     deterministic: bool = False
     max_context: int = 32768
     micro_tokens: int | None = None

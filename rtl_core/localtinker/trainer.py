@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,14 @@ from torch.utils.checkpoint import checkpoint
 
 from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker.errors import RequestError
+from rtl_core.localtinker.forward import FrozenForward
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
+Logprobs = Callable[[Tensor, Tensor], Tensor]  # of tokens [B, L] and targets [B, L, K], giving [B, L, K]
+Map = Callable[[Callable[[list[int]], tuple[Tensor, Tensor]], list[list[int]]], Iterable[tuple[Tensor, Tensor]]]
 LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
 
 
@@ -49,12 +52,15 @@ class TrainingModel:
         `input_tokens:sum` (all positions of the data, which is what training is charged by).
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
+        if request.forward_only and FrozenForward.supports(self.base):
+            frozen = FrozenForward(self.base, self.tensors(), self.spec)
+            return self._run(request, frozen.logprobs, min(frozen.pass_tokens, self._micro_tokens), frozen.map)
         self.base.adapters.activate(self.model_id)
         recompute = self.base.recompute and not request.forward_only
         if recompute:
             self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
         try:
-            return self._run(request)
+            return self._run(request, self._logprobs, self._micro_tokens, map)
         except BaseException:
             if not request.forward_only:
                 self._optimizer.zero_grad(set_to_none=True)
@@ -63,13 +69,19 @@ class TrainingModel:
             if recompute:
                 self.base.model.eval()
 
-    def _run(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """The passes of a request, each of at most `micro_tokens` padded tokens, put together."""
+    def _run(
+        self, request: TrainRequest, logprobs_of: Logprobs, pass_tokens: int, each: Map
+    ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """The passes of a request, each of at most `pass_tokens` padded tokens, put together."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
-        for index in micro_batches([len(d.tokens_T) for d in request.data], self._micro_tokens):
-            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request)
+        passes = micro_batches([len(d.tokens_T) for d in request.data], pass_tokens)
+
+        def run_pass(index: list[int]) -> tuple[Tensor, Tensor]:
+            return self._micro_batch([request.data[i] for i in index], request, logprobs_of)
+
+        for index, (logp_BLK, loss_BLK) in zip(passes, each(run_pass, passes), strict=True):
             total += float(loss_BLK.sum(dtype=torch.float64))
             for row, i in enumerate(index):
                 shape = request.data[i].inputs["target_tokens"].shape
@@ -81,7 +93,9 @@ class TrainingModel:
         lengths = float(sum(len(d.tokens_T) for d in request.data))
         return outputs, {"loss:sum": total, "tokens:sum": float(tokens), "input_tokens:sum": lengths}
 
-    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest) -> tuple[Tensor, Tensor]:
+    def _micro_batch(
+        self, data: Sequence[TrainDatum], request: TrainRequest, logprobs_of: Logprobs
+    ) -> tuple[Tensor, Tensor]:
         """One padded forward (and backward) pass; returns detached logp and loss [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
@@ -90,7 +104,7 @@ class TrainingModel:
         inputs = {name: t.to(device) for name, t in inputs.items()}
         parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
         with torch.set_grad_enabled(not request.forward_only):
-            logp_BLK = self._logprobs(tokens_BL, inputs["target_tokens"])
+            logp_BLK = logprobs_of(tokens_BL, inputs["target_tokens"])
             loss_BLK = loss.function(logp_BLK, inputs, parameters) * mask_BLK
             if not request.forward_only:
                 loss_BLK.sum().backward()

@@ -203,6 +203,7 @@ async def opened(config: RunConfig) -> AsyncIterator[Backend]:
         models_of(config),
         state_folder(config),
         threads=int(config.backend.options.get("threads", 1)),
+        sampling_processes=0,
         deterministic=config.tinker.local_deterministic,
     )
     service = Service(settings)

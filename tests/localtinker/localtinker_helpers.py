@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import tinker
 from tinker import types
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -98,3 +99,9 @@ def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], 
     while not condition(seen := status(service)):
         assert time.monotonic() < deadline, seen
         time.sleep(0.02)
+
+
+def sampling_processes(service: LocalTinker) -> list[psutil.Process]:
+    """The living sampling processes of a service: the children of its one child, their template."""
+    (template,) = psutil.Process(service.pid).children()
+    return [process for process in template.children() if process.status() != psutil.STATUS_ZOMBIE]

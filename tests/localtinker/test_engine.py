@@ -1,17 +1,17 @@
-"""Sampling on the service's compute thread. In this process, no HTTP."""
+"""Sampling on the service's own compute thread, as large models and GPUs have it. In this process, no HTTP."""
 
 from __future__ import annotations
 
 import threading
 
 import pytest
+from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.engine import Engine
 from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import load_model
-from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
-from rtl_core.localtinker.wire import PromptScores, SampledSequence
+from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 BASE = Weights("student")
 
@@ -29,19 +29,14 @@ def engine(models_by_name):
 class Caller:
     """Waits for one answer."""
 
-    def __init__(
-        self, engine: Engine, weights: Weights, num_samples: int, max_tokens: int, seed: int | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, weights: Weights, job: SampleJob) -> None:
         self.ready = threading.Event()
-        self.sequences: list[SampledSequence] = []
+        self.response: pb.SampleResponse | None = None
         self.error: BaseException | None = None
-        options = SamplingOptions(max_tokens), PromptOptions()
-        self.cancel = engine.sample(
-            weights, SampleRequest([5, 6, 7], num_samples, seed, *options, self._finish, self._fail)
-        )
+        self.cancel = engine.sample(weights, job, self._deliver, self._fail)
 
-    def _finish(self, sequences: list[SampledSequence], scores: PromptScores | None) -> None:
-        self.sequences = sequences
+    def _deliver(self, response: bytes) -> None:
+        self.response = pb.SampleResponse.FromString(response)
         self.ready.set()
 
     def _fail(self, error: BaseException) -> None:
@@ -49,29 +44,35 @@ class Caller:
         self.ready.set()
 
 
-def test_the_first_samples_of_a_seed_do_not_depend_on_how_many_are_asked_for(engine):
-    whole, few = Caller(engine, BASE, 7, 9, seed=4), Caller(engine, BASE, 3, 9, seed=4)
-    assert all(caller.ready.wait(60) for caller in (whole, few))
-    assert [s.tokens for s in few.sequences] == [s.tokens for s in whole.sequences[:3]]
-    assert len({tuple(s.tokens) for s in whole.sequences}) == 7
+def job(num_samples: int, max_tokens: int, seed: int | None = None) -> SampleJob:
+    return SampleJob([5, 6, 7], num_samples, seed, SamplingOptions(max_tokens), PromptOptions())
+
+
+def test_parts_of_a_job_joined_are_the_answer_to_the_whole(engine):
+    whole = Caller(engine, BASE, job(7, 9, seed=4))
+    parts = [Caller(engine, BASE, part) for part in job(7, 9, seed=4).split(3)]
+    assert all(caller.ready.wait(60) for caller in (whole, *parts))
+    joined = pb.SampleResponse.FromString(b"".join(part.response.SerializeToString() for part in parts))
+    assert [s.tokens for s in joined.sequences] == [s.tokens for s in whole.response.sequences]
+    assert len({s.tokens for s in joined.sequences}) == 7
 
 
 def test_a_cancelled_job_leaves_and_calls_run_meanwhile(engine):
-    long = Caller(engine, BASE, 8, 2000)
+    long = Caller(engine, BASE, job(8, 2000))
     done = threading.Event()
     engine.call(done.set)
     assert done.wait(60)
     long.cancel()
-    assert Caller(engine, BASE, 1, 3).ready.wait(60)
+    assert Caller(engine, BASE, job(1, 3)).ready.wait(60)
     assert engine.load()["rows_running"] == engine.load()["rows_waiting"] == 0
     assert not long.ready.is_set()
 
 
 def test_weights_that_cannot_be_read_fail_only_their_own_jobs(engine, tmp_path):
-    bad = Caller(engine, Weights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), 1, 3)
-    good = Caller(engine, BASE, 1, 3)
+    bad = Caller(engine, Weights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3))
+    good = Caller(engine, BASE, job(1, 3))
     assert bad.ready.wait(60)
     assert good.ready.wait(60)
     assert bad.error is not None
     assert "gone" in str(bad.error)
-    assert len(good.sequences) == 1
+    assert len(good.response.sequences) == 1

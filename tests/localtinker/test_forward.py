@@ -1,4 +1,4 @@
-"""`forward` and `forward_backward` give the same numbers, at every moment of a training."""
+"""`forward` runs on another path than `forward_backward`: both give the same numbers, at every moment of a training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def assert_both_agree(training, data) -> np.ndarray:
 
 def test_forward_and_forward_backward_agree_before_and_after_steps_and_a_load(client):
     training = client.create_lora_training_client("student", rank=8, seed=1).result()
-    # Several passes, some of one long sequence.
+    # Several passes, some of one long sequence, for which attention has a way of its own.
     sequences = [*random_sequences(30, seed=3, low=2, high=90), *random_sequences(3, seed=4, low=300, high=500)]
     data = [datum(s, weights=[1.0] * (len(s) - 1)) for s in sequences]
     data += [of_two_targets(s) for s in random_sequences(3, seed=5, low=5, high=30)]
@@ -45,6 +45,7 @@ def test_forward_and_forward_backward_agree_before_and_after_steps_and_a_load(cl
 
 
 def test_forward_answers_the_same_whatever_runs_beside_it(client):
+    """Passes run side by side; which thread takes which must not show."""
     trainings = [client.create_lora_training_client("student", rank=8, seed=s).result() for s in (1, 2)]
     data = [datum(s, weights=[1.0] * (len(s) - 1)) for s in random_sequences(60, seed=6, low=20, high=90)]
     alone = [t.forward(data, "cross_entropy").result().metrics["loss:sum"] for t in trainings]

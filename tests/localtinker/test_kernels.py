@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 FILES = (
     "test_deterministic.py",
     "test_sampling.py",
+    "test_sampling_processes.py",
     "test_models.py",
+    "test_attention.py",
 )
 """Where kernels matter most: what is promised bit for bit, and what is compared with another implementation."""
 LEVELS = (

@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 import tinker
 from localtinker_helpers import connect, cross_entropy_data, params, prompt, random_sequences, score, train, wait_for
@@ -21,7 +22,7 @@ SEQUENCES = random_sequences(3, seed=21)
 
 def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_name, tmp_path):
     models = {"student": models_by_name["student"]}
-    first = LocalTinker(models, tmp_path)
+    first = LocalTinker(models, tmp_path, sampling_processes=2)
     client = connect(first)
     training = client.create_lora_training_client("student", rank=4, seed=1).result()
     train(training, 2)
@@ -32,7 +33,10 @@ def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_na
     loss = training.forward(cross_entropy_data(seed=5), "cross_entropy").result().metrics["loss:sum"]
     in_flight = living.sample(prompt(), 4, params(1500, seed=1))
     wait_for(first, lambda s: s["rows_running"] == 4)
+    helpers = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
+    assert len(helpers) == 3  # the sampling processes and their template
     first.kill()
+    _wait_until_gone(helpers, "a process of the service outlived it")
 
     with LocalTinker(models, tmp_path, port=first.port, api_key=first.api_key) as second:
         # The SDK sends the lost request again by itself.

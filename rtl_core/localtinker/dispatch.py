@@ -1,0 +1,259 @@
+"""The sampling processes, seen from the service: which gets which job, and what happens when one dies.
+
+Everything here runs on the event loop. A job waits in one queue until a process has room and goes to the one that has least to
+do; a request for many samples is split, so that all processes work on it. A process that dies is started again, and what it was
+at work on is done again: the same samples where the request has a seed. A job that was at work in three processes that died is
+answered with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from rtl_core.localtinker import frames
+from rtl_core.localtinker.errors import RequestError, SamplingError
+from rtl_core.localtinker.generation import MAX_ROWS, Deliver, Fail, SamplingLimits, Weights
+from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.sampling import SampleJob
+from rtl_core.localtinker.template import Template
+from rtl_core.localtinker.worker import Answer, Cancel, Report, Task, run_worker
+
+logger = logging.getLogger(__name__)
+
+_ROWS_OF_A_PART = 8  # a request is split into parts of at least so many samples
+_PREFILL_DISCOUNT = 4  # a prompt's token costs about so much less than a sampled one
+_DEATHS = 3  # a job may be at work in so many processes that die
+_READ = 1 << 20
+# Idle processes wait for companions of a request, since a client sends a batch as many requests, and decoding few rows costs
+# nearly as much as decoding many. They wait while requests come at this pace, in seconds a token of their longest answer:
+_PACE_S, _LONGEST_PACE_S = 10e-6, 0.008  # at most
+_PACES = 10  # for so many paces together
+_WORTH_S = 0.001  # and not at all for less than this, as for scores
+_PAUSE_S = 0.5  # before a process that died is started again
+
+
+@dataclass
+class _Whole:
+    """One sampling request: its parts' answers, in order, and where they go together."""
+
+    answers: list[bytes | None]
+    deliver: Deliver
+    fail: Fail
+    over: bool = False
+
+    def part_done(self, index: int, response: bytes) -> None:
+        self.answers[index] = response
+        if not self.over and all(answer is not None for answer in self.answers):
+            self.over = True
+            # Serialised protobuf messages joined are the message of all their repeated fields: the sequences of all parts.
+            self.deliver(b"".join(answer for answer in self.answers if answer is not None))
+
+    def give_up(self, error: BaseException) -> None:
+        if not self.over:
+            self.over = True
+            self.fail(error)
+
+
+@dataclass
+class _Part:
+    """A part of a request: as many of its samples as one process takes."""
+
+    whole: _Whole
+    index: int
+    weights: Weights
+    job: SampleJob
+    deaths: int = 0
+
+    @property
+    def cost(self) -> float:
+        job = self.job
+        return len(job.prompt) / _PREFILL_DISCOUNT + job.num_samples * job.options.max_tokens
+
+
+@dataclass
+class _Process:
+    """One living sampling process and what it is at work on."""
+
+    writer: asyncio.StreamWriter
+    parts: dict[int, _Part] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.job.num_samples for part in self.parts.values())
+
+    @property
+    def cost(self) -> float:
+        return sum(part.cost for part in self.parts.values())
+
+    def has_room(self, part: _Part) -> bool:
+        return not self.parts or self.rows + part.job.num_samples <= MAX_ROWS
+
+
+class SamplingProcesses:
+    """`count` processes that sample `models`, each on one thread. Made before the service starts any thread: it forks.
+
+    The processes start with the first job. `limits` are for all of them together.
+    """
+
+    def __init__(
+        self, models: Mapping[str, ServedModel], count: int, limits: SamplingLimits, *, deterministic: bool
+    ) -> None:
+        self._count = count
+        self._template = Template(partial(run_worker, models, limits.share(count), deterministic))
+        self._seats: list[asyncio.Task[None]] = []
+        self._processes: list[_Process] = []
+        self._queue: deque[_Part] = deque()
+        self._numbers = itertools.count()
+        self._past_s = 0.0  # computed by processes that have died
+        self._no_more = False  # the template has gone
+        self._patience: tuple[asyncio.TimerHandle, float] | None = (
+            None  # while processes wait: until when, at the latest
+        )
+
+    def sample(self, weights: Weights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+        """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
+        parts = job.split(max(1, min(self._count, job.num_samples // _ROWS_OF_A_PART)))
+        whole = _Whole([None] * len(parts), deliver, fail)
+        self._queue.extend(_Part(whole, index, weights, part) for index, part in enumerate(parts))
+        if not self._seats:
+            self._seats = [asyncio.ensure_future(self._keep_one()) for _ in range(self._count)]
+        self._wait_for_companions(job)
+        return partial(self._cancel, whole)
+
+    def stop(self) -> None:
+        """End all processes."""
+        for seat in self._seats:
+            seat.cancel()
+        for process in self._processes:
+            process.writer.close()
+        self._template.close()
+
+    def load(self) -> dict[str, float]:
+        """What waits and runs, for the status page; `sampling_busy_s` is the mean over the processes."""
+        busy = self._past_s + sum(process.report.busy_s for process in self._processes)
+        return {
+            "sampling_processes": len(self._processes),
+            "sampling_busy_s": busy / self._count,
+            "rows_waiting": sum(part.job.num_samples for part in self._queue),
+            "rows_running": sum(process.rows for process in self._processes),
+            "samplers": sum(process.report.samplers for process in self._processes),
+        }
+
+    def _wait_for_companions(self, job: SampleJob) -> None:
+        """Dispatch now, or, where that makes better batches, in a moment."""
+        pace = min(_PACE_S * job.options.max_tokens, _LONGEST_PACE_S)
+        rows = sum(part.job.num_samples for part in self._queue)
+        busy = any(process.parts for process in self._processes)
+        if pace < _WORTH_S or busy or rows >= MAX_ROWS * self._count:
+            self._dispatch()
+            return
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + _PACES * pace
+        if self._patience is not None:
+            timer, latest = self._patience
+            timer.cancel()
+        self._patience = loop.call_at(min(loop.time() + pace, latest), self._dispatch), latest
+
+    def _dispatch(self) -> None:
+        """Send waiting parts, first come first, each to the process with least to do, while there is room."""
+        if self._patience is not None:
+            self._patience[0].cancel()
+            self._patience = None
+        outgoing: dict[int, bytearray] = {index: bytearray() for index in range(len(self._processes))}
+        while self._queue:
+            part = self._queue[0]
+            if self._no_more and not self._processes:
+                self._queue.popleft().whole.give_up(
+                    SamplingError("no sampling process is left; start the service again")
+                )
+                continue
+            free = [index for index, process in enumerate(self._processes) if process.has_room(part)]
+            if not free:
+                break
+            self._queue.popleft()
+            chosen, number = min(free, key=lambda index: self._processes[index].cost), next(self._numbers)
+            self._processes[chosen].parts[number] = part
+            outgoing[chosen] += frames.encode(Task(number, part.weights, part.job))
+        for index, data in outgoing.items():  # in one piece, so that a process finds them all at once
+            if data:
+                self._processes[index].writer.write(data)
+
+    def _cancel(self, whole: _Whole) -> None:
+        whole.over = True
+        self._drop(whole)
+
+    def _drop(self, whole: _Whole) -> None:
+        """Take the parts of a request that is over from the queue and from the processes."""
+        self._queue = deque(part for part in self._queue if part.whole is not whole)
+        for process in self._processes:
+            for number, part in process.parts.items():
+                if part.whole is whole:
+                    process.writer.write(frames.encode(Cancel(number)))
+
+    def _receive(self, process: _Process, report: Report) -> None:
+        process.report = report
+        for answer in report.answers:
+            part = process.parts.pop(answer.number)
+            if answer.response is not None:
+                part.whole.part_done(part.index, answer.response)
+            elif answer.error is not None:
+                part.whole.give_up(_error(answer))
+                self._drop(part.whole)
+        self._dispatch()
+
+    async def _keep_one(self) -> None:
+        """Keep one process alive, and serve it, for as long as the service lives."""
+        while True:
+            try:
+                ours = self._template.fork()
+            except OSError:
+                # What lives goes on; what is queued when the last one has died is answered with an error.
+                logger.critical("no sampling process can be started any more: process %d has ended", self._template.pid)
+                self._no_more = True
+                self._dispatch()
+                return
+            await self._serve(ours)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _serve(self, ours: socket.socket) -> None:
+        """Talk to one process until it ends."""
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        process, messages = _Process(writer), frames.Frames()
+        self._processes.append(process)
+        self._dispatch()
+        try:
+            while data := await reader.read(_READ):
+                for report in messages.feed(data):
+                    self._receive(process, report)
+        except ConnectionError as error:
+            logger.info("a sampling process closed its socket: %s", error)
+        self._processes.remove(process)
+        self._past_s += process.report.busy_s
+        writer.close()
+        self._take_back(process)
+
+    def _take_back(self, process: _Process) -> None:
+        """Queue again what a process was at work on when it died."""
+        parts = [part for part in process.parts.values() if not part.whole.over]
+        logger.warning("a sampling process died; %d jobs are done again", len(parts))
+        for part in reversed(parts):
+            part.deaths += 1
+            if part.deaths < _DEATHS:
+                self._queue.appendleft(part)
+            else:
+                part.whole.give_up(SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
+                self._drop(part.whole)
+        self._dispatch()
+
+
+def _error(answer: Answer) -> BaseException:
+    text = answer.error or ""
+    return RequestError(text) if answer.users_fault else SamplingError(text)

@@ -1,0 +1,80 @@
+"""Sampling processes: who computes a sample makes no difference, and their death none that a client sees."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+import tinker
+from localtinker_helpers import connect, params, prompt, random_sequences, sampling_processes, status, wait_for
+
+from rtl_core.localtinker.process import LocalTinker
+
+
+@pytest.fixture(scope="module")
+def service(models_by_name, tmp_path_factory):
+    models = {"student": models_by_name["student"]}
+    folder = tmp_path_factory.mktemp("processes")
+    with LocalTinker(models, folder, deterministic=True, sampling_processes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def sampler(service):
+    with connect(service) as client:
+        sampling = client.create_sampling_client(base_model="student").result()
+        sampling.sample(prompt(), 16, params(2)).result()  # the processes start with the first request
+        wait_for(service, lambda s: s["sampling_processes"] == 2)
+        yield sampling
+
+
+def drawn(future) -> list[tuple[list[int], list[float]]]:
+    return [(s.tokens, s.logprobs) for s in future.result().sequences]
+
+
+def test_a_sample_is_the_same_bits_whichever_process_computes_it(service, sampler):
+    first, second = sampling_processes(service)
+    for process in (first, second):
+        process.suspend()
+    futures = [sampler.sample(prompt(), 1, params(40, seed=5)) for _ in range(2)]
+    wait_for(service, lambda s: s["rows_running"] == 2)
+    first.resume()
+    wait_for(service, lambda s: s["rows_running"] == 1)  # so that the other one is at work in the second process
+    second.resume()
+    assert drawn(futures[0]) == drawn(futures[1])
+
+
+def test_a_request_that_is_split_over_the_processes_is_answered_as_one(service, sampler):
+    whole = sampler.sample(prompt(), 24, params(12, seed=3), include_prompt_logprobs=True).result()
+    few = sampler.sample(prompt(), 5, params(12, seed=3)).result()
+    assert len({tuple(s.tokens) for s in whole.sequences}) == 24
+    assert [(s.tokens, s.logprobs) for s in whole.sequences[:5]] == [(s.tokens, s.logprobs) for s in few.sequences]
+    assert whole.prompt_logprobs == sampler.compute_logprobs(prompt()).result()
+
+
+def test_what_a_killed_process_was_at_work_on_is_done_again(service, sampler):
+    requests = [(s, n) for n, s in enumerate(random_sequences(8, seed=6))]
+    expected = [drawn(sampler.sample(prompt(s), 2, params(30, seed=n))) for s, n in requests]
+    processes = sampling_processes(service)
+    for process in processes:
+        process.suspend()
+    futures = [sampler.sample(prompt(s), 2, params(30, seed=n)) for s, n in requests]
+    wait_for(service, lambda s: s["rows_running"] == 16)
+    processes[0].send_signal(signal.SIGKILL)
+    processes[1].resume()
+    assert [drawn(future) for future in futures] == expected
+    wait_for(service, lambda s: s["sampling_processes"] == 2)
+    assert processes[0] not in sampling_processes(service)
+
+
+def test_a_request_that_kills_every_process_is_answered_with_an_error(service, sampler):
+    deadly = sampler.sample(prompt(), 64, params(1900)).future()
+    while not deadly.done():
+        for process in sampling_processes(service):
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.01)
+    with pytest.raises(tinker.RequestFailedError, match="died at work"):
+        deadly.result()
+    assert len(drawn(sampler.sample(prompt(), 2, params(5)))) == 2
+    assert status(service)["rows_waiting"] == 0

@@ -1,0 +1,36 @@
+"""The process that sampling processes are forked from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+MANY_DEATHS = """
+import os, signal, time
+from rtl_core.localtinker.template import Template
+
+template = Template(lambda sock: sock.recv(1))
+killed = 0
+while killed < 300:
+    sockets = [template.fork() for _ in range(6)]
+    time.sleep(0.01)
+    with open(f"/proc/{template.pid}/task/{template.pid}/children") as children:
+        copies = [int(pid) for pid in children.read().split()]
+    for pid in copies:
+        try:
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        except ProcessLookupError:
+            pass
+    for sock in sockets:
+        sock.close()
+pid = template.pid
+template.close()
+print("left" if os.path.exists(f"/proc/{pid}") else "gone")
+"""
+
+
+def test_it_outlives_copies_that_die_at_the_same_time() -> None:
+    """In a process of its own: to fork from this one, with its threads, would test something else."""
+    done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
+    assert done.stdout == "gone\n", done.stderr[-2000:]
