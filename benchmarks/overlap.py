@@ -119,7 +119,7 @@ async def run_steps(folder: Path, service: tuple[str, str, str], staleness: int,
         await planning.plan_run(session)
 
         async def prepare(state: Any) -> batch.Batch:
-            step = batch.begin(session, await planning.begin(session, state))
+            step = batch.open_batch(session, await planning.batch_of(session, state))
 
             async def group(problem_id: str) -> None:
                 await batch.sample(session, step, problem_id)

@@ -55,7 +55,7 @@ async def without_prefect(config: str, settings: list[str]) -> None:
     async with open_session(load_config(config, settings)) as session:
         await planning.plan_run(session)
         for state in session.steps:
-            step = batch.begin(session, await planning.begin(session, state))
+            step = batch.open_batch(session, await planning.batch_of(session, state))
 
             async def group(problem_id: str, step: batch.Batch = step) -> None:
                 await batch.sample(session, step, problem_id)

@@ -70,7 +70,7 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
     if evaluation.is_done(session, plan):
         return
     tell.stage(f"evaluation: {plan.policy}" + (f" after {plan.step} steps" if plan.policy == "student" else ""))
-    held = batch.begin(session, evaluation.evaluation_batch(session, plan))
+    held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
     async def group(problem_id: str) -> None:

@@ -15,7 +15,7 @@ from rtl_core.errors import RunHealthError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import curriculum_sampling, evaluation, planning
-from rtl_core.rollouts.batch import Batch, begin
+from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.concurrently import for_each
 from rtl_core.rollouts.credit import credit_group
 from rtl_core.rollouts.run_ahead import in_order
@@ -116,7 +116,7 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
 
 async def prepare_step(session: Session, state: StepState) -> Batch:
     """Sample, grade, score and credit every group side by side; where there is no KL, replace groups that teach nothing."""
-    step = begin(session, await planning.begin(session, state))
+    step = open_batch(session, await planning.batch_of(session, state))
     score = planning.needs_scores(session, step)
 
     async def group(problem_id: str) -> None:
@@ -151,7 +151,7 @@ async def measure_problems(session: Session) -> None:
     """How hard the training problems are for student and teacher before the first step, where the curriculum wants to know."""
     for policy in planning.to_measure(session):
         progress.get().stage(f"measuring the training problems: {policy}")
-        asked = begin(session, planning.measurement(session, policy))
+        asked = open_batch(session, planning.measurement(session, policy))
 
         async def group(problem_id: str, asked: Batch = asked) -> None:
             await sample_group(session, asked, problem_id)

@@ -20,9 +20,9 @@ class LearningSection(Section):
     algorithm: str = "grpo"
     """What graded answers are worth and what the loss reads of them (`rtl_core/algorithms`); `module:Class` takes one of your own."""
     loss: str = "importance_sampling"
-    """Loss of the train step, as the Tinker service names it: `importance_sampling`, `ppo`, `cispo`, `dro` (learning/losses.py)."""
+    """Loss of the train step, as the Tinker service names it: `importance_sampling`, `ppo`, `cispo` (learning/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
-    """Parameters of the loss by the service's names, such as `{beta = 0.1}` with `dro`; they win over `clip_low` and `clip_high`."""
+    """Parameters of the loss by the service's names, such as `{clip_low_threshold = 0.0}`; they win over `clip_low` and `clip_high`."""
     clip_low: float = Field(default=0.8, ge=0, le=1)
     """With `ppo` and `cispo`: the smallest ratio of the trainer's to the sampler's probability that still counts."""
     clip_high: float = Field(default=1.2, ge=1)

@@ -6,7 +6,7 @@ What is counted, per model:
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request
   must ask for although nobody reads it;
 - a train step: P + T − 1 train tokens for each datum that was sent. Of a run that is what its steps recorded (`steps.train_tokens`, see
-  trainer.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on.
+  backend/base.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on.
 
 Not counted: prompts that the service has forgotten between two requests of a group (prefill instead of cached), work that a
 crash threw away and that was done again, storage of checkpoints, and your own machine.

@@ -5,8 +5,8 @@ Every loss is a sum over tokens, never a mean, as the Tinker documentation defin
 for a cross entropy against a distribution). `logp` is log p_theta(target), `q` the sampler's log-probability of the
 same token, `A` its advantage, `w` its weight. Padding has advantage and weight 0, so that it adds exactly 0.
 
-A loss is registered by `@loss` under its function's name, which is the Tinker API's: then `learning.loss` takes it (where it reads
-`POLICY_INPUTS`), and the embedded service computes it. Nothing here imports torch, so that reading a configuration does not.
+A loss is registered by `@loss` under its function's name, which is the Tinker API's: then the embedded service computes it, and
+`learning.loss` takes it where it suits a step of reinforcement (`policy_losses`). Nothing here imports torch, so that reading a configuration does not.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Loss:
     required: tuple[str, ...]
     optional: tuple[str, ...]
     parameters: Mapping[str, float]
+    zero_is_silent: bool
+    """Whether a token whose inputs are all 0, as those of a prompt are, has no gradient."""
 
 
 LOSSES: dict[str, Loss] = {}
@@ -42,20 +44,23 @@ LOSSES: dict[str, Loss] = {}
 
 
 def loss(
-    *required: str, optional: tuple[str, ...] = (), parameters: Mapping[str, float] | None = None
+    *required: str,
+    optional: tuple[str, ...] = (),
+    parameters: Mapping[str, float] | None = None,
+    zero_is_silent: bool = True,
 ) -> Callable[[Formula], Formula]:
     """Register a function of (log-probabilities, inputs, parameters), all of them given, as the loss of its name."""
 
     def register(function: Formula) -> Formula:
-        LOSSES[function.__name__] = Loss(function, required, optional, parameters or {})
+        LOSSES[function.__name__] = Loss(function, required, optional, parameters or {}, zero_is_silent)
         return function
 
     return register
 
 
 def policy_losses() -> list[str]:
-    """Names of the losses that a step of reinforcement can take."""
-    return [name for name, one in LOSSES.items() if one.required == POLICY_INPUTS]
+    """Names of the losses that a step of reinforcement can take: a prompt is sent with zeros and must not be trained on."""
+    return [name for name, one in LOSSES.items() if one.required == POLICY_INPUTS and one.zero_is_silent]
 
 
 @loss(optional=("weights",))
@@ -85,11 +90,11 @@ def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> 
     return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
 
 
-@loss(*POLICY_INPUTS, parameters={"beta": 0.05})
+@loss(*POLICY_INPUTS, parameters={"beta": 0.05}, zero_is_silent=False)
 def dro(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """-(logp A - beta/2 (logp - q)^2): direct reward optimisation, a quadratic leash instead of a ratio.
 
-    Padding has q = 0, so its square is masked by the caller's mask.
+    Where A and q are 0 the square remains: a client gives q for the prompt's tokens, too, and the caller's mask takes the padding.
     """
     quadratic = (logp_BLK - inputs["logprobs"]) ** 2
     return -(logp_BLK * inputs["advantages"] - 0.5 * parameters["beta"] * quadratic)

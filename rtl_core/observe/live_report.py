@@ -56,7 +56,7 @@ class LiveReport:
     ) -> None:
         self.close()
 
-    def after_step(self, step: int | None = None) -> None:
+    def after_step(self) -> None:
         """Begin a report if one is due; returns at once."""
         if self.running() or time.monotonic() < self._due:
             return

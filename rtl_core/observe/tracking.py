@@ -49,7 +49,7 @@ class Tracker:
         self._thread.start()
         self._work.set()
 
-    def recorded(self, step: int | None = None) -> None:
+    def recorded(self) -> None:
         """A step was recorded; which one, the history knows."""
         self._work.set()
 

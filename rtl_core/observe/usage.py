@@ -1,7 +1,7 @@
-"""What a run has used so far, from what the history holds; and what one batch used.
+"""What a run has used so far, from what the history holds, by the rules of cost/tokens.py.
 
-Both put the same groups together by the same rules (cost.py). What was trained on is decided by no rule here: it is the number that
-the train step recorded of what it sent (`Trained` in trainer.py, `steps.train_tokens` in the history).
+What was trained on is decided by no rule here: it is the number that the train step recorded of what it sent (`StepResult` in
+backend/base.py, `steps.train_tokens` in the history).
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Batch:
     quarantined: set[str] = field(factory=set)
     """Problems whose answers could not be graded; they take no part in the step."""
     later: dict[int, Batch] = field(factory=dict)
-    """Turn (2, 3) -> the batch of the further answers to what failed (refining.py)."""
+    """Turn (2, 3) -> the batch of the further answers to what failed (turns.py)."""
     before: Batch | None = None
     """Of a later turn: the batch of the turn before."""
     failed_grades: Counter[str] = field(factory=Counter)
@@ -125,7 +125,7 @@ class Batch:
             self.rollouts[one.rollout.problem_id, one.rollout.sample] = one
 
 
-def begin(session: Session, batch: Batch) -> Batch:
+def open_batch(session: Session, batch: Batch) -> Batch:
     """Start work on a batch with what the history already holds of it."""
     batch.store_before = session.store_mark or session.recorder.times()
     session.store_mark = None

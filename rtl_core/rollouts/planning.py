@@ -77,7 +77,7 @@ def policy_step(session: Session, state: StepState) -> int:
     return max(first, state.step - session.config.learning.staleness)
 
 
-async def begin(session: Session, state: StepState) -> Batch:
+async def batch_of(session: Session, state: StepState) -> Batch:
     """The batch of a planned train step; with pools its problems are drawn now, and written down.
 
     Raises:

@@ -24,7 +24,7 @@ def open_turn(session: Session, batch: Batch, turn: int) -> Batch:
     """The batch of a later turn (2, 3), under its parent's key, with what the history holds of it."""
     known = batch.later.get(turn)
     if known is None:
-        known = batch.later[turn] = batches.begin(
+        known = batch.later[turn] = batches.open_batch(
             session,
             Batch(
                 purpose="refinement",

@@ -83,7 +83,7 @@ class Session:
     tidied: set[int] = field(factory=set)
     """Steps whose weights this process has seen deleted."""
     on_step: list[Callable[[int], None]] = field(factory=list)
-    """Who is told of each recorded step."""
+    """Who is told the number of each recorded step."""
     ended_by: EndedBy = "signal"
     """Who ended the run, should it be cancelled."""
     ending: threading.Event = field(factory=threading.Event)

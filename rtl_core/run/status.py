@@ -38,7 +38,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
             Tracker(session.history, session.config, progress.get().line) as tracker,
             LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
         ):
-            session.on_step += [tracker.recorded, live_report.after_step]
+            session.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn

@@ -215,7 +215,7 @@ async def opened(config: RunConfig) -> AsyncIterator[Backend]:
 
 
 def state_folder(config: RunConfig) -> Path:
-    return config.run.directory / config.run.name / "in-process"
+    return config.run.folder / "in-process"
 
 
 def models_of(config: RunConfig) -> dict[str, Path]:

@@ -29,7 +29,9 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
     assert settings_of("learning.loss=ppo", "learning.clip_low=0.9") == clip
     high = "learning.loss_parameters={clip_high_threshold = 3.0}"
     assert settings_of("learning.loss=cispo", high)["clip_high_threshold"] == 3.0
-    assert settings_of("learning.loss=dro") == {"beta": 0.05}
+    # It has a gradient at the prompt's tokens.
+    with pytest.raises(ConfigError, match="unknown loss 'dro'"):
+        settings_of("learning.loss=dro")
     with pytest.raises(
         ConfigError, match=r"`learning\.loss`: unknown loss 'cross_entropy'; known: importance_sampling, "
     ):

@@ -31,7 +31,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
             texts = (right, right.replace(";", "", 1))
             graded = {}
             for step in (2, 3):
-                under_way = batch.begin(session, batch.Batch("train", 0, step, step, (problem.id,), 2))
+                under_way = batch.open_batch(session, batch.Batch("train", 0, step, step, (problem.id,), 2))
                 rollouts = [
                     Rollout(
                         run=session.run, purpose="train", epoch=0, step=step, problem_id=problem.id, sample=sample, prompt_P=(1,),

@@ -46,7 +46,7 @@ def grade(tmp_path: Path, problems_graded: int, *overrides: str) -> batch.Batch:
     async def run() -> batch.Batch:
         async with open_session(config, with_policy=False, cluster=BrokenExecutor()) as session:
             problems = session.loaded.train
-            step = batch.begin(session, batch.Batch("train", 0, 0, 0, tuple(p.id for p in problems), 1))
+            step = batch.open_batch(session, batch.Batch("train", 0, 0, 0, tuple(p.id for p in problems), 1))
             rollouts = [
                 Rollout(
                     run=session.run, purpose="train", epoch=0, step=0, problem_id=p.id, sample=0, prompt_P=(1,), tokens_T=(2,),

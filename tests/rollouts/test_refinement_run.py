@@ -41,7 +41,7 @@ async def one_step(tmp_path: Path) -> None:
     async with open_session(settings(tmp_path)) as session:
         await planning.plan_run(session)
         (state,) = session.steps
-        step = batch.begin(session, await planning.begin(session, state))
+        step = batch.open_batch(session, await planning.batch_of(session, state))
         for problem_id in step.planned:
             await batch.sample(session, step, problem_id)
             await batch.grade(session, step, problem_id)
@@ -57,7 +57,7 @@ async def evaluated(tmp_path: Path) -> str:
     history = tmp_path / "history.duckdb"
     async with open_session(reopen.settings_of(history, "turns", "heldout", "table", 0.2), as_visitor=True) as session:
         plan = reopen.plan(session, "student", 0, 2, "table", 0.2)
-        held = batch.begin(session, evaluation.evaluation_batch(session, plan))
+        held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
         assert batch.temperature_of(session.config, held) == 0.2
         for problem_id in held.problem_ids:
             await batch.sample(session, held, problem_id)

@@ -89,7 +89,7 @@ async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClie
 
 def state_folder(config: RunConfig) -> Path:
     """Where the embedded service of a run keeps its weights."""
-    return config.run.directory / config.run.name / "tinker"
+    return config.run.folder / "tinker"
 
 
 def local_models(config: RunConfig) -> dict[str, Path]:

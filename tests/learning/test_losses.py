@@ -1,0 +1,23 @@
+"""What a loss says of the tokens of a prompt, which are sent with zeros, holds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rtl_core.learning.losses import LOSSES, policy_losses
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_whether_a_token_of_zeros_has_a_gradient_is_as_the_loss_says(name: str) -> None:
+    one = LOSSES[name]
+    logp = torch.tensor([-1.0, -2.5], requires_grad=True)
+    zeros = torch.zeros(2)
+    inputs = dict.fromkeys(one.required or one.optional, zeros)
+    one.function(logp, inputs, one.parameters).sum().backward()
+    assert logp.grad is not None
+    assert bool((logp.grad == 0).all()) is one.zero_is_silent
+
+
+def test_a_step_of_reinforcement_takes_no_loss_that_would_train_on_the_prompt() -> None:
+    assert policy_losses() == ["importance_sampling", "ppo", "cispo"]
