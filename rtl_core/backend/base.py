@@ -1,6 +1,6 @@
 """What the pipeline asks of whatever trains and samples, and the nouns that go back and forth.
 
-A backend is a module with a `BACKEND`, a `Provider`; registry.py tells how a run names it, and tests/backend/test_backend_conformance.py says
+A backend is an object that does what `Provider` says; registry.py tells how a run names it, and tests/backend/test_backend_conformance.py says
 what it must do. Every method raises `BackendUnavailableError` where the same call may succeed later, `WeightsGoneError` where weights
 do not exist any more, and `PolicyError` for what no time mends (see rtl_core/errors.py); no error class of a library behind it gets out.
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,8 +173,9 @@ class Backend(Protocol):
         """End at once what runs in this machine, from any thread; the backend is still to be closed."""
 
 
+@runtime_checkable
 class Provider(Protocol):
-    """What a backend is before it is open: a module's `BACKEND`."""
+    """What a backend is before it is open."""
 
     def embedded(self, config: RunConfig) -> bool:
         """Whether it lives in the run's own folder: then one process at a time may open it, and its tokens cost nothing."""

@@ -166,10 +166,10 @@ class TinkerSection(Section):
 
 class BackendSection(Section):
     name: str = "tinker"
-    """What trains and samples: `tinker` (its cloud, or the embedded service), or an importable Python module that has a `BACKEND`
+    """What trains and samples: `tinker` (its cloud, or the embedded service), or `module:name` of one of your own
     (rtl_core/backend/base.py). The models are those of `[tinker]` in any case."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Settings that a module of your own reads."""
+    """Settings that a backend of your own reads."""
 
 
 class CheckpointsSection(Section):

@@ -1,6 +1,6 @@
 """A backend that is no client of a Tinker service: the embedded engine in this process, without HTTP and without the SDK's clients.
 
-A run takes it with `backend.name = "tests.backend.inprocess"`. `backend.options` knows `threads`.
+A run takes it with `backend.name = "tests.backend.inprocess:BACKEND"`. `backend.options` knows `threads`.
 """
 
 from __future__ import annotations

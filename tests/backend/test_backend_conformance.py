@@ -76,7 +76,7 @@ def settings(name: str, folder: Path, *more: str) -> RunConfig:
     )
 
 
-@pytest.fixture(scope="module", params=["tinker", "tests.backend.inprocess"])
+@pytest.fixture(scope="module", params=["tinker", "tests.backend.inprocess:BACKEND"])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     config = settings(request.param, tmp_path_factory.mktemp("backend"))
     provider = backend_of(config)
@@ -201,7 +201,7 @@ def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
 
 
-@pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess"])
+@pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])
 def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: str, tmp_path: Path) -> None:
     config = settings(name, tmp_path, "tinker.student=nobody")
 
@@ -214,6 +214,10 @@ def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: s
 
 
 def test_a_name_that_is_no_backend_is_refused_with_those_that_are(tmp_path: Path) -> None:
-    for name in ("nobodys.module", "json"):
-        with pytest.raises(ConfigError, match=r"(?s)backend\.name: .*tinker"):
+    for name, why in (
+        ("tinkre", r"no backend 'tinkre'.*choose one of tinker"),
+        ("nobodys_module:BACKEND", "backend 'nobodys_module:BACKEND' cannot be imported"),
+        ("json:loads", "`loads` in json is no backend"),
+    ):
+        with pytest.raises(ConfigError, match=f"(?s){why}"):
             backend_of(settings(name, tmp_path))

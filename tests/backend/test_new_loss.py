@@ -29,7 +29,11 @@ def _registered() -> Iterator[None]:
 
 
 def overrides(folder: Path) -> list[str]:
-    places = [f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", "backend.name=tests.backend.inprocess"]
+    places = [
+        f"run.directory={folder}",
+        f"run.history={folder / 'h.duckdb'}",
+        "backend.name=tests.backend.inprocess:BACKEND",
+    ]
     return [*places, "learning.loss=tempered", "learning.loss_parameters={power = 0.5}"]
 
 

@@ -13,7 +13,7 @@ from rtl_core.history.store import History
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]
 
-BACKENDS = {"over-http": "tinker", "in-process": "tests.backend.inprocess"}
+BACKENDS = {"over-http": "tinker", "in-process": "tests.backend.inprocess:BACKEND"}
 SMALL = (
     "run.epochs=1",
     "problems.sources.0.heldout=1",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from rtl_core.backend.base import Backend, SampledAnswer, Weights, checked_scores
+from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
 from rtl_core.backend.tinker.faults import translated
@@ -148,4 +149,4 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
             yield TinkerBackend(service, endpoint, config)
 
 
-BACKEND = _Tinker()
+BACKENDS.register("tinker")(_Tinker())
