@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ def estimate(
         f"prices of {price_list.as_of:%Y-%m-%d} ({price_list.source})",
         "not counted: repeats after a crash, storage of checkpoints, your own machine",
     ]
-    most, expected = at_most(settings, work, pace), likely(settings, work, pace, step_s)
+    most, expected = at_most(settings, work, pace, price_list), likely(settings, work, pace, step_s)
     _show(Console(), settings, most, expected, price_list, assumptions, common)
 
 
@@ -106,6 +107,7 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
     limit = float(config.prompting.max_prompt_tokens)
     lengths: dict[str, list[float]] = {"train": [], "heldout": []}
     most: dict[str, list[float]] = {"train": [], "heldout": []}
+    sources: dict[str, list[str]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
         if isinstance(source, FileSource) and not source.path.exists():
             if source.published is None:
@@ -119,6 +121,7 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             for split, n in (("train", total - held), ("heldout", held)):
                 lengths[split] += [mean] * n
                 most[split] += [limit] * n
+                sources[split] += [source.kind] * n
             size = "as you said" if problems else "the size of the public set: the file is not here (say --problems N)"
             notes.append(f"{source.path}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
             continue
@@ -128,6 +131,7 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             counted = [count(problem) for problem in found]
             lengths[split] += counted
             most[split] += counted if exact else [limit] * len(found)
+            sources[split] += [problem.source for problem in found]
         notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
 
     def mean_of(values: list[float]) -> float:
@@ -141,6 +145,10 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
         "most_train_prompt": mean_of(most["train"]),
         "most_heldout_prompt": mean_of(most["heldout"]),
         "longest_train_prompt": max(most["train"], default=0.0),
+        **{
+            f"{split}_sources": {source: n / len(of_split) for source, n in Counter(of_split).items()}
+            for split, of_split in sources.items()
+        },
     }
 
 
@@ -313,8 +321,9 @@ def _show(
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely"):
         table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
-    for model, bound in most.usage.items():
-        price, tokens = prices.models.get(model, ModelPrice()), expected.usage.get(model, Tokens())
+    for model in dict.fromkeys([*most.usage, *expected.usage]):
+        price = prices.models.get(model, ModelPrice())
+        bound, tokens = (one.usage.get(model, Tokens()) for one in (most, expected))
         bounds, costs = dollars(bound, price), dollars(tokens, price)
         likely_tokens = tokens.by_kind()
         used = [kind for kind, count in bound.by_kind().items() if count or likely_tokens[kind]]
@@ -340,7 +349,7 @@ def _show(
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")
-    missing = unpriced(most.usage, prices)
+    missing = unpriced({**expected.usage, **most.usage}, prices)
     if missing and not config.tinker.is_local:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",

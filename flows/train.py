@@ -26,7 +26,7 @@ from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
 from tasks.logs import lines_in_flow_run_log
 from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
-from tasks.training import order_problems, train_step
+from tasks.training import order_problems, take_start, train_step
 
 
 @flow(name="train", flow_run_name="train {config}", validate_parameters=True)
@@ -62,6 +62,8 @@ async def train(
 
 async def everything_left(session: Session) -> str | None:
     """What the history does not hold yet, in order. Returns why it ends early, if it does."""
+    if session.config.tinker.start_from:
+        await take_start(session)
     await validate_problems(session)
     await measure_problems(session)
     steps = await order_problems(session)

@@ -23,13 +23,23 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.types.tokenizer import Tokenizer
 
+SAVED = "tinker://"
+"""What the names of saved weights begin with."""
+
 
 @dataclass(frozen=True)
 class Weights:
-    """What samples or scores: the student as it was saved at `path` (None: untrained), or the teacher."""
+    """What samples or scores: the student as it was saved at `path` (None: untrained), or a teacher: saved weights at `path`, or the
+    base model `model` (None: the run's `tinker.teacher`)."""
 
     policy: Literal["student", "teacher"] = "student"
     path: str | None = None
+    model: str | None = None
+
+    @classmethod
+    def of_teacher(cls, name: str) -> Weights:
+        """Those of a teacher as a configuration names it: a model, or `tinker://...`."""
+        return cls("teacher", path=name) if name.startswith(SAVED) else cls("teacher", model=name)
 
 
 @dataclass(frozen=True)
@@ -160,8 +170,12 @@ class Backend(Protocol):
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""
 
-    async def open_trainer(self, state_path: str | None) -> Trainer:
-        """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed."""
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
+        """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed. `weights_only`
+        leaves the optimizer fresh, and is said only where a run starts from weights of another one (`tinker.start_from`)."""
+
+    async def base_model(self, path: str) -> str:
+        """The model that saved weights are an adapter of; asked only of teachers that are saved weights."""
 
     async def delete(self, paths: Collection[str]) -> int:
         """Delete saved weights; those that are gone already are fine. Returns how many were deleted."""

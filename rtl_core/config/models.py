@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Literal
@@ -142,9 +143,16 @@ class TinkerSection(Section):
     """The model to train, as the service names it."""
     teacher: str | None = None
     """The model to distil from; must share the student's tokenizer. Needed when λ is above 0 in some step (`learning.kl_weight`,
-    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`."""
+    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME`
+    takes saved weights: a teacher of your own training."""
+    teachers: dict[str, str] = Field(default_factory=dict)
+    """Other teachers for the problems of some sources: a problem's `source` (`starter`, `cvdp`, `cvdp-agentic`, ...) -> a teacher, named
+    as `teacher` is, which stays the one for all other problems."""
     lora_rank: int = Field(default=32, ge=1)
-    """Rank of the LoRA adapter."""
+    """Rank of the LoRA adapter. Tinker's cloud trains powers of two."""
+    start_from: str | None = None
+    """`tinker://RUN/weights/NAME`: the saved state that the student starts from in place of a fresh adapter. Its weights are taken and its
+    optimizer is not. `student` and `lora_rank` must be its own. With `local` a run of the same `run.directory` has saved it."""
     local_models: dict[str, Path] = Field(default_factory=dict)
     """With `local`: model name -> folder. `student` and `teacher` without an entry are the tiny models of the package."""
     local_threads: int = Field(default=2, ge=1)
@@ -159,9 +167,29 @@ class TinkerSection(Section):
             raise ValueError(f"{value!r} is neither `local` nor a URL; leave it out for Tinker's cloud")
         return value
 
+    @field_validator("start_from")
+    @classmethod
+    def _state(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"tinker://[^/\s]+/weights/[^/\s]+", value):
+            raise ValueError(
+                f"{value!r} is no saved state: give tinker://RUN/weights/NAME (`rtl-distill checkpoints RUN` lists them);"
+                " sampler_weights cannot be trained on"
+            )
+        return value
+
     @property
     def is_local(self) -> bool:
         return self.base_url == "local"
+
+    def teacher_of(self, source: str | None) -> str | None:
+        """The teacher of the problems of a source (`Problem.source`)."""
+        return self.teacher if source is None else self.teachers.get(source, self.teacher)
+
+    @property
+    def named_teachers(self) -> dict[str, str]:
+        """Key of the configuration -> the teacher that it names, `tinker.teacher` first."""
+        rest = {} if self.teacher is None else {"tinker.teacher": self.teacher}
+        return rest | {f"tinker.teachers.{source}": name for source, name in self.teachers.items()}
 
 
 class BackendSection(Section):
@@ -181,6 +209,11 @@ class CheckpointsSection(Section):
     """Keep the weights of every n-th step as well; 0 for none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
     """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
+
+    @property
+    def ttl_s(self) -> int | None:
+        """The same in seconds; None: never."""
+        return None if self.ttl_days is None else int(self.ttl_days * 86400)
 
 
 class CostSection(Section):
@@ -221,6 +254,14 @@ class RunConfig(Section):
             raise ValueError(
                 "tinker.teacher: a KL weight above 0 needs a teacher; name one, or set learning.kl_weight = 0 and, with a schedule,"
                 " learning.final_kl_weight = 0"
+            )
+        if self.tinker.teachers and self.tinker.teacher is None:
+            raise ValueError("tinker.teacher: name the teacher of the problems whose source is not in tinker.teachers")
+        rank = self.tinker.lora_rank
+        if self.backend.name == "tinker" and not self.tinker.is_local and rank & (rank - 1):
+            below = 1 << (rank.bit_length() - 1)
+            raise ValueError(
+                f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
             )
         if self.evaluation.teacher and self.tinker.teacher is None:
             raise ValueError(

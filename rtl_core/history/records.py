@@ -53,6 +53,10 @@ class RunRecord(BaseModel):
     """Why it stopped, for people."""
     ended_by: EndedBy | None = None
     """Of a cancelled run: a signal ended its process, or somebody asked Prefect to cancel it."""
+    start_state: str | None = None
+    """Of a run that starts from saved weights: its own copy of them, to train from; None for a fresh adapter."""
+    start_sampler: str | None = None
+    """The same, to sample from."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -145,6 +149,8 @@ class TeacherRecord:
     k2_mean: float
     k3_mean: float
     n_tokens: int
+    teacher: str | None = None
+    """The model or the saved weights that scored; None: not recorded, since the run had one teacher."""
 
 
 class EvaluationRecord(BaseModel):

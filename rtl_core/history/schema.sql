@@ -34,7 +34,9 @@ CREATE TABLE runs (
     problems_hash VARCHAR,                  -- over the fingerprints of all problems in use
     versions      JSON,                     -- package, tool or image -> version or digest
     message       VARCHAR,                  -- why it stopped, if it did, for people
-    ended_by      VARCHAR                   -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
+    ended_by      VARCHAR,                  -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
+    start_state   VARCHAR,                  -- of a run with `tinker.start_from`: its own copy of the weights that it began with,
+    start_sampler VARCHAR                   -- to train and to sample from; NULL for a fresh adapter
 );
 
 CREATE TABLE problems (
@@ -200,7 +202,8 @@ CREATE TABLE teacher_scores (
     k1_mean     DOUBLE NOT NULL,
     k2_mean     DOUBLE NOT NULL,
     k3_mean     DOUBLE NOT NULL,
-    n_tokens    INTEGER NOT NULL
+    n_tokens    INTEGER NOT NULL,
+    teacher     VARCHAR                     -- model or saved weights that scored; NULL in older histories: the run's only teacher
 );
 
 -- --------------------------------------------------------------------------------------- verdicts, rewards, advantages

@@ -149,7 +149,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
                 batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
             )
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
-        answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
+        answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
     return record_answers(
         session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
@@ -157,17 +157,25 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
 
 
 async def answers_to(
-    session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
+    session: Session, batch: Batch, problem_id: str, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
-    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
+    """`count` answers to one prompt of a problem by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
+    weights = Weights("student", batch.sampler_path)
     return await session.require_backend().sample(
-        Weights(batch.sampler, batch.sampler_path),
+        weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
         max_tokens=session.config.sampling.max_tokens,
         temperature=temperature_of(session.config, batch),
         seeds=seeds,
     )
+
+
+def teacher_of(session: Session, problem_id: str) -> str:
+    """The teacher of a problem: a model, or saved weights."""
+    teacher = session.config.tinker.teacher_of(session.problems[problem_id].source)
+    assert teacher is not None, "the configuration was checked"
+    return teacher
 
 
 def rollout_seed(*parts: object) -> int:
@@ -240,12 +248,12 @@ def last_stage(config: RunConfig, batch: Batch) -> Stage:
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
-    """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
-    backend, teacher = session.require_backend(), Weights("teacher")
+    """The problem's teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
+    backend, teacher = session.require_backend(), teacher_of(session, problem_id)
     waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
     with batch.clock.measure("score"):
         scores = await asyncio.gather(
-            *(backend.logprobs(teacher, s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
+            *(backend.logprobs(Weights.of_teacher(teacher), s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
         )
     records = []
     for stored, scores_T in zip(waiting, scores, strict=True):
@@ -257,6 +265,7 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
             k2_mean=float(k2(student_T, scores_T).mean()),
             k3_mean=float(k3(student_T, scores_T).mean()),
             n_tokens=len(scores_T),
+            teacher=teacher,
         )
         records.append(record)
         batch.update(stored, teacher=record)

@@ -57,5 +57,6 @@ def plan(
         raise HistoryError(
             f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
         )
-    path = trained[step - 1].sampler_path if step else None
+    begun = session.history.existing_run(session.run).start_sampler
+    path = trained[step - 1].sampler_path if step else begun if policy == "student" else None
     return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, template, temperature)

@@ -75,7 +75,7 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
         seeds = (
             [batches.rollout_seed(config.run.seed, later.key, problem_id, sample)] if config.sampling.seeded else None
         )
-        (answer,) = await batches.answers_to(session, later, prompt.tokens_P, 1, seeds)
+        (answer,) = await batches.answers_to(session, later, problem_id, prompt.tokens_P, 1, seeds)
         return later.rollout(session.run, problem_id, sample, prompt.tokens_P, answer)
 
     with later.clock.measure("sample"):

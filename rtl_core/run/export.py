@@ -100,6 +100,7 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
         "",
         f"- LoRA rank {tinker_section.lora_rank}, {learning.loss}, learning rate {learning.learning_rate:g}, groups of"
         f" {config.sampling.group_size}, {config.curriculum.problems_per_step} problems a step, seed {config.run.seed}",
+        *([f"- started from the weights at {tinker_section.start_from}"] if tinker_section.start_from else []),
         f"- begun {record.created_at:%Y-%m-%d}; configuration {record.config_hash[:12]}, problems {record.problems_hash[:12]}",
         "",
         "## Problems",
@@ -138,7 +139,8 @@ def results_table(history: History, run: str) -> list[str]:
 
 def _teacher(config: RunConfig) -> str:
     """What the student learnt from a teacher, in words."""
-    learning, teacher = config.learning, config.tinker.teacher
+    learning, section = config.learning, config.tinker
+    teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
     parts = []
     if learning.uses_kl:
         weight = f"λ = {learning.kl_weight:g}"

@@ -32,6 +32,18 @@ def config_hash(config: RunConfig) -> str:
     return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
+def with_bounds_as_begun(config: RunConfig, history: History) -> RunConfig:
+    """A run's configuration with the clip bounds that it was begun with, where its file does not set them.
+
+    Left out, they were stored as 0.8 and 1.2 with every loss by earlier versions; such a run goes on with what it has.
+    """
+    before = history.run(config.run.name)
+    stored = before.config.get("learning", {}) if before else {}
+    left_out = [key for key in ("clip_low", "clip_high") if getattr(config.learning, key) is None]
+    begun = {key: stored[key] for key in left_out if stored.get(key) is not None}
+    return config.model_copy(update={"learning": config.learning.model_copy(update=begun)}) if begun else config
+
+
 def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
     """Refuse to go on with a run under another data set, reward or model than it was begun with.
 
@@ -76,7 +88,7 @@ def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
         config_hash=config_hash(config),
         seed=config.run.seed,
         student=config.tinker.student,
-        teacher=config.tinker.teacher or "",
+        teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),
         problems_hash=loaded.fingerprint,
         versions={"rtl-distill": __version__, **{name: version(name) for name in packages}},
     )

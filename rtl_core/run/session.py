@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
+from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_same_tokens
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
@@ -33,7 +33,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.run.folder import write_config
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder, StoreTime
-from rtl_core.run.resume_check import check_unchanged, run_record
+from rtl_core.run.resume_check import check_unchanged, run_record, with_bounds_as_begun
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
@@ -70,9 +70,9 @@ class Session:
     steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
-    """The weights that the last recorded step left; None before the first."""
+    """The weights that the last recorded step left; before the first those of `tinker.start_from`, or None."""
     sampler_paths: dict[int, str] = field(factory=dict)
-    """Train steps seen -> weights to sample from, as far as recorded; the untrained student (0) has none."""
+    """Train steps seen -> weights to sample from, as far as recorded; an untrained student (0) has none."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
     store_mark: StoreTime | None = None
@@ -135,12 +135,14 @@ async def open_session(
     """
     tell = progress.get().line
     chosen(config)
+    history = History(config.run.history)
+    config = with_bounds_as_begun(config, history)
     async with AsyncExitStack() as stack:
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
-        history = History(config.run.history)
         loaded = load_problems(config.problems.sources, config.run.seed)
+        _check_sources(config, loaded)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
@@ -169,13 +171,15 @@ async def open_session(
             graders=graders,
             loaded=loaded,
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
-            prices=prices_of(config),
             ending=ending,
         )
         if with_policy:
-            session.backend = await stack.enter_async_context(provider.open(config, tell))
-            at_once.append(session.backend.abort)
-            _prepare_prompts(session, session.backend, provider)
+            session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
+            at_once.append(backend.abort)
+            saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
+            bases = {name: await backend.base_model(name) for name in sorted(saved)}
+            session.prices = prices_of(config, bases)
+            _prepare_prompts(session, backend, provider, bases)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -208,16 +212,17 @@ async def _heartbeat(session: Session) -> None:
             await session.recorder.call(session.history.heartbeat, session.run)
 
 
-def prices_of(config: RunConfig) -> Prices:
-    """The price list of a run.
+def prices_of(config: RunConfig, bases: Mapping[str, str]) -> Prices:
+    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has.
 
     Raises:
         ConfigError: a budget in dollars is set, and something that the run uses has no price.
     """
     prices = load_prices(config.cost.prices)
-    usage = {config.tinker.student: Tokens(1, 1, 1, 1)}
-    if config.tinker.teacher is not None:
-        usage[config.tinker.teacher] = Tokens(1, 1, 1)
+    saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
+    prices = prices.model_copy(update={"models": {**saved, **prices.models}})
+    usage = {name: Tokens(1, 1, 1) for name in config.tinker.named_teachers.values()}
+    usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(
             f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
@@ -238,6 +243,16 @@ def limits_of(config: RunConfig) -> Limits:
     )
 
 
+def _check_sources(config: RunConfig, loaded: LoadedProblems) -> None:
+    """ConfigError for a teacher of problems that the run does not have: a source that is misspelt would go to the other teacher."""
+    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
+    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
+        raise ConfigError(
+            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
+            f"its problems are from {', '.join(sources)}",
+        )
+
+
 def _tell_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
     for broken in loaded.broken:
@@ -249,8 +264,8 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
         )
 
 
-def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> None:
-    """Build the prompt of every problem, and see that the teacher reads them as the student does."""
+def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> None:
+    """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`."""
     config, tokenizer = session.config, backend.tokenizer
     tell = progress.get()
     for problem in session.problems.values():
@@ -263,6 +278,6 @@ def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> 
         session.prompts[problem.id] = prompt
         for note in prompt.notes:
             tell.line(f"prompt of {problem.id}: {note}")
-    if config.tinker.teacher is not None:
-        samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
-        check_same_tokens(tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)
+    samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
+    for model in dict.fromkeys(bases.get(name, name) for name in config.tinker.named_teachers.values()):
+        check_same_tokens(tokenizer, provider.tokenizer(config, model), samples)

@@ -18,7 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoTokenizer
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SampledAnswer, StepResult, Weights, checked_scores
+from rtl_core.backend.base import (
+    SAVED,
+    Adam,
+    Backend,
+    Checkpoint,
+    Datum,
+    SampledAnswer,
+    StepResult,
+    Weights,
+    checked_scores,
+)
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
 from rtl_core.localtinker import requests as rq
@@ -139,14 +149,18 @@ class InProcess:
         return checked_scores(np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist(), count)
 
     async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
-        names = {"student": self._config.tinker.student, "teacher": self._config.tinker.teacher}
+        names = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
         source = {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():
             future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
             return pb.SampleResponse.FromString((await answer_of(future)).proto or b"")
 
-    async def open_trainer(self, state_path: str | None) -> InProcessTrainer:
+    async def base_model(self, path: str) -> str:
+        with errors_of_ours(PolicyError):
+            return self._service.registry.checkpoint(path).base_model
+
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> InProcessTrainer:
         number, tinker = next(self._clients), self._config.tinker
         client: dict[str, Any] = {"session_id": self._session, "model_seq_id": number}
         with errors_of_ours():
@@ -155,7 +169,7 @@ class InProcess:
                 request = rq.CreateModel(**client, base_model=tinker.student, lora_config=lora)
                 made = self._service.create_model(request)
             else:
-                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=True))
+                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=not weights_only))
             return InProcessTrainer(self._service, (await json_of(made))["model_id"])
 
     async def delete(self, paths: Collection[str]) -> int:
@@ -219,7 +233,8 @@ def state_folder(config: RunConfig) -> Path:
 
 
 def models_of(config: RunConfig) -> dict[str, Path]:
-    names = {config.tinker.student, config.tinker.teacher or config.tinker.student}
+    named = {config.tinker.student, *config.tinker.named_teachers.values()}
+    names = {name for name in named if not name.startswith(SAVED)}
     models: dict[str, Path] = {name: model_path(name) for name in ("student", "teacher")}
     models |= config.tinker.local_models
     if unknown := names - set(models):

@@ -167,6 +167,35 @@ def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened: Opened) -> N
     assert opened.trained(saved.state_path) == pytest.approx(live, abs=1e-4)
 
 
+def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened: Opened) -> None:
+    trainer = opened.open_trainer()
+    opened.train(trainer)
+    saved = opened.save(trainer)
+    begun = opened(opened.backend.open_trainer(saved.state_path, weights_only=True))
+    own = opened.save(begun)
+    for path in (own.sampler_path, saved.sampler_path):
+        likely = opened.score(Weights(path=path), [50, 60, 70, 80])
+        assert likely == pytest.approx(opened.score(Weights(path=saved.sampler_path), [50, 60, 70, 80]), abs=1e-5)
+    # Adam's moments are not those of the run that it came from, and its own copy goes on as it does.
+    opened.train(begun)
+    went_on = opened.score(Weights(path=opened.save(begun).sampler_path), [50, 60, 70, 80])
+    assert opened.trained(own.state_path) == pytest.approx(went_on, abs=1e-4)
+    assert not np.allclose(opened.trained(saved.state_path), went_on, atol=1e-3)
+
+
+def test_a_teacher_may_be_saved_weights_or_another_model(opened: Opened) -> None:
+    trainer = opened.open_trainer()
+    opened.train(trainer)
+    path = opened.save(trainer).sampler_path
+    assert opened(opened.backend.base_model(path)) == "student"
+    tokens = [50, 60, 70, 80]
+    assert opened.score(Weights.of_teacher(path), tokens) == pytest.approx(opened.score(Weights(path=path), tokens))
+    assert opened.score(Weights.of_teacher("student"), tokens) == pytest.approx(opened.score(STUDENT, tokens))
+    assert opened.score(Weights.of_teacher("teacher"), tokens) == pytest.approx(opened.score(TEACHER, tokens))
+    with pytest.raises(PolicyError):
+        opened(opened.backend.base_model(f"{path}-none"))
+
+
 def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Opened) -> None:
     saved, other = (opened.save(opened.open_trainer()) for _ in range(2))
     paths = [saved.state_path, saved.sampler_path]

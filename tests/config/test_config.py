@@ -27,6 +27,10 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
     assert settings_of() == {}
     clip = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.2}
     assert settings_of("learning.loss=ppo", "learning.clip_low=0.9") == clip
+    assert settings_of("learning.loss=ppo") == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+    assert settings_of("learning.loss=cispo") == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    only_low = settings_of("learning.loss=cispo", "learning.clip_low=0.8")
+    assert only_low == {"clip_low_threshold": 0.8, "clip_high_threshold": 4.0}
     high = "learning.loss_parameters={clip_high_threshold = 3.0}"
     assert settings_of("learning.loss=cispo", high)["clip_high_threshold"] == 3.0
     # It has a gradient at the prompt's tokens.

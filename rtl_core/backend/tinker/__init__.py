@@ -22,12 +22,13 @@ from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
 from rtl_core.backend.tinker.faults import translated
+from rtl_core.backend.tinker.saved import check_start, info_of
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
 from rtl_core.types.tokenizer import Tokenizer
 
 MOST_SAMPLERS = 5
-"""Sampling clients that are kept, the last ones used."""
+"""Sampling clients that are kept, the last ones used; and one for each further teacher."""
 
 
 class TinkerBackend:
@@ -81,9 +82,15 @@ class TinkerBackend:
             values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
         return checked_scores(values[-len(tokens_T) :], len(tokens_T))
 
-    async def open_trainer(self, state_path: str | None) -> TinkerTrainer:
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
         with translated():
-            return TinkerTrainer(await open_training_client(self._service, self._config, state_path))
+            if state_path is not None and weights_only:
+                await check_start(self._rest, self._config, state_path)
+            return TinkerTrainer(await open_training_client(self._service, self._config, state_path, weights_only))
+
+    async def base_model(self, path: str) -> str:
+        with translated():
+            return (await info_of(self._rest, path)).base_model
 
     async def delete(self, paths: Collection[str]) -> int:
         with translated():
@@ -103,7 +110,8 @@ class TinkerBackend:
                 async with self._lock:
                     client = self._samplers.pop(weights, None) or await self._open_sampler(weights)
                     # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
-                    for old in list(self._samplers)[: 1 - MOST_SAMPLERS]:
+                    most = MOST_SAMPLERS + len(self._config.tinker.teachers)
+                    for old in list(self._samplers)[: 1 - most]:
                         del self._samplers[old]
                     self._samplers[weights] = client
                 yield client
@@ -112,7 +120,7 @@ class TinkerBackend:
             raise
 
     async def _open_sampler(self, weights: Weights) -> tinker.SamplingClient:
-        models = {"student": self._config.tinker.student, "teacher": self._config.tinker.teacher}
+        models = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
         source = {"model_path": weights.path} if weights.path else {"base_model": models[weights.policy]}
         client: tinker.SamplingClient = await self._service.create_sampling_client(**source)
         return client

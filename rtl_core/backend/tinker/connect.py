@@ -14,6 +14,8 @@ from typing import Literal, cast
 
 import tinker
 
+from rtl_core.backend.base import SAVED
+from rtl_core.backend.tinker.saved import adopt, adopted_bases
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.types.tokenizer import Tokenizer
@@ -45,6 +47,7 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
     if config.tinker.is_local:
         from rtl_core.localtinker.kept import KeptTinker
 
+        adopt(config, state_folder(config))
         with KeptTinker(
             local_models(config),
             state_folder(config),
@@ -96,7 +99,8 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     """Name -> folder of the models that the embedded service of this run serves."""
     from rtl_core.tinymodels import model_path
 
-    names = {config.tinker.student, *([config.tinker.teacher] if config.tinker.teacher else [])}
+    teachers = {name for name in config.tinker.named_teachers.values() if not name.startswith(SAVED)}
+    names = {config.tinker.student, *teachers, *adopted_bases(config, state_folder(config))}
     models = dict(config.tinker.local_models)
     for name in sorted(names - set(models)):
         if name not in ("student", "teacher"):
@@ -112,14 +116,14 @@ async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
     """Refuse a model that the service does not have, naming the nearest that it has.
 
     Raises:
-        PolicyError: the student cannot be trained or sampled there, or the teacher not sampled.
+        PolicyError: the student cannot be trained or sampled there, or a teacher not sampled. Teachers that are saved weights are asked for
+            elsewhere (`Backend.base_model`).
     """
     client = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
     capabilities = await client.get_server_capabilities()
     served = {model.model_name: model for model in capabilities.supported_models if model.model_name}
-    wanted = [("tinker.student", config.tinker.student), ("tinker.teacher", config.tinker.teacher)]
-    for key, name in wanted:
-        if name is None:
+    for key, name in {"tinker.student": config.tinker.student, **config.tinker.named_teachers}.items():
+        if name.startswith(SAVED):
             continue
         if name not in served:
             near = difflib.get_close_matches(name, served, n=3, cutoff=0.3)

@@ -66,11 +66,13 @@ def to_datum(datum: Datum) -> types.Datum:
 
 
 async def open_training_client(
-    service: tinker.ServiceClient, config: RunConfig, state_path: str | None
+    service: tinker.ServiceClient, config: RunConfig, state_path: str | None, weights_only: bool = False
 ) -> tinker.TrainingClient:
-    """The student's training client: a fresh adapter, or the recorded state with its optimizer."""
+    """The student's training client: a fresh adapter, or the recorded state with its optimizer or, `weights_only`, a fresh one."""
     client: tinker.TrainingClient
-    if state_path is not None:
+    if state_path is not None and weights_only:
+        client = await service.create_training_client_from_state(state_path)
+    elif state_path is not None:
         client = await service.create_training_client_from_state_with_optimizer(state_path)
     else:
         client = await service.create_lora_training_client(
