@@ -129,6 +129,14 @@ class Checkpoint:
     sampler_path: str
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What saved weights are: an adapter of `base_model`, of a rank (None: the backend does not tell)."""
+
+    base_model: str
+    rank: int | None = None
+
+
 class Trainer(Protocol):
     """The student being trained. After an error it is not used again: its weights may or may not have taken the step.
 
@@ -174,8 +182,8 @@ class Backend(Protocol):
         """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed. `weights_only`
         leaves the optimizer fresh, and is said only where a run starts from weights of another one (`tinker.start_from`)."""
 
-    async def base_model(self, path: str) -> str:
-        """The model that saved weights are an adapter of; asked only of teachers that are saved weights."""
+    async def describe(self, path: str) -> Saved:
+        """What saved weights are; asked of `tinker.start_from` and of teachers that are saved weights. PolicyError: they are not there."""
 
     async def delete(self, paths: Collection[str]) -> int:
         """Delete saved weights; those that are gone already are fine. Returns how many were deleted."""
@@ -209,6 +217,21 @@ class Provider(Protocol):
 
     async def export(self, config: RunConfig, state_path: str, name: str, folder: Path) -> list[Path]:
         """Write the adapter saved at `state_path` into `folder` as files for other programs (peft's format); the run need not be open."""
+
+
+def check_start(config: RunConfig, saved: Saved) -> None:
+    """PolicyError where a run cannot start from the saved weights that it names (`tinker.start_from`)."""
+    section = config.tinker
+    if saved.base_model != section.student:
+        raise PolicyError(
+            f"tinker.start_from: {section.start_from} was trained on {saved.base_model!r}, and the student is {section.student!r}",
+            f'set tinker.student = "{saved.base_model}", or start from another state',
+        )
+    if saved.rank not in (None, section.lora_rank):
+        raise PolicyError(
+            f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank is {section.lora_rank}",
+            f"set tinker.lora_rank = {saved.rank}",
+        )
 
 
 def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[list[dict[str, str]]]) -> None:

@@ -11,11 +11,7 @@ from rtl_core.run.session import Session
 
 
 async def take_start(session: Session) -> None:
-    """Set the weights that a session begins with, if they are not a fresh adapter's. A run begins once: what it noted stays.
-
-    Raises:
-        PolicyError: there is no such state, or it is of another model or rank than the configuration says.
-    """
+    """Set the weights that a session begins with, if they are not a fresh adapter's. A run begins once: what it noted stays."""
     config, history = session.config, session.history
     record = history.existing_run(session.run)
     if record.start_state and record.start_sampler:

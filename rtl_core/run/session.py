@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_same_tokens
+from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_same_tokens, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
@@ -177,7 +177,9 @@ async def open_session(
             session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
             at_once.append(backend.abort)
             saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
-            bases = {name: await backend.base_model(name) for name in sorted(saved)}
+            bases = {name: (await backend.describe(name)).base_model for name in sorted(saved)}
+            if config.tinker.start_from and not as_visitor and not _has_begun(history, config.run.name):
+                check_start(config, await backend.describe(config.tinker.start_from))
             session.prices = prices_of(config, bases)
             _prepare_prompts(session, backend, provider, bases)
         if not as_visitor:
@@ -193,6 +195,12 @@ async def open_session(
         finally:
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
+
+
+def _has_begun(history: History, run: str) -> bool:
+    """Whether a run has weights of its own, so that those it started from may be gone."""
+    record = history.run(run)
+    return record is not None and (record.start_state is not None or history.last_trained_step(run) is not None)
 
 
 def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:

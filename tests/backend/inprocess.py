@@ -25,6 +25,7 @@ from rtl_core.backend.base import (
     Checkpoint,
     Datum,
     SampledAnswer,
+    Saved,
     StepResult,
     Weights,
     checked_scores,
@@ -34,6 +35,7 @@ from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillErro
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future
+from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.registry import Registry
 from rtl_core.localtinker.service import Service
 from rtl_core.localtinker.settings import Settings
@@ -156,9 +158,10 @@ class InProcess:
             future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
             return pb.SampleResponse.FromString((await answer_of(future)).proto or b"")
 
-    async def base_model(self, path: str) -> str:
+    async def describe(self, path: str) -> Saved:
         with errors_of_ours(PolicyError):
-            return self._service.registry.checkpoint(path).base_model
+            found = self._service.registry.checkpoint(path)
+            return Saved(found.base_model, LoraSpec.from_json(found.lora).rank)
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> InProcessTrainer:
         number, tinker = next(self._clients), self._config.tinker

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, Trainer, Weights
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, Saved, Trainer, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
@@ -187,13 +187,13 @@ def test_a_teacher_may_be_saved_weights_or_another_model(opened: Opened) -> None
     trainer = opened.open_trainer()
     opened.train(trainer)
     path = opened.save(trainer).sampler_path
-    assert opened(opened.backend.base_model(path)) == "student"
+    assert opened(opened.backend.describe(path)) == Saved("student", 8)
     tokens = [50, 60, 70, 80]
     assert opened.score(Weights.of_teacher(path), tokens) == pytest.approx(opened.score(Weights(path=path), tokens))
     assert opened.score(Weights.of_teacher("student"), tokens) == pytest.approx(opened.score(STUDENT, tokens))
     assert opened.score(Weights.of_teacher("teacher"), tokens) == pytest.approx(opened.score(TEACHER, tokens))
     with pytest.raises(PolicyError):
-        opened(opened.backend.base_model(f"{path}-none"))
+        opened(opened.backend.describe(f"{path}-none"))
 
 
 def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Opened) -> None:

@@ -171,3 +171,41 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
         load_config("demo", ["run.seed"], environment={})
     with pytest.raises(ConfigError, match="one of: cvdp, demo"):
         load_config("nosuch", environment={})
+
+
+CLOUD = ("tinker.base_url=https://service.example",)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ([*CLOUD, "tinker.lora_rank=24"], r"`tinker\.lora_rank`: .*powers of two, not 24; take 16 or 32"),
+        (["tinker.start_from=runs/other"], r"`tinker\.start_from`: 'runs/other' is no saved state"),
+        (
+            ["tinker.start_from=tinker://a:train:0/sampler_weights/b"],
+            r"`tinker\.start_from`: .*sampler_weights cannot be trained on",
+        ),
+        (
+            [
+                'tinker={student = "s", teachers = {starter = "t"}}',
+                "learning.kl_weight=0",
+                "evaluation.teacher=false",
+            ],
+            r"`tinker\.teacher`: name the teacher of the problems whose source is not in",
+        ),
+    ],
+)
+def test_models_and_ranks_that_no_service_takes_are_refused(overrides: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        load_config("demo", overrides, environment={})
+
+
+def test_any_rank_trains_on_this_machine() -> None:
+    assert load_config("demo", ["tinker.lora_rank=24"], environment={}).tinker.lora_rank == 24
+
+
+def test_a_problem_has_the_teacher_of_its_source() -> None:
+    saved = "tinker://a:train:0/sampler_weights/b"
+    tinker = load_config("demo", [f'tinker.teachers={{cvdp = "{saved}"}}'], environment={}).tinker
+    assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
+    assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}

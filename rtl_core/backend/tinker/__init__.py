@@ -17,12 +17,12 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Backend, SampledAnswer, Weights, checked_scores
+from rtl_core.backend.base import Backend, SampledAnswer, Saved, Weights, checked_scores
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
 from rtl_core.backend.tinker.faults import translated
-from rtl_core.backend.tinker.saved import check_start, info_of
+from rtl_core.backend.tinker.saved import describe
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
 from rtl_core.types.tokenizer import Tokenizer
@@ -84,13 +84,11 @@ class TinkerBackend:
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
         with translated():
-            if state_path is not None and weights_only:
-                await check_start(self._rest, self._config, state_path)
             return TinkerTrainer(await open_training_client(self._service, self._config, state_path, weights_only))
 
-    async def base_model(self, path: str) -> str:
+    async def describe(self, path: str) -> Saved:
         with translated():
-            return (await info_of(self._rest, path)).base_model
+            return await describe(self._rest, path)
 
     async def delete(self, paths: Collection[str]) -> int:
         with translated():

@@ -7,38 +7,22 @@ from functools import partial
 from pathlib import Path
 
 import tinker
-from tinker import types
 
-from rtl_core.backend.base import SAVED
+from rtl_core.backend.base import SAVED, Saved
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 
 
-async def info_of(rest: tinker.RestClient, path: str) -> types.WeightsInfoResponse:
+async def describe(rest: tinker.RestClient, path: str) -> Saved:
     """What the service knows of saved weights. PolicyError: it does not have them."""
     try:
-        found: types.WeightsInfoResponse = await rest.get_weights_info_by_tinker_path(path)
-        return found
+        found = await rest.get_weights_info_by_tinker_path(path)
     except tinker.NotFoundError as error:
         raise PolicyError(
             f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
             "`rtl-distill checkpoints RUN` lists what a run has",
         ) from error
-
-
-async def check_start(rest: tinker.RestClient, config: RunConfig, path: str) -> None:
-    """PolicyError where a run cannot start from a saved state: it is not there, or is of another model or rank."""
-    info, section = await info_of(rest, path), config.tinker
-    if info.base_model != section.student:
-        raise PolicyError(
-            f"tinker.start_from: {path} was trained on {info.base_model!r}, and the student is {section.student!r}",
-            f'set tinker.student = "{info.base_model}", or start from another state',
-        )
-    if info.lora_rank not in (None, section.lora_rank):
-        raise PolicyError(
-            f"tinker.start_from: {path} has rank {info.lora_rank}, and tinker.lora_rank is {section.lora_rank}",
-            f"set tinker.lora_rank = {info.lora_rank}",
-        )
+    return Saved(found.base_model, found.lora_rank)
 
 
 def named_paths(config: RunConfig) -> dict[str, str]:
