@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.config import RunConfig, load_config, shipped_configs, to_toml
+from rtl_core.cost.estimate import planned_groups
 from rtl_core.errors import ConfigError
 
 
@@ -209,3 +210,14 @@ def test_a_problem_has_the_teacher_of_its_source() -> None:
     tinker = load_config("demo", [f'tinker.teachers={{cvdp = "{saved}"}}'], environment={}).tinker
     assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
     assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}
+
+
+def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it() -> None:
+    config = load_config("cvdp", environment={}, check_files=False)
+    steps = len(planned_groups(config, round(0.8 * 302) + 64))
+    assert 100 <= steps <= 220
+    asked = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
+    assert asked == sorted(asked, reverse=True)
+    assert sum(asked) == steps // 2 - 1
+    assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    assert not config.problems.require_golden
