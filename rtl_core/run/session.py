@@ -171,6 +171,7 @@ async def open_session(
             graders=graders,
             loaded=loaded,
             problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
+            prices=prices_of(config),
             ending=ending,
         )
         if with_policy:
@@ -220,16 +221,18 @@ async def _heartbeat(session: Session) -> None:
             await session.recorder.call(session.history.heartbeat, session.run)
 
 
-def prices_of(config: RunConfig, bases: Mapping[str, str]) -> Prices:
-    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has.
+def prices_of(config: RunConfig, bases: Mapping[str, str] | None = None) -> Prices:
+    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has; None before the service was
+    asked for them, and then nothing is said of these.
 
     Raises:
         ConfigError: a budget in dollars is set, and something that the run uses has no price.
     """
     prices = load_prices(config.cost.prices)
-    saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
+    saved = {name: prices.models[base] for name, base in (bases or {}).items() if base in prices.models}
     prices = prices.model_copy(update={"models": {**saved, **prices.models}})
-    usage = {name: Tokens(1, 1, 1) for name in config.tinker.named_teachers.values()}
+    teachers = config.tinker.named_teachers.values()
+    usage = {name: Tokens(1, 1, 1) for name in teachers if bases is not None or not name.startswith(SAVED)}
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(
