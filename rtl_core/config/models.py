@@ -13,6 +13,7 @@ from rtl_core.config.plugins import import_plugins
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
+from rtl_core.problems.problem_set import SplitBy
 from rtl_core.problems.sources import Source
 from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
@@ -39,6 +40,10 @@ class RunSection(Section):
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """The problem sets of the run, one `[[problems.sources]]` table each."""
+    split: SplitBy = "design"
+    """What stands on one side of the split as a whole, in sets that are read from files. `design`: all problems of one design, such as
+    CVDP's of one IP or those that share an RTL module; near-duplicates are judged by text, golden answer and code. `id`: each problem
+    alone, as releases before this key did it; what they began goes on so where the configuration does not name the key."""
     validation_mutants: int = Field(default=2, ge=0)
     """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
     require_golden: bool = True

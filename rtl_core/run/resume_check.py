@@ -15,6 +15,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.run.folder import as_stored
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
@@ -30,6 +31,15 @@ _MAY_CHANGE = {
 def config_hash(config: RunConfig) -> str:
     """SHA-256 (hex) of the whole configuration."""
     return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def as_begun(config: RunConfig, history: History) -> RunConfig:
+    """The configuration, split as the run was begun with where it names no `problems.split` itself."""
+    before = history.run(config.run.name)
+    if before is None or "split" in config.problems.model_fields_set:
+        return config
+    split = _with_defaults(before.config).get("problems", {}).get("split", "id")
+    return config.model_copy(update={"problems": config.problems.model_copy(update={"split": split})})
 
 
 def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
@@ -62,7 +72,7 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored configuration with the keys that have come since at their defaults, which is what it was run with."""
     try:
-        return RunConfig.model_validate(stored).model_dump(mode="json")
+        return as_stored(stored).model_dump(mode="json")
     except ValidationError:
         return stored  # it holds keys or values that are refused today: shown as the differences that they are
 

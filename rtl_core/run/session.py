@@ -33,7 +33,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.run.folder import write_config
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder, StoreTime
-from rtl_core.run.resume_check import check_unchanged, run_record
+from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
@@ -140,7 +140,8 @@ async def open_session(
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
-        loaded = load_problems(config.problems.sources, config.run.seed)
+        config = as_begun(config, history)
+        loaded = load_problems(config.problems.sources, config.run.seed, config.problems.split)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
