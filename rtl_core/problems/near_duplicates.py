@@ -30,12 +30,13 @@ MIN_TEXT_RUNS = 20
 _CODE = (".v", ".sv", ".vh", ".svh", ".py")
 _FAR = 24
 _TOKEN = re.compile(r"\$?[A-Za-z_]\w*|\d*'[sS]?[bodhBODH][\da-fA-FxXzZ_?]+|\d[\d_]*|[^\w\s]")
-_KEYWORDS = frozenset(
-    "always always_comb always_ff always_latch and assign automatic begin bit byte case casex casez const default else end endcase"
-    " endfunction endgenerate endmodule endtask enum final for forever function generate genvar if initial inout input int integer"
-    " localparam logic module nand negedge nor not or output packed parameter posedge reg repeat return signed struct task typedef"
-    " unique unsigned while wire xnor xor".split()
-)
+_WORDS = """
+always always_comb always_ff always_latch and assign automatic begin bit byte case casex casez const default else end endcase
+endfunction endgenerate endmodule endtask enum final for forever function generate genvar if initial inout input int integer
+localparam logic module nand negedge nor not or output packed parameter posedge reg repeat return signed struct task typedef
+unique unsigned while wire xnor xor
+"""
+_KEYWORDS = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ def _of_one_design(
         for mark in _marks(problem, designs):
             holder.setdefault(mark, problem.id)
     for problem in train:
-        mark = next((mark for mark in _marks(problem, designs) if mark in holder), None)
-        if mark is not None:
-            yield NearDuplicate(problem.id, holder[mark], 1.0, mark)
+        shared = [mark for mark in _marks(problem, designs) if mark in holder]
+        if shared:
+            yield NearDuplicate(problem.id, holder[shared[0]], 1.0, shared[0])
 
 
 def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
