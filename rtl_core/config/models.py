@@ -181,7 +181,8 @@ class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
     """How many of the newest steps keep their weights on the service."""
     keep_best: int = Field(default=1, ge=0)
-    """How many of the steps with the best held-out pass@1 keep theirs."""
+    """How many of the steps with the best held-out pass@1 keep theirs. What decides is the mean over all held-out problems, of all
+    sources together."""
     keep_every: int = Field(default=0, ge=0)
     """Keep the weights of every n-th step as well; 0 for none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
