@@ -72,6 +72,9 @@ def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
     console = Console()
     console.print(table)
     console.print(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    for kind in sorted({problem.source for problem in (*loaded.train, *loaded.heldout)}):
+        train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
+        console.print(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})", highlight=False)
     for moved in loaded.moved:
         console.print(f"moved: {moved}", markup=False, highlight=False, soft_wrap=True)
     for broken in loaded.broken:

@@ -88,12 +88,9 @@ def read_cvdp(path: Path | str) -> ProblemSet:
                     found.broken.append(BrokenLine(path.name, count, None, "line", reason, SINGLE_TURN))
                 elif line.strip():
                     _read_line(line, path.name, count, found, first_seen)
-    except FileNotFoundError:
-        raise ProblemError(f"there is no {path}", cvdp_remedy(path)) from None
     except OSError as error:
-        raise ProblemError(
-            f"cannot read the problem file {path}: {error.strerror}", "check the path and its permissions"
-        ) from error
+        hint = cvdp_remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
+        raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
     if not (found.problems or found.broken or found.left_out):
         raise ProblemError(f"{path} holds no problem", "it should hold one JSON object a line, in a CVDP format")
     return found

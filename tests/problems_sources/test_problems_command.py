@@ -247,7 +247,7 @@ def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
     Path("answers.jsonl").write_text("")
     done = command(*words, *more)
     assert done.returncode == 2
-    assert "there is no data/cvdp" in done.stderr
+    assert ("cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp") in done.stderr
     assert "get it with `rtl-distill problems fetch cvdp`\n" in done.stderr
     assert len(done.stderr.splitlines()) == 2
 
