@@ -112,7 +112,8 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
         if isinstance(source, FileSource) and not source.path.exists():
             if source.published is None:
                 raise ConfigError(
-                    f"there is no {source.path}, and {source.kind} has no public set to go by", "put it there"
+                    f"there is no {source.path}, and {source.kind} has no public set to go by",
+                    source.how_to_get(source.path),
                 )
             public, tokens = source.published
             total = problems or public
@@ -122,10 +123,13 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
                 lengths[split] += [mean] * n
                 most[split] += [limit] * n
                 sources[split] += [source.kind] * n
-            size = "as you said" if problems else "the size of the public set: the file is not here (say --problems N)"
-            notes.append(f"{source.path}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
+            size = "as you said" if problems else "the size of the public set (say --problems N)"
+            notes.append(
+                f"there is no {source.path} ({source.how_to_get(source.path)}): {total} problems, {size}; prompts of"
+                f" {mean:,.0f} tokens on average, assumed"
+            )
             continue
-        loaded = LoadedProblems()
+        loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
         for split, found in (("train", loaded.train), ("heldout", loaded.heldout)):
             counted = [count(problem) for problem in found]

@@ -86,7 +86,7 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
         await for_each(group, held.problem_ids)
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(record))
-        for line in evaluation.turns_in_words(held):
+        for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(held)]:
             tell.line(line)
     except Exception as error:
         await evaluation.record_failure(session, plan)

@@ -14,6 +14,7 @@ from rtl_core.config.plugins import import_plugins
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
+from rtl_core.problems.problem_set import SplitBy
 from rtl_core.problems.sources import Source
 from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
@@ -40,6 +41,10 @@ class RunSection(Section):
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """The problem sets of the run, one `[[problems.sources]]` table each."""
+    split: SplitBy = "design"
+    """What stands on one side of the split as a whole, in sets that are read from files. `design`: all problems of one design, such as
+    CVDP's of one IP or those that share an RTL module; near-duplicates are judged by text, golden answer and code. `id`: each problem
+    alone, as releases before this key did it; what they began goes on so where the configuration does not name the key."""
     validation_mutants: int = Field(default=2, ge=0)
     """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
     require_golden: bool = True
@@ -204,7 +209,8 @@ class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
     """How many of the newest steps keep their weights on the service."""
     keep_best: int = Field(default=1, ge=0)
-    """How many of the steps with the best held-out pass@1 keep theirs."""
+    """How many of the steps with the best held-out pass@1 keep theirs. What decides is the mean over all held-out problems, of all
+    sources together."""
     keep_every: int = Field(default=0, ge=0)
     """Keep the weights of every n-th step as well; 0 for none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)

@@ -165,7 +165,7 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         """Raises ProblemError when no problem fits the prompt's budget, and what loading and the executor raise."""
         settings = load_config(self.config, self.overrides)
         bench = _workbench(settings.model_dump_json())
-        loaded = load_problems(settings.problems.sources, settings.run.seed)
+        loaded = load_problems(settings.problems.sources, settings.run.seed, settings.problems.split)
         ordered = order_problems(loaded.train, settings.curriculum.order, settings.run.seed)
         train = self._groups(bench, ordered, self.group_size)
         heldout = self._groups(bench, loaded.heldout, self.heldout_group_size)

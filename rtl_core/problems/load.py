@@ -6,22 +6,27 @@ from collections.abc import Sequence
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.near_duplicates import separate
-from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.problem_set import LoadedProblems, SplitBy
 from rtl_core.problems.sources import ProblemSource
 from rtl_core.types.problem import Problem
 
 
-def load_problems(sources: Sequence[ProblemSource], seed: int) -> LoadedProblems:
-    """Read the sources of a configuration and move near-duplicates to the held-out side. `seed` is the run's.
+def load_problems(sources: Sequence[ProblemSource], seed: int, split: SplitBy = "design") -> LoadedProblems:
+    """Read the sources of a configuration, and move what belongs to a held-out problem to the held-out side.
+
+    Args:
+        seed: the run's.
+        split: what stands on one side as a whole, as `problems.split` says.
 
     Raises:
         ProblemError: two problems share an id, or no training problem is left.
     """
-    loaded = LoadedProblems()
+    loaded = LoadedProblems(split=split)
     for source in sources:
         source.add_to(loaded, seed)
     _check_unique([*loaded.train, *loaded.heldout])
-    loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout)
+    designs = loaded.designs if split == "design" else None
+    loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)
     if not loaded.train:
         reasons = [f"{b.file}:{b.line}: {b.reason}" for b in loaded.broken] + [
             f"{o.id}: {o.reason}" for o in loaded.left_out

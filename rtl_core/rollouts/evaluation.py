@@ -14,6 +14,7 @@ from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.observe.progress import progress
 from rtl_core.reporting import breakdown
+from rtl_core.reporting.evaluations import by_source, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.turns import passed_by_turn
 from rtl_core.run.session import Session
@@ -127,6 +128,15 @@ async def record_failure(session: Session, plan: EvaluationPlan) -> None:
     """Write that an evaluation could not be finished; the run goes on, and the same command tries it again."""
     session.recorder.put("record_evaluation", [plan.record(session.run, status="failed")])
     await session.recorder.settle()
+
+
+def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
+    """One line for each source of problems: pass@1 with its interval. None where all are of one source."""
+    found = by_source(session.history, view_of(session.history, record))
+    return [
+        f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, {view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
+        for source, view in (found.items() if len(found) > 1 else ())
+    ]
 
 
 def turns_in_words(batch: Batch) -> list[str]:

@@ -15,6 +15,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.history.store import History
+from rtl_core.reporting.evaluations import ALL_SOURCES, by_source, view_of
 from rtl_core.run.retention import kept, retention_of
 
 
@@ -125,15 +126,20 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
 
 
 def results_table(history: History, run: str) -> list[str]:
-    """The lines of a Markdown table of a run's finished evaluations."""
+    """The lines of a Markdown table of a run's finished evaluations, each by source of problems where there are several."""
     lines = [
-        "| policy | train steps | pass@1 | 95 % interval over problems | problems × samples |",
-        "|---|---|---|---|---|",
+        "| policy | train steps | source | pass@1 | 95 % interval over problems | problems × samples |",
+        "|---|---|---|---|---|---|",
     ]
     for e in history.evaluations(run):
-        if e.status == "done":
-            interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
-            lines.append(f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} | {e.n_problems} × {e.samples} |")
+        if e.status != "done":
+            continue
+        parts = {source: view.record for source, view in by_source(history, view_of(history, e)).items()}
+        for source, r in [*parts.items(), (ALL_SOURCES, e)] if len(parts) > 1 else [(next(iter(parts), ""), e)]:
+            interval = "" if r.lo is None or r.hi is None else f"{r.lo:.3f} to {r.hi:.3f}"
+            lines.append(
+                f"| {e.policy} | {e.step} | {source} | {r.pass_at_1:.3f} | {interval} | {r.n_problems} × {e.samples} |"
+            )
     return lines
 
 

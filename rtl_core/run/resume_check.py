@@ -15,6 +15,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.run.folder import as_stored
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
@@ -32,16 +33,24 @@ def config_hash(config: RunConfig) -> str:
     return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
-def with_bounds_as_begun(config: RunConfig, history: History) -> RunConfig:
-    """A run's configuration with the clip bounds that it was begun with, where its file does not set them.
+def as_begun(config: RunConfig, history: History) -> RunConfig:
+    """The configuration, with the begun run's values where its file is silent and the defaults have changed since.
 
-    Left out, they were stored as 0.8 and 1.2 with every loss by earlier versions; such a run goes on with what it has.
+    These are the split of the problems, and the clip bounds, which earlier versions stored as 0.8 and 1.2 with every loss.
     """
     before = history.run(config.run.name)
-    stored = before.config.get("learning", {}) if before else {}
-    left_out = [key for key in ("clip_low", "clip_high") if getattr(config.learning, key) is None]
-    begun = {key: stored[key] for key in left_out if stored.get(key) is not None}
-    return config.model_copy(update={"learning": config.learning.model_copy(update=begun)}) if begun else config
+    if before is None:
+        return config
+    problems, learning = config.problems, config.learning
+    if "split" not in problems.model_fields_set:
+        split = _with_defaults(before.config).get("problems", {}).get("split", "id")
+        problems = problems.model_copy(update={"split": split})
+    stored = before.config.get("learning", {})
+    left_out = [key for key in ("clip_low", "clip_high") if getattr(learning, key) is None]
+    bounds = {key: stored[key] for key in left_out if stored.get(key) is not None}
+    if bounds:
+        learning = learning.model_copy(update=bounds)
+    return config.model_copy(update={"problems": problems, "learning": learning})
 
 
 def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
@@ -74,7 +83,7 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored configuration with the keys that have come since at their defaults, which is what it was run with."""
     try:
-        return RunConfig.model_validate(stored).model_dump(mode="json")
+        return as_stored(stored).model_dump(mode="json")
     except ValidationError:
         return stored  # it holds keys or values that are refused today: shown as the differences that they are
 

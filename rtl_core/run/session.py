@@ -33,7 +33,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.run.folder import write_config
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder, StoreTime
-from rtl_core.run.resume_check import check_unchanged, run_record, with_bounds_as_begun
+from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
@@ -135,13 +135,13 @@ async def open_session(
     """
     tell = progress.get().line
     chosen(config)
-    history = History(config.run.history)
-    config = with_bounds_as_begun(config, history)
     async with AsyncExitStack() as stack:
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
-        loaded = load_problems(config.problems.sources, config.run.seed)
+        history = History(config.run.history)
+        config = as_begun(config, history)
+        loaded = load_problems(config.problems.sources, config.run.seed, config.problems.split)
         _check_sources(config, loaded)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
