@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.prompting.budget import Prompt, encode_messages
+from rtl_core.prompting.budget import Prompt
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.messages import Message
+from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.problem import Interface, Problem
-from rtl_core.types.tokenizer import Tokenizer
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _HEAD = {
@@ -81,8 +82,11 @@ def terse_feedback(verdict: Verdict, demanded: Interface | None) -> str:
 
 
 def chat_messages(messages: Sequence[Message], answer: str, said: str) -> list[Message]:
-    """The chat of a further turn after `messages`, the chat of the first."""
-    return [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": f"{said}\n{ASK}"}]
+    """The chat of a further turn after `messages`, the chat of the first. Of the answer its thoughts are left out, as every chat
+    template does with turns that are over."""
+    # The empty thought, told apart, keeps templates from looking for one in the answer, where `</think>` may stand in a string.
+    said_before = {"role": "assistant", "reasoning_content": "", "content": without_thoughts(answer).strip()}
+    return [*messages, said_before, {"role": "user", "content": f"{said}\n{ASK}"}]
 
 
 def terse_messages(messages: Sequence[Message], said: str) -> list[Message]:
@@ -96,7 +100,7 @@ def build_refinement(
     first: Prompt,
     answer: str,
     verdict: Verdict,
-    tokenizer: Tokenizer,
+    chat: Chat,
     *,
     style: Literal["chat", "terse"],
     most_chars: int,
@@ -110,5 +114,5 @@ def build_refinement(
         messages = terse_messages(first.messages, terse_feedback(verdict, problem.interface))
     else:
         messages = chat_messages(first.messages, answer, feedback(verdict, most_chars))
-    tokens_P = encode_messages(tokenizer, messages)
+    tokens_P = chat.encode(messages)
     return Prompt(first.problem_id, messages, tokens_P) if len(tokens_P) <= max_tokens else None

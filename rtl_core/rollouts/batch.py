@@ -159,15 +159,22 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
 async def answers_to(
     session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
-    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
-    return await session.require_backend().sample(
+    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None.
+
+    Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
+    """
+    chat = session.require_chat()
+    answers = await session.require_backend().sample(
         Weights(batch.sampler, batch.sampler_path),
         prompt_P,
         count,
         max_tokens=session.config.sampling.max_tokens,
         temperature=temperature_of(session.config, batch),
+        stop=chat.stop,
         seeds=seeds,
     )
+    opening = chat.opening(prompt_P)
+    return [replace(answer, text=opening + answer.text) for answer in answers]
 
 
 def rollout_seed(*parts: object) -> int:
