@@ -157,15 +157,17 @@ class Chat:
         self._settings["reasoning_effort"] = wanted
 
     def _knows_effort(self, wanted: str) -> bool:
-        """Whether it makes a difference; gpt-oss takes any word, so there it has to be one that the model was trained with."""
+        """Whether the template tells it from any other word; gpt-oss's takes all, so there it has to be one that the model was trained on."""
         try:
             prompt = self._prompt(reasoning_effort=wanted)
         except RtlDistillError:
             return False
-        if prompt == self._prompt() != self._prompt(reasoning_effort="high" if wanted != "high" else "low"):
-            return True  # the template's own default
-        channels = prompt.rstrip().endswith("<|start|>assistant")
-        return prompt != self._prompt() and (wanted in EFFORTS or not channels)
+        if prompt.endswith("<|start|>assistant") and wanted not in EFFORTS:
+            return False
+        try:
+            return prompt != self._prompt(reasoning_effort=f"{wanted}-")
+        except RtlDistillError:  # it refuses words that it does not know
+            return True
 
     def _prompt(self, **settings: Any) -> str:
         return str(self._apply(_ASKED, tokenize=False, add_generation_prompt=True, **settings))

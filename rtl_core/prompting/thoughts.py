@@ -16,6 +16,7 @@ from rtl_core.prompting.verilog_text import bare
 
 _OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
 _CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
+_LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not one that is only named
 _CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
 _NEXT_FENCE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+\w")
 # OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
@@ -61,11 +62,11 @@ def _behind_lone_close(text: str, end: int) -> int:
     """Where the text goes on behind a tag before `end` that ends a thought which the text does not open; 0 where there is none."""
     blocks = [block.span for block in blocks_in(text)]
     if not blocks:
-        found = _CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
+        found = _LONE_CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
         return found.end() if found else 0
     at = 0
     for start, stop in [*blocks, (len(text), len(text))]:
-        found = _CLOSE.search(text, at, start)
+        found = _LONE_CLOSE.search(text, at, start)
         behind = found.end() if found else _behind_draft(text[start:stop], start)
         if behind:
             return behind if behind <= end else 0
