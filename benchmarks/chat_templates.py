@@ -24,7 +24,7 @@ from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
 
-FIRST = "module first(input a, output y);\n  assign y = a;\nendmodule\n"
+FIRST = "module first(input a, output y);\n  assign y = a ? 1'b1 : 1'b0 ;\nendmodule\n"
 SECOND = "module second(input a, output y);\n  assign y = ~a;\nendmodule\n"
 DRAFT = "```verilog\nmodule first(input a, output y);\n  assign y = 1'b0;\nendmodule\n```\n"
 BLOCK = f"```verilog\n{FIRST}```"
@@ -125,7 +125,11 @@ def tokenizer_of(model: Model, folder: Path) -> PreTrainedTokenizerFast:
     plain.train_from_iterator([FIRST, SECOND, DRAFT], trainer)
     names = model.tokens.split()
     plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=names[0], bos_token=model.bos)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain,
+        eos_token=names[0],
+        bos_token=model.bos,
+    )
     tokenizer.chat_template = (folder / f"{model.file}.jinja").read_text(encoding="utf-8")
     return tokenizer
 

@@ -19,8 +19,6 @@ from datetime import date
 from functools import cached_property
 from typing import Any
 
-from jinja2 import TemplateError
-
 from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
 from rtl_core.prompting.templates import Message
 from rtl_core.types.tokenizer import Tokenizer
@@ -33,7 +31,7 @@ EFFORTS = ("low", "medium", "high")
 
 _NOW = re.compile(r"\bstrftime_now\(\s*(['\"])(.*?)\1\s*\)")
 _OPENING = re.compile(r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I)
-_OPENING_TOKENS = 16
+_OPENING_TOKENS = 32
 _THOUGHT, _ANSWER = "Thought42", "Answer42"
 _ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
 _CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
@@ -183,9 +181,9 @@ class Chat:
             return self.tokenizer.apply_chat_template(
                 list(messages), chat_template=self._template, return_dict=False, **how
             )
-        except (TemplateError, ValueError, TypeError) as error:
+        except Exception as error:  # a template is a program of somebody's, and may raise anything
             raise PolicyError(
-                f"the chat template of {self.model} refuses the prompt: {str(error).splitlines()[0]}",
+                f"the chat template of {self.model} refuses the prompt: {(str(error) or repr(error)).splitlines()[0]}",
                 'where it takes no system message, use prompting.template = "bare" or one of your own',
             ) from error
 
@@ -201,8 +199,10 @@ class Chat:
 
 
 def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The exact text of tokens: tags of thoughts stay, even where they are special tokens, and so does every space."""
-    return tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    """The exact text of tokens: special ones stay, and so does every space, which some tokenizers drop before punctuation."""
+    # Not said to those that have no such habit: tokenizers of models' own (Kimi's) take another way when they are told anything.
+    exact = {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
+    return tokenizer.decode(list(tokens), **exact)
 
 
 def answer_text(tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]) -> tuple[str, bool]:

@@ -23,9 +23,11 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]: ...
 
-    def decode(
-        self, tokens: Sequence[int], *, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
-    ) -> str: ...
+    @property
+    def clean_up_tokenization_spaces(self) -> bool:
+        """Whether `decode` drops spaces before punctuation unless it is told not to."""
+
+    def decode(self, tokens: Sequence[int], **how: bool) -> str: ...
 
     def apply_chat_template(
         self, messages: Sequence[dict[str, Any]], *, chat_template: str, return_dict: bool, **settings: Any
