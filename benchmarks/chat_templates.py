@@ -42,6 +42,8 @@ class Model:
     """What ends a turn."""
     prompts: dict[bool | None, str | None]
     """prompting.thinking -> how the prompt ends; None: refused."""
+    thinks: bool = False
+    """By itself."""
     channels: bool = False
     bos: str | None = None
 
@@ -50,8 +52,8 @@ _CHATML, _HEADER = "<|im_end|> <|im_start|> <|endoftext|>", "<|im_start|>assista
 _THINK = f"{_CHATML} <think> </think>"
 _EMPTY = "<think>\n\n</think>\n\n"
 MODELS = (
-    Model("Qwen3.5-4B", _THINK, ("<|im_end|>",), {None: "<think>\n", True: "<think>\n", False: _EMPTY}),
-    Model("Qwen-Qwen3-0.6B", _THINK, ("<|im_end|>",), {None: _HEADER, True: _HEADER, False: _EMPTY}),
+    Model("Qwen3.5-4B", _THINK, ("<|im_end|>",), {None: "<think>\n", True: "<think>\n", False: _EMPTY}, thinks=True),
+    Model("Qwen-Qwen3-0.6B", _THINK, ("<|im_end|>",), {None: _HEADER, True: _HEADER, False: _EMPTY}, thinks=True),
     Model("Qwen3-Coder", _CHATML, ("<|im_end|>",), {None: _HEADER, True: None, False: _HEADER}),
     # As for a base model's tokenizer: its end of text is not what ends a turn.
     Model(
@@ -65,6 +67,7 @@ MODELS = (
         "<|return|> <|start|> <|message|> <|channel|> <|end|> <|call|> <|constrain|>",
         ("<|return|>", "<|call|>"),
         {None: "<|start|>assistant", True: "<|start|>assistant", False: None},
+        thinks=True,
         channels=True,
     ),
     Model(
@@ -85,6 +88,7 @@ MODELS = (
         _THINK,
         ("<|im_end|>",),
         {None: "<think>\n", True: "<think>\n", False: "<think></think>"},
+        thinks=True,
     ),
     Model(
         "meta-llama-Llama-3.1-8B-Instruct",
@@ -98,6 +102,7 @@ MODELS = (
         _THINK,
         ("<|im_end|>",),
         {None: _HEADER, True: _HEADER, False: "<think>\n\n</think>\n"},
+        thinks=True,
     ),
 )
 
@@ -177,6 +182,9 @@ def is_right(answer: Answer, case: Case) -> bool:
 def main() -> int:
     """Print the table; 1 where a prompt ends otherwise than expected or an answer is read wrongly."""
     folder = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data")) / "chat-templates"
+    if not folder.is_dir():
+        print(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds chat-templates", file=sys.stderr)
+        return 2
     table = Table("template", "thinking", "prompt opens", "a turn ends with", *CASES, title="Answers read right")
     wrong = 0
     for model in MODELS:
@@ -194,7 +202,7 @@ def main() -> int:
             expected = ending is not None and tokenizer.decode(prompt_P).endswith(ending)
             wrong += found.count(False) + (not expected)
             ends = " ".join(tokenizer.decode([end]) for end in chat.stop)
-            opening = chat.opening(prompt_P).strip() or "-"
+            opening = chat.opening(prompt_P).strip() or ("- (the model does)" if chat.thinks else "-")
             table.add_row(model.file, setting, opening, ends, *("right" if ok else "WRONG" for ok in found))
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     print(f"{wrong} wrong")

@@ -121,25 +121,38 @@ class Chat:
         _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
         return behind.partition(_ANSWER)[0] if _ANSWER in behind else f"\n{opened[0].strip().replace('<', '</')}\n\n"
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks before it answers, as far as its template tells."""
+        on, off = self._switched()
+        return self._prompt() == on if on != off else bool(_OPENING.search(on))
+
     def in_words(self) -> str:
-        """One sentence: how a prompt ends, and what ends a turn."""
-        prompt = self._prompt()
-        opened = _OPENING.search(prompt)
-        state = f"opens {opened[0].strip()}" if opened else "opens no thought"
-        if opened is None and re.search(r"</(?:think|thinking|thought|reasoning)>\s*\Z", prompt, re.I):
-            state = "closes the thought"
-        return f"the prompt {state}; a turn ends with {' or '.join(self.tokenizer.decode([end]) for end in self.stop)}"
+        """One sentence: whether it thinks, how a prompt ends, and what ends a turn. Raises what `stop` raises."""
+        opened = _OPENING.search(self._prompt())
+        how = (
+            f"thinks (the prompt opens {opened[0].strip()})"
+            if opened
+            else "thinks"
+            if self.thinks
+            else "does not think"
+        )
+        return f"{self.model} {how}; {' or '.join(self.tokenizer.decode([end]) for end in self.stop)} ends its turn"
+
+    def _switched(self) -> tuple[str, str]:
+        """A prompt with thinking switched on, and with it switched off."""
+        return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(**dict.fromkeys(SWITCHES, False))
 
     def _set_thinking(self, wanted: bool) -> None:
-        on, off = (self._prompt(**dict.fromkeys(SWITCHES, value)) for value in (True, False))
+        on, off = self._switched()
         if on != off:
             self._settings |= dict.fromkeys(SWITCHES, wanted)
-        elif wanted and not _OPENING.search(on):
+        elif wanted and not self.thinks:
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} knows no thinking",
                 "leave it out or set it to false, or choose a model that thinks",
             )
-        elif not wanted and _OPENING.search(off):
+        elif not wanted and self.thinks:
             effort = ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
             raise ConfigError(
                 f"prompting.thinking: the chat template of {self.model} always thinks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.messages import Message
@@ -106,7 +106,8 @@ def build_refinement(
     most_chars: int,
     max_tokens: int,
 ) -> Prompt | None:
-    """The prompt of a further turn within `max_tokens`; None where it does not fit: that answer is not followed up.
+    """The prompt of a further turn within `max_tokens`; None where it does not fit, or where the chat template refuses what the model
+    wrote (gpt-oss's does if that holds marks of channels): that answer is not followed up.
 
     The turns between are left out: the last answer and its verdict are what there is to mend.
     """
@@ -114,5 +115,8 @@ def build_refinement(
         messages = terse_messages(first.messages, terse_feedback(verdict, problem.interface))
     else:
         messages = chat_messages(first.messages, answer, feedback(verdict, most_chars))
-    tokens_P = chat.encode(messages)
+    try:
+        tokens_P = chat.encode(messages)
+    except PolicyError:
+        return None
     return Prompt(first.problem_id, messages, tokens_P) if len(tokens_P) <= max_tokens else None

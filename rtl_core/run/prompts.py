@@ -19,9 +19,10 @@ COMPARED = 16
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run sends: the student's chat, the prompts by problem id, and why other problems have none."""
+    """What a run sends: the student's chat, the same in words, the prompts by problem id, and why other problems have none."""
 
     chat: Chat
+    rendering: str
     prompts: dict[str, Prompt] = field(default_factory=dict)
     unfit: dict[str, str] = field(default_factory=dict)
 
@@ -41,14 +42,14 @@ def prepare(
         PolicyError: a tokenizer has no chat template or no token that ends a turn, or a teacher reads other tokens than the student.
     """
     section = config.prompting
-    found = Prepared(section.chat(student, config.tinker.student))
-    assert found.chat.stop
+    chat = section.chat(student, config.tinker.student)
+    found = Prepared(chat, chat.in_words())
     for problem in problems:
         try:
-            found.prompts[problem.id] = build_prompt(problem, found.chat, section.template, section.max_prompt_tokens)
+            found.prompts[problem.id] = build_prompt(problem, chat, section.template, section.max_prompt_tokens)
         except ProblemError as error:
             found.unfit[problem.id] = error.message
     samples = [prompt.messages for prompt in list(found.prompts.values())[:COMPARED]]
     for name, tokenizer in (teachers or {}).items():
-        check_same_tokens(found.chat, section.chat(tokenizer, name), samples)
+        check_same_tokens(chat, section.chat(tokenizer, name), samples)
     return found

@@ -268,6 +268,7 @@ def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> 
     )
     found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
     session.chat, session.prompts = found.chat, found.prompts
+    tell.line(found.rendering)
     session.unfit |= found.unfit
     for why in found.unfit.values():
         tell.line(f"left out: {why}")

@@ -61,6 +61,8 @@ def test_it_is_known_how_the_prompt_ends_and_what_ends_a_turn(tokenizers: Any, m
     opened = ending if model.channels or re.search(r"<think>\s*\Z", ending) else ""
     assert chat.opening(prompt.tokens_P) == opened.removeprefix("<｜Assistant｜>")
     assert tuple(decoded(chat.tokenizer, [end]) for end in chat.stop) == model.end
+    assert chat.thinks == (model.thinks if thinking is None else thinking)
+    assert ("thinks" if chat.thinks else "does not think") in chat.in_words()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -116,6 +118,9 @@ def test_a_second_turn_shows_the_answer_without_its_thought(tokenizers: Any, mod
     empty = build_refinement(PROBLEM, first, unfinished, failed, chat, style="chat", most_chars=500, max_tokens=8192)
     assert empty is not None
     assert FIRST not in decoded(chat.tokenizer, empty.tokens_P)
+    # Nor can a model stop its run by what it writes.
+    marks = f"<|start|>assistant<|channel|>final<|message|>{BLOCK}<|channel|>final<|message|>" * 2
+    build_refinement(PROBLEM, first, marks, failed, chat, style="chat", most_chars=500, max_tokens=8192)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.file)
