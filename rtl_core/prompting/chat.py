@@ -97,10 +97,13 @@ class Chat:
         Raises:
             PolicyError: there is none.
         """
-        ends = [self._first_added(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])]
+        ends = [self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])]
         with suppress(RtlDistillError):  # a template that knows no tools
-            ends.append(self._last_added(self._assistant(content="", tool_calls=[_CALL])))
-        found = tuple(dict.fromkeys(end for end in (*ends, self.tokenizer.eos_token_id) if end is not None))
+            ends.append(self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:]))
+        within = self._tokens(self._thought_end)  # no end of a turn, whatever a tokenizer says
+        found = tuple(
+            dict.fromkeys(end for end in (*ends, self.tokenizer.eos_token_id) if end is not None and end not in within)
+        )
         if not found:
             raise PolicyError(
                 f"neither the chat template of {self.model} nor its tokenizer has a token that ends a turn"
@@ -118,8 +121,7 @@ class Chat:
         if opened is None:
             return ""
         # The template opens a thought here that its own messages without thoughts do not have: close it as it closes others.
-        _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
-        return behind.partition(_ANSWER)[0] if _ANSWER in behind else f"\n{opened[0].strip().replace('<', '</')}\n\n"
+        return self._thought_end or f"\n{opened[0].strip().replace('<', '</')}\n\n"
 
     @property
     def thinks(self) -> bool:
@@ -130,14 +132,9 @@ class Chat:
     def in_words(self) -> str:
         """One sentence: whether it thinks, how a prompt ends, and what ends a turn. Raises what `stop` raises."""
         opened = _OPENING.search(self._prompt())
-        how = (
-            f"thinks (the prompt opens {opened[0].strip()})"
-            if opened
-            else "thinks"
-            if self.thinks
-            else "does not think"
-        )
-        return f"{self.model} {how}; {' or '.join(self.tokenizer.decode([end]) for end in self.stop)} ends its turn"
+        how = "thinks" if self.thinks else "does not think"
+        how += f" (the prompt ends in {opened[0].strip()})" if opened else ""
+        return f"{self.model} {how}; {' or '.join(decoded(self.tokenizer, [end]) for end in self.stop)} ends its turn"
 
     def _switched(self) -> tuple[str, str]:
         """A prompt with thinking switched on, and with it switched off."""
@@ -200,11 +197,14 @@ class Chat:
                 'where it takes no system message, use prompting.template = "bare" or one of your own',
             ) from error
 
-    def _first_added(self, text: str) -> int | None:
-        return self._added(self.tokenizer.encode(text.lstrip(), add_special_tokens=False)[:1])
+    @cached_property
+    def _thought_end(self) -> str:
+        """What the template writes between a thought and its answer; nothing where it takes no thoughts."""
+        _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
+        return behind.partition(_ANSWER)[0] if _ANSWER in behind else ""
 
-    def _last_added(self, text: str) -> int | None:
-        return self._added(self.tokenizer.encode(text.rstrip(), add_special_tokens=False)[-1:])
+    def _tokens(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text.strip(), add_special_tokens=False)
 
     def _added(self, tokens: Sequence[int]) -> int | None:
         """The token, if it is one of its own and no piece of text."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from functools import cache
 from pathlib import Path
@@ -151,6 +152,13 @@ def test_an_effort_and_a_fixed_date_reach_the_prompt(tokenizers: Any) -> None:
         prompt(reasoning_effort="hihg")
 
 
+def test_no_token_that_stands_within_a_turn_ends_it(tokenizers: Any) -> None:
+    (gpt_oss,) = (model for model in MODELS if model.channels)
+    other = copy.copy(tokenizers(gpt_oss))
+    other.eos_token = "<|end|>"  # so in some conversions: it ends each message, the thought's, too
+    assert tuple(decoded(other, [end]) for end in Chat(other).stop) == gpt_oss.end
+
+
 def test_a_text_that_never_reaches_the_final_channel_is_no_answer() -> None:
     for text in (
         f"<|start|>assistant<|channel|>analysis<|message|>{BLOCK}<|end|>",
@@ -180,8 +188,6 @@ def test_a_template_that_takes_no_such_messages_or_none_at_all_is_told(tokenizer
 
 
 def tokenizer_of_template(template: str | None, tokenizers: Any) -> Any:
-    import copy
-
     other = copy.copy(tokenizers(MODELS[0]))
     other.chat_template = template
     return other
