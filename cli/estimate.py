@@ -168,14 +168,14 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client would try for a minute on a machine without network
     try:
         from rtl_core.backend.registry import backend_of
-        from rtl_core.prompting.budget import encode_messages
 
         tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
+        chat = config.prompting.chat(tokenizer, config.tinker.student)
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
 
         def by_tokenizer(problem: Any) -> float:
             messages = build_messages(problem, config.prompting.template, dict(problem.context))
-            return float(min(len(encode_messages(tokenizer, messages)), budget))
+            return float(min(len(chat.encode(messages)), budget))
 
         return by_tokenizer, True
     except PolicyError:

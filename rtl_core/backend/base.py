@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.types.tokenizer import Tokenizer
 
 SAVED = "tinker://"
@@ -44,7 +45,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text."""
+    """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text without that token."""
 
     tokens_T: list[int]
     logprobs_T: list[float]
@@ -53,17 +54,21 @@ class SampledAnswer:
 
     @classmethod
     def of(
-        cls, tokens_T: Sequence[int], logprobs_T: Sequence[float] | None, stopped: bool, tokenizer: Tokenizer
+        cls,
+        tokens_T: Sequence[int],
+        logprobs_T: Sequence[float] | None,
+        stopped: bool,
+        tokenizer: Tokenizer,
+        stop: Sequence[int],
     ) -> SampledAnswer:
-        """From what a backend sampled; `stopped`: whether it says that the answer ended by itself.
+        """From what a backend sampled until one of `stop`; `stopped`: whether it says that the answer ended by itself.
 
         Raises:
             PolicyError: not every token has a finite log-probability.
         """
         if logprobs_T is None or len(logprobs_T) != len(tokens_T) or not all(map(math.isfinite, logprobs_T)):
             raise PolicyError("the backend returned a sample without a finite log-probability for each of its tokens")
-        ended = bool(tokens_T) and tokens_T[-1] == tokenizer.eos_token_id
-        text = tokenizer.decode(tokens_T[:-1] if ended else tokens_T)
+        text, ended = answer_text(tokenizer, tokens_T, stop)
         return cls(list(tokens_T), list(logprobs_T), "stop" if stopped or ended else "length", text)
 
 
@@ -171,9 +176,11 @@ class Backend(Protocol):
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time."""
+        """`count` independent answers to one prompt, each until one of the tokens `stop`; with `seeds`, one for each, the same ones
+        every time."""
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""
@@ -234,7 +241,7 @@ def check_start(config: RunConfig, saved: Saved) -> None:
         )
 
 
-def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[list[dict[str, str]]]) -> None:
+def check_same_tokens(student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]) -> None:
     """Student and teacher must turn text into the same token ids, or the teacher would score other texts.
 
     Compared are the vocabularies and every given prompt through both chat templates.
@@ -242,7 +249,7 @@ def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[
     Raises:
         PolicyError: they differ; the message says in what.
     """
-    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     different = [token for token, index in ours.items() if theirs.get(token) != index]
     if different:
         raise PolicyError(
@@ -250,11 +257,7 @@ def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[
             "token-level distillation needs one tokenizer; take a teacher of the student's family or set learning.kl_weight = 0",
         )
     for messages in prompts:
-        left, right = (
-            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-            for tokenizer in (student, teacher)
-        )
-        if list(left) != list(right):
+        if student.encode(messages) != teacher.encode(messages):
             raise PolicyError(
                 "student and teacher render the same chat messages to different tokens: their chat templates differ",
                 "take a teacher whose chat template is the student's",

@@ -16,8 +16,10 @@ from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
 from rtl_core.problems.problem_set import SplitBy
 from rtl_core.problems.sources import Source
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
+from rtl_core.types.tokenizer import Tokenizer
 
 
 class RunSection(Section):
@@ -63,6 +65,15 @@ class PromptingSection(Section):
     )
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
+    thinking: bool | None = None
+    """Whether the model thinks before it answers. Left out: what its chat template does by itself (Qwen3.5 and Qwen3.6 think, DeepSeek-V3.1
+    does not; docs/models.md has a table). Thoughts count among `sampling.max_tokens`; an answer cut off within them is none."""
+    reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
+    """How long the model thinks, for templates that take it (gpt-oss: `low`, `medium`, `high`). Left out: the template's own."""
+
+    def chat(self, tokenizer: Tokenizer, model: str) -> Chat:
+        """The chat of a model as it is set here. Raises ConfigError when its template cannot do that."""
+        return Chat(tokenizer, thinking=self.thinking, reasoning_effort=self.reasoning_effort, model=model)
 
 
 class SamplingSection(Section):

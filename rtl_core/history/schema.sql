@@ -162,7 +162,7 @@ CREATE TABLE rollouts (
     prompt       VARCHAR NOT NULL,          -- key of `prompts`
     n_prompt     INTEGER NOT NULL,
     n_tokens     INTEGER NOT NULL,
-    text         VARCHAR NOT NULL,          -- what the model wrote, verbatim: hostile, escape it before showing it
+    text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
     turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed

@@ -159,16 +159,23 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
 async def answers_to(
     session: Session, batch: Batch, problem_id: str, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
-    """`count` answers to one prompt of a problem by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
+    """`count` answers to one prompt of a problem by the policy that a batch is sampled from; `seeds` has one for each, or is None.
+
+    Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
+    """
+    chat = session.require_chat()
     weights = Weights("student", batch.sampler_path)
-    return await session.require_backend().sample(
+    answers = await session.require_backend().sample(
         weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
         max_tokens=session.config.sampling.max_tokens,
         temperature=temperature_of(session.config, batch),
+        stop=chat.stop,
         seeds=seeds,
     )
+    opening = chat.opening(prompt_P)
+    return [replace(answer, text=opening + answer.text) for answer in answers]
 
 
 def teacher_of(session: Session, problem_id: str) -> str:

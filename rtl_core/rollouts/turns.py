@@ -64,7 +64,7 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             session.prompts[problem_id],
             parent.rollout.text,
             parent.verdict,
-            session.require_backend().tokenizer,
+            session.require_chat(),
             style=section.style,
             most_chars=section.feedback_chars,
             max_tokens=config.prompting.max_prompt_tokens,

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_same_tokens, check_start
+from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
-from rtl_core.errors import ConfigError, HistoryError, ProblemError
+from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -29,9 +29,11 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.budget import Prompt
+from rtl_core.prompting.chat import Chat
 from rtl_core.run.folder import write_config
 from rtl_core.run.lock import lock_path, run_lock
+from rtl_core.run.prompts import prepare
 from rtl_core.run.recorder import Recorder, StoreTime
 from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
 from rtl_core.run.signals import at_once_on_signal
@@ -65,6 +67,8 @@ class Session:
     """Problem id -> why it takes no part in the run."""
     backend: Backend | None = None
     """What trains and samples, if the run was opened with it."""
+    chat: Chat | None = None
+    """How the student is talked to, if the run was opened with a backend."""
     trainer: Trainer | None = None
     """With the weights of the last recorded step; None when the next train step has to open one."""
     steps: list[StepState] = field(factory=list)
@@ -104,6 +108,11 @@ class Session:
         if self.backend is None:
             raise RuntimeError("this session was opened without a backend")
         return self.backend
+
+    def require_chat(self) -> Chat:
+        if self.chat is None:
+            raise RuntimeError("this session was opened without a backend")
+        return self.chat
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -277,18 +286,15 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
 
 def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> None:
     """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`."""
-    config, tokenizer = session.config, backend.tokenizer
-    tell = progress.get()
-    for problem in session.problems.values():
-        try:
-            prompt = build_prompt(problem, tokenizer, config.prompting.template, config.prompting.max_prompt_tokens)
-        except ProblemError as error:
-            session.unfit[problem.id] = error.message
-            tell.line(f"left out: {error.message}")
-            continue
-        session.prompts[problem.id] = prompt
+    config, tell = session.config, progress.get()
+    models = dict.fromkeys(bases.get(name, name) for name in config.tinker.named_teachers.values())
+    teachers = {model: provider.tokenizer(config, model) for model in models}
+    found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
+    session.chat, session.prompts = found.chat, found.prompts
+    tell.line(found.rendering)
+    session.unfit |= found.unfit
+    for why in found.unfit.values():
+        tell.line(f"left out: {why}")
+    for problem_id, prompt in found.prompts.items():
         for note in prompt.notes:
-            tell.line(f"prompt of {problem.id}: {note}")
-    samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
-    for model in dict.fromkeys(bases.get(name, name) for name in config.tinker.named_teachers.values()):
-        check_same_tokens(tokenizer, provider.tokenizer(config, model), samples)
+            tell.line(f"prompt of {problem_id}: {note}")

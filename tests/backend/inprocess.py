@@ -120,15 +120,17 @@ class InProcess:
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        stop = [self.tokenizer.eos_token_id]
         requests = [
             self._ask(
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
-                sampling_params=rq.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, stop=stop),
+                sampling_params=rq.SamplingParams(
+                    max_tokens=max_tokens, temperature=temperature, seed=seed, stop=list(stop)
+                ),
             )
             for seed in ([None] if seeds is None else seeds)
         ]
@@ -138,6 +140,7 @@ class InProcess:
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,
                 self.tokenizer,
+                stop,
             )
             for response in await asyncio.gather(*requests)
             for one in response.sequences

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, Saved, Trainer, Weights
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, SampledAnswer, Saved, Trainer, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
@@ -38,8 +38,15 @@ class Opened:
 
     def answer(self, weights: Weights = STUDENT, **more: Any) -> list[int]:
         """The tokens of one answer."""
-        sampled = self(self.backend.sample(weights, PROMPT, 1, max_tokens=12, temperature=1.0, **more))
-        return sampled[0].tokens_T
+        return self.sample(weights, 1, **more)[0].tokens_T
+
+    def sample(self, weights: Weights, number: int, **more: Any) -> list[SampledAnswer]:
+        asked: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more}
+        return self(self.backend.sample(weights, PROMPT, number, **asked))
+
+    @property
+    def stop(self) -> tuple[int, ...]:
+        return self.config.prompting.chat(self.backend.tokenizer, self.config.tinker.student).stop
 
     def score(self, weights: Weights, tokens_T: Sequence[int]) -> np.ndarray:
         return self(self.backend.logprobs(weights, PROMPT, tokens_T))
@@ -88,8 +95,8 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -> None:
-    answers = opened(opened.backend.sample(STUDENT, PROMPT, 5, max_tokens=12, temperature=1.0))
-    end = opened.backend.tokenizer.eos_token_id
+    answers = opened.sample(STUDENT, 5)
+    (end,) = opened.stop
     assert len(answers) == 5
     for answer in answers:
         assert 0 < len(answer.tokens_T) == len(answer.logprobs_T) <= 12
@@ -98,10 +105,18 @@ def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -
         assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
 
 
+def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_without_it(opened: Opened) -> None:
+    (free,) = opened.sample(STUDENT, 1, seeds=[3])
+    ends = [*opened.stop, free.tokens_T[4], free.tokens_T[7]]
+    at = next(place for place, token in enumerate(free.tokens_T) if token in ends)
+    (answer,) = opened.sample(STUDENT, 1, seeds=[3], stop=ends)
+    assert (answer.tokens_T, answer.stop_reason) == (free.tokens_T[: at + 1], "stop")
+    assert answer.text == opened.backend.tokenizer.decode(answer.tokens_T[:-1])
+
+
 def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
     def texts(seeds: list[int]) -> list[list[int]]:
-        asked = opened.backend.sample(TEACHER, PROMPT, 3, max_tokens=12, temperature=1.0, seeds=seeds)
-        return [answer.tokens_T for answer in opened(asked)]
+        return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]
 
     first = texts([1, 2, 3])
     assert first == texts([1, 2, 3])
@@ -109,7 +124,7 @@ def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) ->
 
 
 def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened: Opened) -> None:
-    (answer,) = opened(opened.backend.sample(STUDENT, PROMPT, 1, max_tokens=12, temperature=1.0))
+    (answer,) = opened.sample(STUDENT, 1)
     own = opened.score(STUDENT, answer.tokens_T)
     assert own.dtype == np.float32
     assert own == pytest.approx(answer.logprobs_T, abs=1e-3)
@@ -213,7 +228,7 @@ def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Op
 
 def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened: Opened) -> None:
     with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0))
+        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0, stop=opened.stop))
     assert opened.answer()
     wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
     with pytest.raises(PolicyError):

@@ -57,7 +57,9 @@ def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_session(config) as session:
-            await session.require_backend().sample(Weights(), [2, 3], 1, max_tokens=1, temperature=1.0)
+            await session.require_backend().sample(
+                Weights(), [2, 3], 1, max_tokens=1, temperature=1.0, stop=session.require_chat().stop
+            )
             assert "_session_heartbeat" in sdk_loops()
 
     asyncio.run(run())

@@ -51,10 +51,11 @@ class TinkerBackend:
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
-        prompt, stop = types.ModelInput.from_ints(list(prompt_P)), [self.tokenizer.eos_token_id]
+        prompt = types.ModelInput.from_ints(list(prompt_P))
         # A seed shared by several samples of one request would give identical samples.
         asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         async with self._sampler(weights) as client:
@@ -63,14 +64,14 @@ class TinkerBackend:
                     prompt,
                     number,
                     types.SamplingParams(
-                        max_tokens=max_tokens, temperature=temperature, top_p=1.0, seed=seed, stop=stop
+                        max_tokens=max_tokens, temperature=temperature, top_p=1.0, seed=seed, stop=list(stop)
                     ),
                 )
                 for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
         return [
-            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer)
+            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop)
             for response in responses
             for one in response.sequences
         ]
