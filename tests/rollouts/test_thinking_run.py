@@ -12,6 +12,7 @@ from rtl_core.config import load_config
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch, planning, warm_start
 from rtl_core.run.session import Session, open_session
@@ -74,8 +75,6 @@ def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_
     history = History(tmp_path / "history.duckdb")
     stored = history.rollouts_of("thinks-first", 0, "train")
     assert len(stored) == 2
-    from rtl_core.problems.load import load_problems
-
     problems = {p.id: p for p in load_problems(config.problems.sources, config.run.seed).train}
     for one in stored:
         answer = answer_to(problems[one.rollout.problem_id], one.rollout.text)
