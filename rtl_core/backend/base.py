@@ -145,6 +145,10 @@ class Backend(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
+    @property
+    def context(self) -> int | None:
+        """How many tokens of prompt and answer together the student takes; None where the backend does not tell."""
+
     async def sample(
         self,
         weights: Weights,
@@ -153,9 +157,14 @@ class Backend(Protocol):
         *,
         max_tokens: int,
         temperature: float,
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time."""
+        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time.
+
+        Args:
+            top_p: each token is drawn from the fewest likeliest ones whose probabilities, at this temperature, sum to it or more.
+        """
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""

@@ -113,10 +113,16 @@ class Survey:
         return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
 
     def mark_unfit(self) -> None:
-        """Take every problem out of the session that may not train or evaluate, with the reason."""
-        without_golden = not self.session.config.problems.require_golden
+        """Take every problem out of the session that may not train or evaluate, with the reason.
+
+        A run that only evaluates keeps what can be graded here at all: a published benchmark counts its weak problems, too.
+        """
+        config = self.session.config
+        kept = {"fit"} if config.problems.require_golden else {"fit", "fit_without_golden"}
+        if config.run.purpose == "evaluation":
+            kept |= {"weak", "flaky"}
         for problem_id, record in self.records.items():
-            if record.status == "fit" or (record.status == "fit_without_golden" and without_golden):
+            if record.status in kept:
                 continue
             reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
             self.session.unfit.setdefault(problem_id, reason)

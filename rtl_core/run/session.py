@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
@@ -105,6 +105,14 @@ class Session:
             raise RuntimeError("this session was opened without a backend")
         return self.backend
 
+    def room_after(self, prompt_P: Sequence[int]) -> int | None:
+        """How many tokens the model's context leaves for the answer to a prompt of P tokens; None where that sets no limit.
+
+        Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
+        """
+        context = self.require_backend().context if self.config.run.purpose == "evaluation" else None
+        return None if context is None else max(0, context - len(prompt_P))
+
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
         return [problem for problem in problems if problem.id not in self.unfit]
@@ -140,7 +148,9 @@ async def open_session(
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
-        loaded = load_problems(config.problems.sources, config.run.seed)
+        loaded = load_problems(
+            config.problems.sources, config.run.seed, hold_out_all=config.run.purpose == "evaluation"
+        )
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)

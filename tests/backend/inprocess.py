@@ -95,6 +95,7 @@ class InProcessTrainer:
 class InProcess:
     def __init__(self, service: Service, config: RunConfig) -> None:
         self.tokenizer = BACKEND.tokenizer(config, config.tinker.student)
+        self.context = service.models[config.tinker.student].max_context
         self._service, self._config = service, config
         self._session = str(uuid.uuid4())
         service.registry.add_session(self._session, None, None)
@@ -108,6 +109,7 @@ class InProcess:
         *,
         max_tokens: int,
         temperature: float,
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         stop = [self.tokenizer.eos_token_id]
@@ -116,7 +118,9 @@ class InProcess:
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
-                sampling_params=rq.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, stop=stop),
+                sampling_params=rq.SamplingParams(
+                    max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=stop
+                ),
             )
             for seed in ([None] if seeds is None else seeds)
         ]

@@ -108,8 +108,8 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     return models
 
 
-async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
-    """Refuse a model that the service does not have, naming the nearest that it has.
+async def check_served(endpoint: Endpoint, config: RunConfig) -> int | None:
+    """Refuse a model that the service does not have, naming the nearest that it has. Returns the student's context, if it is told.
 
     Raises:
         PolicyError: the student cannot be trained or sampled there, or the teacher not sampled.
@@ -128,8 +128,11 @@ async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
                 f"nearest served: {', '.join(near or sorted(served)[:3])}",
             )
         # A service that does not tell (None) is taken at its word when the client is created.
-        if key == "tinker.student" and served[name].trainable is False:
+        trains = key == "tinker.student" and config.run.purpose == "train"
+        if trains and served[name].trainable is False:
             raise PolicyError(f"{key}: the service serves {name!r} but does not train it", "choose a trainable student")
+    context: int | None = served[config.tinker.student].max_context_length
+    return context
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
