@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_P
@@ -66,22 +66,28 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             Table(
                 f"benchmark-pass-at-{k}",
                 f"pass@{k} by category and difficulty",
-                f"{len(rows)} problems, {record.samples} answers each; [95 % interval over problems].{_notes(record, unanswered['n'])}",
+                f"{len(rows)} problems, {record.samples} answers each; [95 % interval over problems].",
                 [("category", "left"), *((name, "right") for name in (*shown, ALL))],
-                body if rows else [],
+                [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)] if rows else [],
             )
         )
-    return made
+    notes = _notes(source.history.existing_run(record.run), record, unanswered["n"])
+    return [*made[:-1], replace(made[-1], caption=f"{made[-1].caption} {notes}")]
 
 
-def _notes(record: EvaluationRecord, unanswered: int) -> str:
-    """What a reader must know before comparing: what counts without an answer, and what does not count."""
-    notes = ""
+def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
+    """What a reader must know before comparing: how it was sampled, what counts without an answer, and what does not count."""
+    held, own = run.config.get("evaluation", {}), run.config.get("sampling", {})
+    sampled = {
+        "template": record.template or run.config.get("prompting", {}).get("template"),
+        "temperature": record.temperature or held.get("temperature") or own.get("temperature"),
+        "top_p": record.top_p or held.get("top_p"),
+        "max_tokens": record.max_tokens or held.get("max_tokens") or own.get("max_tokens"),
+    }
+    notes = f"{held.get('weights') or run.student}; {', '.join(f'{name} {value}' for name, value in sampled.items())}."
     if unanswered:
-        notes += f" {unanswered} problems have prompts that leave no room in the model's context: not answered, counted as failed."
+        notes += f" {unanswered} problems were not answered, since their prompts fill the model's context; they count as failed."
     if record.left_out:
-        reasons = "; ".join(
-            f"{count}: {why}" for why, count in sorted(record.left_out.items(), key=lambda r: (-r[1], r[0]))
-        )
-        notes += f" Left out of the figures: {reasons}."
+        reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
+        notes += f" Left out of the figures: {'; '.join(f'{count} ({why})' for why, count in reasons)}."
     return notes

@@ -119,10 +119,8 @@ def left_out(session: Session) -> dict[str, int]:
     if session.config.run.purpose == "evaluation":
         given = Counter(problem.source for problem in session.loaded.heldout)
         for kind, whole in published(session).items():
-            if given[kind] < whole:
-                reasons[f"of the {whole} problems of the public set {kind}, not in the given files"] += (
-                    whole - given[kind]
-                )
+            if (missing := whole - given[kind]) > 0:
+                reasons[f"not in the given files, of the {whole} of the public set {kind}"] += missing
     return dict(reasons)
 
 
@@ -136,7 +134,7 @@ def not_whole(session: Session) -> list[str]:
     """A warning for each public set of which not all problems are in the figures."""
     in_figures = Counter(problem.source for problem in session.usable(session.loaded.heldout))
     return [
-        f"WARNING: {in_figures[kind]} of {whole} problems of the public set {kind} could be graded; published figures are over all"
+        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public set {kind}, published ones over all"
         for kind, whole in published(session).items()
         if in_figures[kind] < whole
     ]
