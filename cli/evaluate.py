@@ -151,7 +151,7 @@ def evaluate(
 
 def _refuse_others(options: Mapping[str, Any], belongs: str) -> None:
     """What belongs to the other way to evaluate is a mistake."""
-    if given := [option for option, value in options.items() if value]:
+    if given := [option for option, value in options.items() if value not in (None, [])]:
         other = "--model" if belongs == "with a RUN" else "a RUN"
         raise ConfigError(
             f"{', '.join(given)} cannot stand with {other}",

@@ -14,7 +14,7 @@ from rtl_core.config.models import Template
 from rtl_core.errors import RunHealthError
 from rtl_core.history.records import Conditions
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import batch, evaluation, reopen
+from rtl_core.rollouts import batch, evaluation, reopen, survey
 from rtl_core.rollouts.concurrently import for_each
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
@@ -80,7 +80,7 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
         async with open_session(settings, cluster=cluster) as session, status.run_status(session):
             progress.get().line(f"recorded as run {session.run}; the same command goes on with it")
             plan = evaluation.plan_evaluation(session, "student", 0)
-            await validate_problems(session)
+            await survey.leave_out_unsupported(session)
             evaluation.tell_unanswered(session)
             await evaluate_policy(session, plan, must_succeed=True)
             report = status.finish(session)

@@ -87,8 +87,7 @@ async def validate_problems(
         tell.show(table.render(rows, unfit))
     else:
         for entry in unfit[:20]:
-            what = "left out" if entry.problem_id in session.unfit else "counted all the same"
-            tell.line(f"{what}: {entry.problem_id} is {entry.status}: {entry.reason}")
+            tell.line(f"left out: {entry.problem_id} is {entry.status}: {entry.reason}")
     return summary
 
 

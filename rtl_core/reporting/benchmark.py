@@ -61,7 +61,6 @@ def tables(source: Source, record: EvaluationRecord) -> list[Table]:
             return f"{rate_in_words(rate).replace(' [', f'{chr(10)}[')}\nn = {rate.n}"
 
         named = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name in sorted({r["category"] for r in rows})}
-        body = [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)]
         made.append(
             Table(
                 f"benchmark-pass-at-{k}",

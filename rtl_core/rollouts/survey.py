@@ -14,10 +14,11 @@ from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
+from rtl_core.observe.progress import progress
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
-from rtl_core.validation.validate import validate_problem
+from rtl_core.validation.validate import unsupported, validate_problem
 
 if TYPE_CHECKING:
     from rtl_core.run.session import Session
@@ -113,16 +114,10 @@ class Survey:
         return golden.get("source") != "found" and golden.get("digest") == golden_digest(problem)
 
     def mark_unfit(self) -> None:
-        """Take every problem out of the session that may not train or evaluate, with the reason.
-
-        A run that only evaluates keeps what can be graded here at all: a published benchmark counts its weak problems, too.
-        """
-        config = self.session.config
-        kept = {"fit"} if config.problems.require_golden else {"fit", "fit_without_golden"}
-        if config.run.purpose == "evaluation":
-            kept |= {"weak", "flaky"}
+        """Take every problem out of the session that may not train or evaluate, with the reason."""
+        without_golden = not self.session.config.problems.require_golden
         for problem_id, record in self.records.items():
-            if record.status in kept:
+            if record.status == "fit" or (record.status == "fit_without_golden" and without_golden):
                 continue
             reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
             self.session.unfit.setdefault(problem_id, reason)
@@ -152,6 +147,16 @@ def begin(session: Session, level: Level) -> Survey:
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
     survey.known = len(survey.records)
     return survey
+
+
+async def leave_out_unsupported(session: Session) -> None:
+    """Take the problems out of the session that cannot be graded here at all, and tell it. Nothing is simulated, and a weak harness
+    stays: a published benchmark counts its weak problems, too."""
+    loop, tell = asyncio.get_running_loop(), progress.get()
+    for problem in session.usable(list(session.problems.values())):
+        if reason := await loop.run_in_executor(session.pool, unsupported, problem, session.grader):
+            session.unfit[problem.id] = reason
+            tell.line(f"left out: {problem.id}: {reason}")
 
 
 def _samples(session: Session) -> dict[str, list[str]]:

@@ -5,5 +5,4 @@ SELECT e.policy, e.step, e.split, e.samples, e.template, e.temperature, e.top_p,
 FROM evaluation_problems p JOIN evaluations e USING (evaluation)
 JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id
 WHERE p.run = $run AND p.samples = e.samples
-GROUP BY ALL ORDER BY e.step, e.policy, e.samples, r.category,
-    CASE r.difficulty WHEN 'easy' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END
+GROUP BY ALL ORDER BY e.step, e.policy, e.samples, r.category, r.difficulty
