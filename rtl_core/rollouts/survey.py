@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -152,11 +152,14 @@ def begin(session: Session, level: Level) -> Survey:
 async def leave_out_unsupported(session: Session) -> None:
     """Take the problems out of the session that cannot be graded here at all, and tell it. Nothing is simulated, and a weak harness
     stays: a published benchmark counts its weak problems, too."""
-    loop, tell = asyncio.get_running_loop(), progress.get()
+    loop = asyncio.get_running_loop()
+    found: dict[str, list[str]] = defaultdict(list)
     for problem in session.usable(list(session.problems.values())):
         if reason := await loop.run_in_executor(session.pool, unsupported, problem, session.grader):
             session.unfit[problem.id] = reason
-            tell.line(f"left out: {problem.id}: {reason}")
+            found[reason].append(problem.id)
+    for reason, ids in found.items():
+        progress.get().line(f"left out: {len(ids)} problems (such as {ids[0]}): {reason}")
 
 
 def _samples(session: Session) -> dict[str, list[str]]:
