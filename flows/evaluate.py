@@ -58,7 +58,7 @@ async def evaluate(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             plan = reopen.plan(session, policy, step, samples, other)
-            await validate_problems(session)
+            await (validate_problems(session) if session.trains else survey.leave_out_unsupported(session))
             await evaluate_policy(session, plan, must_succeed=True)
             evaluation.show(session, plan)
             return plan.key(run)
@@ -103,7 +103,7 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
     tell = progress.get()
     if evaluation.is_done(session, plan):
         return
-    tell.stage(f"evaluation: {plan.policy}" + (f" after {plan.step} steps" if plan.policy == "student" else ""))
+    tell.stage(f"evaluation: {evaluation.whose(session, plan)}")
     held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
@@ -115,7 +115,7 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
             for turn in range(2, session.config.refinement.turns + 1):
                 await refine_group(session, held, problem_id, turn)
         except RunHealthError as error:
-            if session.config.run.purpose == "train":
+            if session.trains:
                 raise
             # One harness that cannot run here must not take the figures of all others.
             session.unfit[problem_id] = "its answers could not be graded"
@@ -126,7 +126,7 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
     try:
         await for_each(group, held.problem_ids)
         record = await evaluation.record(session, held, plan)
-        tell.line(evaluation.in_words(record))
+        tell.line(evaluation.in_words(session, plan, record))
         for line in evaluation.turns_in_words(held):
             tell.line(line)
     except Exception as error:

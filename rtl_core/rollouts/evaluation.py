@@ -116,7 +116,7 @@ def left_out(session: Session) -> dict[str, int]:
     reasons.update(f"broken line: {one.reason}" for one in session.loaded.broken)
     held = {problem.id for problem in session.loaded.heldout}
     reasons.update(why for problem_id, why in session.unfit.items() if problem_id in held)
-    if session.config.run.purpose == "evaluation":
+    if not session.trains:
         given = Counter(problem.source for problem in session.loaded.heldout)
         for kind, whole in published(session).items():
             if (missing := whole - given[kind]) > 0:
@@ -193,10 +193,14 @@ def turns_in_words(batch: Batch) -> list[str]:
     return lines
 
 
-def in_words(record: EvaluationRecord) -> str:
+def whose(session: Session, plan: EvaluationPlan) -> str:
+    """Whose answers are evaluated, in words."""
+    if not session.trains:
+        return session.config.evaluation.weights or session.config.tinker.student
+    return f"student after {plan.step} steps" if plan.policy == "student" else plan.policy
+
+
+def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
     """One line for a human."""
     problems = f"{record.n_problems} {', '.join([record.split, *record.conditions])} problems × {record.samples}"
-    return (
-        f"{record.policy} after {record.step} steps: pass@1 {record.pass_at_1:.3f} "
-        f"[{record.lo:.3f}, {record.hi:.3f}] on {problems}"
-    )
+    return f"{whose(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems}"

@@ -53,5 +53,6 @@ def plan(
         raise HistoryError(
             f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
         )
-    path = trained[step - 1].sampler_path if step else None
+    untrained = session.config.evaluation.weights if policy == "student" else None
+    path = trained[step - 1].sampler_path if step else untrained
     return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)

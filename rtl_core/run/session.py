@@ -95,6 +95,11 @@ class Session:
     def run(self) -> str:
         return self.config.run.name
 
+    @property
+    def trains(self) -> bool:
+        """Whether the run is there to train; one that only evaluates a model is not."""
+        return self.config.run.purpose == "train"
+
     def cancelled_by_request(self) -> None:
         """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
         self.ended_by = "request"
@@ -110,7 +115,7 @@ class Session:
 
         Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
         """
-        context = self.require_backend().context if self.config.run.purpose == "evaluation" else None
+        context = None if self.trains else self.require_backend().context
         return None if context is None else max(0, context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:

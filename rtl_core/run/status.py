@@ -79,11 +79,10 @@ def finish(session: Session) -> str:
         return f"stopped: {session.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
     tell = progress.get()
-    if session.config.run.purpose == "evaluation":
-        for table in tables_of(session.history, session.run):
-            tell.show(rich_table(table))
-    else:
+    if session.trains:
         tell.show(before_after_table(session.history, session.run))
+    for table in tables_of(session.history, session.run):
+        tell.show(rich_table(table))
     tell.line(f"database: {session.config.run.history}")
     tell.line(f"report:   {path}")
     return str(path)

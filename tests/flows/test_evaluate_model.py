@@ -46,7 +46,7 @@ def cells(history: History, run: str) -> list[list[str]]:
 def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(
     overrides, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows.evaluate import evaluate_model
+    from flows.evaluate import evaluate, evaluate_model
     from flows.train import train
 
     history = History(tmp_path / "history.duckdb")
@@ -78,3 +78,10 @@ def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_
     empty = history.query("SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0")
     assert empty.to_pylist() == [{"outcome": "no_answer"}]
     assert "1 problems were not answered" in tables_of(history, "half")[-1].caption
+
+    # The other form takes it as it takes any run: another number of answers is another evaluation of the same run.
+    asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, top_p=0.5))
+    assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
+    other = next(e for e in history.evaluations("half") if e.samples == 1)
+    assert (other.conditions, other.pass_at_1) == (["top_p 0.5"], 0.5)
+    assert cells(history, "half") == [["25.0 %"] * 4]
