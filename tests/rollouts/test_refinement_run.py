@@ -96,4 +96,4 @@ def test_what_failed_is_followed_up_and_trained_and_a_template_can_be_compared(t
     assert record is not None
     assert (record.status, record.split, record.n_problems) == ("done", "heldout", 2)
     assert (record.template, record.temperature) == ("table", 0.2)
-    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2)"
+    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2, top_p 0.9, max_tokens 100)"
