@@ -168,6 +168,10 @@ class Backend(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
+    @property
+    def context(self) -> int | None:
+        """How many tokens of prompt and answer together the student takes; None where the backend does not tell."""
+
     async def sample(
         self,
         weights: Weights,
@@ -177,10 +181,15 @@ class Backend(Protocol):
         max_tokens: int,
         temperature: float,
         stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         """`count` independent answers to one prompt, each until one of the tokens `stop`; with `seeds`, one for each, the same ones
-        every time."""
+        every time.
+
+        Args:
+            top_p: each token is drawn from the fewest likeliest ones whose probabilities, at this temperature, sum to it or more.
+        """
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""

@@ -25,6 +25,8 @@ from rtl_core.types.tokenizer import Tokenizer
 class RunSection(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     """Name of the run. To run a name again is to go on where it stopped."""
+    purpose: Literal["train", "evaluation"] = "train"
+    """`evaluation`: the student is evaluated on all problems of the sources and never trained (`rtl-distill evaluate --model`)."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is random and ours: splits, order, sampling (where the service allows it), LoRA start."""
     epochs: int = Field(default=2, ge=1)
@@ -146,6 +148,12 @@ class EvaluationSection(Section):
     """The k of pass@k."""
     temperature: float | None = Field(default=None, gt=0)
     """Sampling temperature of evaluations; left out: that of training. Below 1 a model slips less often than in training."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Evaluations draw each token from the fewest likeliest ones whose probabilities sum to this; training always from all (1)."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest completion of an evaluation, in tokens; left out: `sampling.max_tokens`."""
+    weights: str | None = Field(default=None, pattern=r"^tinker://.+")
+    """Of a run whose purpose is evaluation: saved weights to sample from in place of `tinker.student`'s own."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
     teacher: bool = True
@@ -280,6 +288,8 @@ class RunConfig(Section):
             raise ValueError(
                 f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
             )
+        if self.evaluation.weights is not None and self.run.purpose == "train":
+            raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
         if self.evaluation.teacher and self.tinker.teacher is None:
             raise ValueError(
                 "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"

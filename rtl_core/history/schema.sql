@@ -1,4 +1,4 @@
--- rtl-distill history, schema version 4 (DuckDB).
+-- rtl-distill history, schema version 6 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -142,7 +142,10 @@ CREATE TABLE evaluations (
     started_at     TIMESTAMP NOT NULL,
     finished_at    TIMESTAMP,
     template       VARCHAR,                 -- another prompt template than the run's; NULL for the run's own
-    temperature    DOUBLE                   -- another sampling temperature than the run's; NULL for the run's own
+    temperature    DOUBLE,                  -- another sampling temperature than the run's; NULL for the run's own
+    top_p          DOUBLE,                  -- another top_p than the run's; NULL for the run's own
+    max_tokens     INTEGER,                 -- another limit of an answer's tokens than the run's; NULL for the run's own
+    left_out       JSON                     -- why problems of the set are not in the figures -> how many
 );
 
 -- ------------------------------------------------------------------------------------------------------------- rollouts

@@ -24,7 +24,7 @@ from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.known_sets import command_for
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
-from rtl_core.types.problem import Difficulty, Problem
+from rtl_core.types.problem import CATEGORIES, Difficulty, Problem
 
 SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
 """Short names of the two sets, as in `Problem.source`."""
@@ -33,14 +33,6 @@ MAX_FILE_CHARS = 8 << 20
 MAX_PROMPT_CHARS = 2 << 20
 MAX_FILES = 2000
 
-CATEGORIES = {
-    "cid002": "completion",
-    "cid003": "specification to RTL",
-    "cid004": "modification",
-    "cid005": "module reuse",
-    "cid007": "lint and quality of results",
-    "cid016": "debugging",
-}
 _NOT_GRADABLE = {
     "cid006": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
     "cid008": "comprehension: the answer is compared by BLEU, there is nothing to simulate",

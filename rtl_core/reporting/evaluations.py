@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
@@ -107,8 +107,12 @@ def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
     record = history.existing_run(run)
-    done = [view_of(history, e) for e in _own(record, [e for e in history.evaluations(run) if e.status == "done"])]
-    return _result(done, {source: _result(views) for source, views in _by_source(history, run, done).items()})
+    samples = record.config.get("evaluation", {}).get("samples")
+    done = [view_of(history, e) for e in own_evaluations(history, run) if samples is None or e.samples == samples]
+    # Where nothing is trained, the model's only evaluation is the result.
+    trains = record.config.get("run", {}).get("purpose", "train") == "train"
+    parts = {source: _result(views, trains) for source, views in _by_source(history, run, done).items()}
+    return _result(done, trains, parts)
 
 
 def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
@@ -129,21 +133,21 @@ def _by_source(history: History, run: str, done: Sequence[EvaluationView]) -> di
     }
 
 
-def _result(done: Sequence[EvaluationView], parts: dict[str, RunResult] | None = None) -> RunResult:
+def _result(done: Sequence[EvaluationView], trains: bool, parts: dict[str, RunResult] | None = None) -> RunResult:
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
-    before = student[0] if student and student[0].record.step == 0 else None
-    after = student[-1] if student and student[-1].record.step > 0 else None
+    before = student[0] if trains and student and student[0].record.step == 0 else None
+    after = student[-1] if student and (student[-1].record.step > 0 or not trains) else None
     gain = paired(before, after) if before and after else None
     return RunResult(before, after, teachers[-1] if teachers else None, student, gain, parts or {})
 
 
-def _own(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]:
-    """Those with the split and the number of samples that the run's configuration names; all where it names none."""
-    samples = run.config.get("evaluation", {}).get("samples")
-    sources = run.config.get("problems", {}).get("sources", [])
+def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
+    """The finished evaluations of a run on its own held-out split and under its own conditions, with any number of samples: only
+    these say which of its weights are better. HistoryError when there is no such run."""
+    sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
-    return [e for e in done if samples is None or (e.samples == samples and e.split == split and not e.conditions)]
+    return [e for e in history.evaluations(run) if e.status == "done" and e.split == split and not e.conditions]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:

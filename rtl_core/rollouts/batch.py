@@ -164,14 +164,21 @@ async def answers_to(
     Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
     """
     chat = session.require_chat()
+    max_tokens, temperature, top_p = sampling_of(session.config, batch)
+    if (room := session.room_after(prompt_P)) is not None:
+        max_tokens = min(max_tokens, room)
+        if max_tokens < 1:
+            # What was never answered is an empty answer, which fails: a benchmark counts it.
+            return [SampledAnswer([], [], "length", "") for _ in range(count)]
     weights = Weights("student", batch.sampler_path)
     answers = await session.require_backend().sample(
         weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
-        max_tokens=session.config.sampling.max_tokens,
-        temperature=temperature_of(session.config, batch),
+        max_tokens=max_tokens,
+        temperature=temperature,
         stop=chat.stop,
+        top_p=top_p,
         seeds=seeds,
     )
     opening = chat.opening(prompt_P)
@@ -191,11 +198,13 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def temperature_of(config: RunConfig, batch: Batch) -> float:
-    """At which temperature the answers of a batch are sampled."""
-    if batch.purpose == "evaluation" and config.evaluation.temperature is not None:
-        return config.evaluation.temperature
-    return config.sampling.temperature
+def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
+    """Most tokens, temperature and top_p of the answers of a batch."""
+    own, held = config.sampling, config.evaluation
+    if batch.evaluation is None:
+        return own.max_tokens, own.temperature, 1.0
+    temperature = own.temperature if held.temperature is None else held.temperature
+    return held.max_tokens or own.max_tokens, temperature, held.top_p
 
 
 def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:

@@ -20,11 +20,13 @@ from rtl_core.run.folder import as_stored
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
     "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "refinement", "grading",
+    "evaluation",
 )  # fmt: skip
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor"},
     "tinker": {"base_url", "local_threads", "local_models"},
     "backend": {"options"},
+    "evaluation": {"samples", "k", "every", "teacher"},
 }
 
 
@@ -70,6 +72,8 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
                 changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
     if old.get("run", {}).get("seed") != config.run.seed:
         changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
+    if (purpose := old.get("run", {}).get("purpose", "train")) != config.run.purpose:
+        changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
         changes.append("the problems themselves: the data set is not the one that the run began with")
     if changes:

@@ -13,6 +13,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.faults import is_transient
 from rtl_core.run.session import Session
 
@@ -29,7 +30,7 @@ class Retention:
 def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
     """Steps whose weights are kept, out of those that are trained.
 
-    An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
+    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
     """
     steps = sorted(state.step for state in trained)
     if not steps:
@@ -81,7 +82,7 @@ async def tidy(session: Session) -> int:
     """
     with session.history.reading():
         trained = session.history.trained_steps(session.run)
-        evaluations = session.history.evaluations(session.run)
+        evaluations = own_evaluations(session.history, session.run)
     old = superseded(trained, evaluations, retention_of(session.config))
     old = [state for state in old if state.step not in session.tidied]
     if not old:
@@ -100,7 +101,7 @@ async def secure(session: Session) -> None:
     await tidy(session)
     trained = session.history.trained_steps(session.run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
-    evaluations = session.history.evaluations(session.run)
+    evaluations = own_evaluations(session.history, session.run)
     keep = kept(trained, evaluations, retention)
     for step, evaluation in best(trained, evaluations, retention).items():
         sources = sorted({problem.source for problem in session.loaded.heldout})

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
@@ -99,6 +99,11 @@ class Session:
     def run(self) -> str:
         return self.config.run.name
 
+    @property
+    def trains(self) -> bool:
+        """Whether the run is there to train; one that only evaluates a model is not."""
+        return self.config.run.purpose == "train"
+
     def cancelled_by_request(self) -> None:
         """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
         self.ended_by = "request"
@@ -113,6 +118,14 @@ class Session:
         if self.chat is None:
             raise RuntimeError("this session was opened without a backend")
         return self.chat
+
+    def room_after(self, prompt_P: Sequence[int]) -> int | None:
+        """How many tokens the model's context leaves for the answer to a prompt of P tokens; None where that sets no limit.
+
+        Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
+        """
+        context = None if self.trains else self.require_backend().context
+        return None if context is None else max(0, context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -150,7 +163,12 @@ async def open_session(
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
         history = History(config.run.history)
         config = as_begun(config, history)
-        loaded = load_problems(config.problems.sources, config.run.seed, config.problems.split)
+        loaded = load_problems(
+            config.problems.sources,
+            config.run.seed,
+            config.problems.split,
+            hold_out_all=config.run.purpose == "evaluation",
+        )
         _check_sources(config, loaded)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)

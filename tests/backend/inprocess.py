@@ -107,6 +107,7 @@ class InProcessTrainer:
 class InProcess:
     def __init__(self, service: Service, config: RunConfig) -> None:
         self.tokenizer = BACKEND.tokenizer(config, config.tinker.student)
+        self.context = service.models[config.tinker.student].max_context
         self._service, self._config = service, config
         self._session = str(uuid.uuid4())
         service.registry.add_session(self._session, None, None)
@@ -121,6 +122,7 @@ class InProcess:
         max_tokens: int,
         temperature: float,
         stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         requests = [
@@ -129,7 +131,7 @@ class InProcess:
                 prompt_P,
                 num_samples=count if seeds is None else 1,
                 sampling_params=rq.SamplingParams(
-                    max_tokens=max_tokens, temperature=temperature, seed=seed, stop=list(stop)
+                    max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
                 ),
             )
             for seed in ([None] if seeds is None else seeds)

@@ -114,6 +114,27 @@ def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_wi
     assert answer.text == opened.backend.tokenizer.decode(answer.tokens_T[:-1])
 
 
+def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
+    sampled = opened.backend.sample(STUDENT, PROMPT, 4, max_tokens=6, temperature=1.0, stop=opened.stop, top_p=1e-6)
+    answers = opened(sampled)
+    assert len({tuple(answer.tokens_T) for answer in answers}) == 1
+    assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
+    # What is reported is the model's own distribution, which the teacher's scores are held against.
+    scored = opened.score(STUDENT, answers[0].tokens_T)
+    np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
+
+
+def test_the_context_holds_the_prompt_and_the_answer(opened: Opened) -> None:
+    context = opened.backend.context
+    assert context == 1024
+    (whole,) = opened(
+        opened.backend.sample(STUDENT, PROMPT * 140, 1, max_tokens=context - 980, temperature=1.0, stop=opened.stop)
+    )
+    assert len(whole.tokens_T) <= context - 980
+    with pytest.raises(PolicyError):
+        opened(opened.backend.sample(STUDENT, PROMPT * 150, 1, max_tokens=1, temperature=1.0, stop=opened.stop))
+
+
 def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
     def texts(seeds: list[int]) -> list[list[int]]:
         return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]

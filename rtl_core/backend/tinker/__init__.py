@@ -34,8 +34,11 @@ MOST_SAMPLERS = 5
 class TinkerBackend:
     """The clients of one session on a service: opened when they are first needed, opened anew when they may be broken."""
 
-    def __init__(self, service: tinker.ServiceClient, endpoint: Endpoint, config: RunConfig) -> None:
+    def __init__(
+        self, service: tinker.ServiceClient, endpoint: Endpoint, config: RunConfig, context: int | None
+    ) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(config.tinker.student, config)
+        self.context = context
         self.abort = endpoint.kill
         self._config = config
         self._service = service
@@ -52,6 +55,7 @@ class TinkerBackend:
         max_tokens: int,
         temperature: float,
         stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
@@ -64,7 +68,7 @@ class TinkerBackend:
                     prompt,
                     number,
                     types.SamplingParams(
-                        max_tokens=max_tokens, temperature=temperature, top_p=1.0, seed=seed, stop=list(stop)
+                        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
                     ),
                 )
                 for number, seed in asked
@@ -152,8 +156,8 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
     with tinker_endpoint(config, tell) as endpoint:
         async with tinker_session(endpoint) as service:
             with translated():
-                await check_served(endpoint, config)
-            yield TinkerBackend(service, endpoint, config)
+                context = await check_served(endpoint, config)
+            yield TinkerBackend(service, endpoint, config, context)
 
 
 BACKENDS.register("tinker")(_Tinker())

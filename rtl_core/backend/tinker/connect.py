@@ -112,8 +112,8 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     return models
 
 
-async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
-    """Refuse a model that the service does not have, naming the nearest that it has.
+async def check_served(endpoint: Endpoint, config: RunConfig) -> int | None:
+    """Refuse a model that the service does not have, naming the nearest that it has. Returns the student's context, if it is told.
 
     Raises:
         PolicyError: the student cannot be trained or sampled there, or a teacher not sampled. Teachers that are saved weights are asked for
@@ -132,8 +132,11 @@ async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
                 f"nearest served: {', '.join(near or sorted(served)[:3])}",
             )
         # A service that does not tell (None) is taken at its word when the client is created.
-        if key == "tinker.student" and served[name].trainable is False:
+        trains = key == "tinker.student" and config.run.purpose == "train"
+        if trains and served[name].trainable is False:
             raise PolicyError(f"{key}: the service serves {name!r} but does not train it", "choose a trainable student")
+    context: int | None = served[config.tinker.student].max_context_length
+    return context
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
@@ -142,7 +145,10 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
 
     source = str(local_models(config)[name]) if config.tinker.is_local else name
     try:
-        return cast(Tokenizer, AutoTokenizer.from_pretrained(source))
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        # What is too long for a model is told by whoever asks it; transformers' own warning speaks of errors that there are none of.
+        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+        return cast(Tokenizer, tokenizer)
     except OSError as error:
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",

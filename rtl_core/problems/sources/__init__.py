@@ -148,8 +148,8 @@ Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
 """An entry of `problems.sources`: any registered source, or one of the user's own."""
 
 
-def source_of(text: str) -> ProblemSource:
-    """The source that a command line names: `starter`, `cvdp=PATH`, ...; nothing of files is held out.
+def source_of(text: str, option: str = "--source") -> ProblemSource:
+    """The source that a command line names after `option`: `starter`, `cvdp=PATH`, ...; nothing of files is held out.
 
     Raises ConfigError when the kind is unknown or the text does not suit it.
     """
@@ -157,14 +157,14 @@ def source_of(text: str) -> ProblemSource:
     try:
         return SOURCES.find(kind).from_text(kind, rest)
     except ConfigError as error:
-        raise ConfigError(f"--source {text}: {error.message}", error.hint) from None
+        raise ConfigError(f"{option} {text}: {error.message}", error.hint) from None
     except ValidationError as error:
-        raise ConfigError(f"--source {text}: {error.errors()[0]['msg']}") from None
+        raise ConfigError(f"{option} {text}: {error.errors()[0]['msg']}") from None
 
 
-def override_of(texts: Sequence[str]) -> str:
+def override_of(texts: Sequence[str], option: str = "--source") -> str:
     """The sources of a command line as a `--set` text, for a flow that takes a configuration and overrides."""
-    entries = [source_of(text).model_dump(mode="json", exclude_none=True) for text in texts]
+    entries = [source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts]
     tables = (
         "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) + "}" for entry in entries
     )
