@@ -18,7 +18,7 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
+from rtl_core.cost.tokens import Prices, load_prices
 from rtl_core.errors import ConfigError, HistoryError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
@@ -31,6 +31,7 @@ from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.run.folder import write_config
+from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder, StoreTime
 from rtl_core.run.resume_check import check_unchanged, run_record
@@ -206,24 +207,6 @@ async def _heartbeat(session: Session) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
             await session.recorder.call(session.history.heartbeat, session.run)
-
-
-def prices_of(config: RunConfig) -> Prices:
-    """The price list of a run.
-
-    Raises:
-        ConfigError: a budget in dollars is set, and something that the run uses has no price.
-    """
-    prices = load_prices(config.cost.prices)
-    usage = {config.tinker.student: Tokens(1, 1, 1, 1)}
-    if config.tinker.teacher is not None:
-        usage[config.tinker.teacher] = Tokens(1, 1, 1)
-    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
-        raise ConfigError(
-            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
-        )
-    return prices
 
 
 def limits_of(config: RunConfig) -> Limits:

@@ -16,9 +16,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SampledAnswer, StepResult, Weights, checked_scores
+from rtl_core.backend.base import (
+    Adam,
+    Backend,
+    Checkpoint,
+    Datum,
+    Readiness,
+    SampledAnswer,
+    StepResult,
+    Weights,
+    checked_scores,
+)
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
 from rtl_core.localtinker import requests as rq
@@ -26,9 +36,10 @@ from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.registry import Registry
 from rtl_core.localtinker.service import Service
-from rtl_core.localtinker.settings import Settings
+from rtl_core.localtinker.settings import Settings, context_of
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest, pb
 from rtl_core.tinymodels import model_path
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 
@@ -180,6 +191,14 @@ class InProcess:
 class InProcessProvider:
     def embedded(self, config: RunConfig) -> bool:
         return True
+
+    async def check(self, config: RunConfig) -> Readiness:
+        try:
+            models = models_of(config)
+        except PolicyError as error:
+            return Readiness([Finding("models", "wrong", error.message, "name student and teacher")])
+        context = {name: context_of(AutoConfig.from_pretrained(path)) for name, path in models.items()}
+        return Readiness([Finding("models", "ok", f"in this process: {', '.join(models)}")], context)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(models_of(config)[model])

@@ -17,10 +17,17 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Backend, SampledAnswer, Weights, checked_scores
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Weights, checked_scores
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
+from rtl_core.backend.tinker.asking import readiness
+from rtl_core.backend.tinker.connect import (
+    Endpoint,
+    embedded_readiness,
+    load_tokenizer,
+    tinker_endpoint,
+    tinker_session,
+)
 from rtl_core.backend.tinker.faults import translated
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
@@ -124,6 +131,9 @@ class _Tinker:
     def embedded(self, config: RunConfig) -> bool:
         return config.tinker.is_local
 
+    async def check(self, config: RunConfig) -> Readiness:
+        return embedded_readiness(config) if config.tinker.is_local else await readiness(config)
+
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
 
@@ -144,8 +154,6 @@ class _Tinker:
 async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
     with tinker_endpoint(config, tell) as endpoint:
         async with tinker_session(endpoint) as service:
-            with translated():
-                await check_served(endpoint, config)
             yield TinkerBackend(service, endpoint, config)
 
 
