@@ -55,6 +55,7 @@ def forecast(
     *,
     completion: float | None = None,
     prices: Path | None = None,
+    history: History | None = None,
 ) -> Forecast:
     """What a run will use.
 
@@ -62,9 +63,10 @@ def forecast(
         sizes: what `sizes_of` says of its prompts; `notes` tell where it comes from.
         completion: mean tokens of an answer, if the caller knows better than the history.
         prices: a price list in place of the configuration's.
+        history: the run's, where it is open.
     """
     assumptions = list(notes)
-    known = measured(config, assumptions)
+    known = measured(config, assumptions, history)
     if completion is not None:
         assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
     elif known is not None:
@@ -120,13 +122,14 @@ SELECT
 """
 
 
-def measured(config: RunConfig, notes: list[str]) -> Measured | None:
+def measured(config: RunConfig, notes: list[str], history: History | None = None) -> Measured | None:
     """What the history tells of the same student; None without a history, or where it has no training rollouts of it."""
     if not config.run.history.is_file():
         return None
     student = {"student": config.tinker.student}
     try:
-        (row,) = History(config.run.history, read_only=True).query(_MEASURED, student).to_pylist()
+        reader = history or History(config.run.history, read_only=True)
+        (row,) = reader.query(_MEASURED, student).to_pylist()
     except HistoryError as error:
         notes.append(f"nothing is measured: {error.message}")
         return None

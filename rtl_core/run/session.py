@@ -19,7 +19,7 @@ from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, load_prices
-from rtl_core.errors import ConfigError, HistoryError, ProblemError
+from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -29,7 +29,10 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.budget import Prompt
+from rtl_core.run.check.before import before_sampling
+from rtl_core.run.check.budgets import context
+from rtl_core.run.check.known import Known, build_prompts, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
@@ -140,6 +143,10 @@ async def open_session(
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
+        readiness = None
+        if with_policy:
+            progress.get().stage("check")
+            readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         loaded = load_problems(config.problems.sources, config.run.seed)
         if not as_visitor:
@@ -173,10 +180,12 @@ async def open_session(
             prices=prices_of(config),
             ending=ending,
         )
-        if with_policy:
+        if readiness is not None:
             session.backend = await stack.enter_async_context(provider.open(config, tell))
             at_once.append(session.backend.abort)
             _prepare_prompts(session, session.backend, provider)
+            known = Known(config, readiness, session.prompts, loaded, history)
+            refuse_or_tell(context(known) if as_visitor else before_sampling(known), tell)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -234,18 +243,13 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
 
 def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> None:
     """Build the prompt of every problem, and see that the teacher reads them as the student does."""
-    config, tokenizer = session.config, backend.tokenizer
-    tell = progress.get()
-    for problem in session.problems.values():
-        try:
-            prompt = build_prompt(problem, tokenizer, config.prompting.template, config.prompting.max_prompt_tokens)
-        except ProblemError as error:
-            session.unfit[problem.id] = error.message
-            tell.line(f"left out: {error.message}")
-            continue
-        session.prompts[problem.id] = prompt
+    config, tell = session.config, progress.get()
+    session.prompts, session.unfit = build_prompts(config, session.loaded, backend.tokenizer)
+    for why in session.unfit.values():
+        tell.line(f"left out: {why}")
+    for prompt in session.prompts.values():
         for note in prompt.notes:
-            tell.line(f"prompt of {problem.id}: {note}")
+            tell.line(f"prompt of {prompt.problem_id}: {note}")
     if config.tinker.teacher is not None:
         samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
-        check_same_tokens(tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)
+        check_same_tokens(backend.tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)

@@ -136,7 +136,7 @@ def _checkpoint_bytes(model: Any, rank: int) -> int:
     hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
     attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
     numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
-    return 4 * numbers * (1 + 2 + 1)
+    return int(4 * numbers * (1 + 2 + 1))
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
