@@ -31,7 +31,7 @@ from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.run.check.before import before_sampling
-from rtl_core.run.check.budgets import context
+from rtl_core.run.check.budgets import context, prompt_limit
 from rtl_core.run.check.known import Known, build_prompts, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
 from rtl_core.run.forecast import prices_of
@@ -67,6 +67,8 @@ class Session:
     prompts: dict[str, Prompt] = field(factory=dict)
     unfit: dict[str, str] = field(factory=dict)
     """Problem id -> why it takes no part in the run."""
+    prompt_limit: int = 0
+    """Tokens of the longest prompt that is sent, if the run was opened with a backend."""
     backend: Backend | None = None
     """What trains and samples, if the run was opened with it."""
     trainer: Trainer | None = None
@@ -184,6 +186,7 @@ async def open_session(
             session.backend = await stack.enter_async_context(provider.open(config, tell))
             at_once.append(session.backend.abort)
             _prepare_prompts(session, session.backend, provider)
+            session.prompt_limit = prompt_limit(config, readiness)
             known = Known(config, readiness, session.prompts, loaded, history)
             refuse_or_tell(context(known) if as_visitor else before_sampling(known), tell)
         if not as_visitor:

@@ -201,6 +201,22 @@ def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
 
 
+def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(
+    opened: Opened, tmp_path: Path
+) -> None:
+    found = opened(opened.provider.check(opened.config))
+    assert {finding.level for finding in found.findings} == {"ok"}
+    longest = found.context["student"]
+    opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=1, temperature=1.0))
+    with pytest.raises(PolicyError):
+        opened(opened.backend.sample(STUDENT, [2] * longest, 1, max_tokens=1, temperature=1.0))
+    lacking = settings(opened.config.backend.name, tmp_path, "tinker.student=nobody")
+    (wrong,) = opened(opened.provider.check(lacking)).findings
+    assert wrong.level == "wrong"
+    assert "nobody" in wrong.text
+    assert wrong.remedy
+
+
 @pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])
 def test_a_model_that_is_not_there_is_refused_before_anything_is_sampled(name: str, tmp_path: Path) -> None:
     config = settings(name, tmp_path, "tinker.student=nobody")

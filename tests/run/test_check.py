@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +19,16 @@ from tinker.lib.credentials import JsonCredentialStore, ManualKey
 from typer.testing import CliRunner
 
 import cli
+from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
+from rtl_core.problems.load import load_problems
+from rtl_core.prompting.budget import Prompt
 from rtl_core.run.check import known
+from rtl_core.run.check.budgets import context, prompt_limit, sizes
+from rtl_core.run.check.cost import cost, disk
+from rtl_core.run.check.known import Known
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from tests.run.service_in_front import Front, Model, in_front_of
@@ -270,3 +279,83 @@ def test_a_prefect_server_that_is_named_must_answer(tmp_path: Path, monkeypatch:
     (wrong,) = (line for line in lines if line["level"] == "wrong")
     assert (code, wrong["about"]) == (2, "prefect")
     assert "unset PREFECT_API_URL" in wrong["remedy"]
+
+
+def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
+    """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
+    config = load_config(
+        "demo",
+        [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL, *overrides],
+        environment={},
+    )
+    loaded = load_problems(config.problems.sources, 0)
+    prompts = {problem.id: Prompt(problem.id, [], [1] * 100) for problem in (*loaded.train, *loaded.heldout)}
+    return Known(config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded)
+
+
+@pytest.mark.parametrize(("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")])
+def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
+    tmp_path: Path, limit: int, level: str
+) -> None:
+    run = small_known(tmp_path, limit)
+    student, teacher = context(run)
+    assert (student.level, teacher.level) == (level, "ok")
+    assert prompt_limit(run.config, run.readiness) == limit - 200
+    if level != "ok":
+        assert (
+            f"prompting.max_prompt_tokens = 256 and sampling.max_tokens = 200 make 456, and student takes {limit}"
+            in student.text
+        )
+        assert (min(run.prompts) in student.text) == (limit == 299)
+        assert student.remedy is not None
+        if limit > 256:
+            assert f"sampling.max_tokens to {limit - 256}" in student.remedy
+
+
+@pytest.mark.parametrize(
+    ("thinking", "overrides", "warned"),
+    [
+        (None, [], []),
+        (True, [], ["sampling.max_tokens = 24576", 'learning.truncated = "mask"']),
+        (True, ["sampling.max_tokens=24576", "learning.truncated=mask"], []),
+        (
+            True,
+            ["sampling.max_tokens=24576", "learning.truncated=mask", 'health.ranges={"env/all/truncated" = {max = 0.1}}'],
+            ["env/all/truncated"],
+        ),
+        (False, ["sampling.max_tokens=8192"], []),
+        (False, ["sampling.max_tokens=24576"], ["sampling.max_tokens = 8192"]),
+    ],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_thinking_are_warned_of(
+    tmp_path: Path, thinking: bool | None, overrides: list[str], warned: list[str]
+) -> None:
+    plain = small_known(tmp_path, 10**6, *overrides)
+    prompting = plain.config.prompting.model_copy(update={"thinking": thinking})
+    found = list(sizes(replace(plain, config=plain.config.model_copy(update={"prompting": prompting}))))
+    assert [finding.level for finding in found] == ["warning"] * len(warned)
+    for finding, remedy in zip(found, warned, strict=True):
+        assert remedy in (finding.remedy or "")
+
+
+def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path: Path) -> None:
+    names = ["tinker.student=Qwen/Qwen3.6-35B-A3B", "tinker.teacher=Qwen/Qwen3.5-397B-A17B"]
+    (plain,) = cost(small_known(tmp_path, 10**6, *names))
+    assert plain.text.startswith("at most $")
+    (covered,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=1000"))
+    assert (covered.level, "covers that" in covered.text) == ("ok", True)
+    (small,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=0.000001"))
+    assert small.level == "warning"
+    (unknown,) = cost(small_known(tmp_path, 10**6, "cost.budget_usd=1"))
+    assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
+
+
+def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
+    for free, level in ((10**12, "ok"), (10**6, "wrong")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        (found,) = disk(run)
+        assert found.level == level
+        assert str(tmp_path) in found.text

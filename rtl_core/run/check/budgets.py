@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rtl_core.backend.base import wanted_models
+from rtl_core.backend.base import Readiness, wanted_models
+from rtl_core.config import RunConfig
 from rtl_core.run.check.known import Known
 from rtl_core.types.finding import Finding
 
@@ -21,12 +22,11 @@ NAMED = 5
 def context(known: Known) -> Iterator[Finding]:
     """Prompt and answer within the longest sequence that each model takes.
 
-    Wrong is what the run would come to send: a real prompt and an answer, or, with further turns, whose prompts may fill their budget, the
-    budget and an answer. Budgets that no prompt uses up are a warning.
+    Wrong is what the run would come to send: a problem's prompt and an answer. Budgets that no prompt uses up are a warning, since a prompt
+    of a further turn is not sent where it leaves no room (`prompt_limit`).
     """
     config = known.config
     budget, answer = config.prompting.max_prompt_tokens, config.sampling.max_tokens
-    turns = config.refinement.turns
     for key, name in wanted_models(config).items():
         limit = known.readiness.context.get(name)
         if limit is None or not known.prompts:
@@ -46,14 +46,18 @@ def context(known: Known) -> Iterator[Finding]:
             names = ", ".join(over[:NAMED]) + (f" and {len(over) - NAMED} more" if len(over) > NAMED else "")
             text = f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
             yield Finding("context", "wrong", f"{key}: {text}", lower)
-        elif budget + answer > limit and turns > 1:
-            yield Finding("context", "wrong", f"{key}: {sum_of}, which prompts of further turns may need", lower)
         elif budget + answer > limit:
             text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so that this run fits"
             yield Finding("context", "warning", text, lower)
         else:
             text = f"{key}: prompts of up to {longest:,} and answers of up to {answer:,} of {limit:,} tokens"
             yield Finding("context", "ok", text)
+
+
+def prompt_limit(config: RunConfig, readiness: Readiness) -> int:
+    """Tokens of the longest prompt that the run may send: its budget, and no more than leaves room for an answer in every model."""
+    limits = [readiness.context[name] for name in wanted_models(config).values() if name in readiness.context]
+    return min([config.prompting.max_prompt_tokens, *(limit - config.sampling.max_tokens for limit in limits)])
 
 
 def sizes(known: Known) -> Iterator[Finding]:
