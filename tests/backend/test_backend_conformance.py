@@ -209,7 +209,7 @@ def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it
     longest = found.context["student"]
     opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=1, temperature=1.0))
     with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, [2] * longest, 1, max_tokens=1, temperature=1.0))
+        opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=2, temperature=1.0))
     lacking = settings(opened.config.backend.name, tmp_path, "tinker.student=nobody")
     (wrong,) = opened(opened.provider.check(lacking)).findings
     assert wrong.level == "wrong"
