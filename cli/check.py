@@ -39,7 +39,8 @@ def check(
     from rtl_core.errors import ConfigError
     from rtl_core.run.check.whole import check_run
 
-    logging.getLogger("rtl_distill").setLevel(logging.ERROR)  # what it warns of has a line of its own
+    for chatty in ("rtl_distill", "huggingface_hub"):  # what they warn of has a line of its own
+        logging.getLogger(chatty).setLevel(logging.ERROR)
     settings, missing = load_config(config, set_ or [], check_files=False), None
     try:
         load_config(config, set_ or [])

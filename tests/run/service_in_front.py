@@ -32,6 +32,10 @@ class Front:
         self.silent = False
         """Whether nothing is answered."""
         self.list_models: Callable[[list[Model]], list[Model]] = lambda models: models
+        self.token: str | None = None
+        """The token that a key is exchanged for, as the cloud does; with it, and no more with the key, models are listed."""
+        self.page: bytes | None = None
+        """What every request is answered with, if that is a web page."""
         self.asked: list[str] = []
         """Path of every request."""
 
@@ -56,7 +60,17 @@ class Front:
             await asyncio.sleep(3600)
         if status is not None:
             return status, b"application/json", json.dumps({"detail": f"told to say {status}"}).encode()
+        if self.page is not None:
+            return 200, b"text/html", self.page
         headers = {name.decode(): value.decode() for name, value in scope["headers"] if name != b"host"}
+        if self.token is not None:
+            if scope["path"].endswith("/client/config"):
+                return 200, b"application/json", b'{"pjwt_auth_enabled": true}'
+            if scope["path"].endswith("/auth/token"):
+                return 200, b"application/json", json.dumps({"jwt": self.token}).encode()
+            if headers.get("x-api-key") != self.token:
+                return 401, b"application/json", b"{}"
+            headers["x-api-key"] = self._service.api_key
         async with httpx.AsyncClient(base_url=self._service.base_url, timeout=60) as client:
             passed = await client.request(scope["method"], scope["path"], content=body, headers=headers)
         answer = passed.content

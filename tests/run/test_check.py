@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -233,6 +235,28 @@ def test_a_key_stored_by_tinker_auth_login_is_found_and_without_any_check_says_w
     (tmp_path / "home" / ".tinker" / "credentials.json").write_text("no JSON")
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"], lines[0]["level"]) == (2, "credentials", "wrong")
+
+
+def test_a_key_is_exchanged_for_a_token_where_the_service_wants_that(front: Front, tmp_path: Path) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode()).decode().rstrip("=")
+    front.token = f"eyJhbGciOiJub25lIn0.{claims}."
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["level"]) == (0, "ok")
+    assert [path.rsplit("/", 1)[-1] for path in front.asked] == ["config", "token", "get_server_capabilities"]
+
+
+def test_a_web_page_is_no_service_and_a_command_without_a_key_no_credential(
+    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front.page = b"<html>Sign in to the network</html>"
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"]) == (2, "service")
+    assert "does not answer as a Tinker service does" in lines[0]["text"]
+    monkeypatch.delenv("TINKER_API_KEY")
+    monkeypatch.setenv("TINKER_CREDENTIAL_CMD", "false")
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"]) == (2, "credentials")
+    assert "empty credential" in lines[0]["text"]
 
 
 def test_a_missing_data_set_is_a_line_and_ends_train(front: Front, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import httpx
 import tinker
 from tinker._client import AsyncTinker
 from tinker.lib._auth_token_provider import (
+    MISSING_API_KEY_MESSAGE,
     ApiKeyAuthProvider,
     AuthTokenProvider,
     CredentialCmdAuthProvider,
@@ -55,8 +56,8 @@ def credential() -> tuple[AuthTokenProvider, str]:
         ValueError,
         tinker.TinkerError,
     ) as error:  # a stored file may be unreadable, or hold something else
-        first = str(error).splitlines()[0]
-        raise PolicyError(f"there is no key for the Tinker service: {first}", SIGN_IN) from error
+        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
+        raise PolicyError(f"there is no key for the Tinker service{why}", SIGN_IN) from error
 
 
 async def readiness(config: RunConfig) -> Readiness:

@@ -16,7 +16,7 @@ from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
-PATIENCE_S = 15.0
+PATIENCE_S = 10.0
 """How long a run asks again where what is wrong may pass."""
 PAUSE_S = 3.0
 

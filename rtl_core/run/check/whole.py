@@ -20,8 +20,9 @@ from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import sizes
 from rtl_core.run.check.known import Known, build_prompts
 from rtl_core.types.finding import Finding
+from rtl_core.types.tokenizer import Tokenizer
 
-HUB_S, ENGINE_S = 25.0, 45.0
+HUB_S, ENGINE_S = 30, 45
 """How long a hub may take to give tokenizers, and a Docker engine to start a container. What this machine alone does is waited for."""
 Result = TypeVar("Result")
 
@@ -42,9 +43,15 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
             raise missing
         return load_problems(config.problems.sources, config.run.seed)
 
-    readiness, tokenizers, loaded, graders, server = await asyncio.gather(
-        provider.check(config),
-        within(HUB_S, "tokenizer", lambda: machine.tokenizers(config, provider)),
+    async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
+        """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
+        said = await provider.check(config)
+        if any(finding.level == "wrong" for finding in said.findings):
+            return said, None
+        return said, await within(HUB_S, "tokenizer", lambda: machine.tokenizers(config, provider))
+
+    (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
+        served(),
         within(None, "data set", read),
         within(ENGINE_S if config.grading.executor == "docker" else None, "executor", lambda: machine.sandbox(config)),
         machine.prefect(),
@@ -52,9 +59,8 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
     findings = [*readiness.findings]
     known = Known(config, Readiness(), {})
     if isinstance(tokenizers, Finding):
-        # Of a model that is not served nobody needs the tokenizer.
-        findings += [] if any(one.level == "wrong" for one in findings) else [tokenizers]
-    elif not isinstance(loaded, Finding):
+        findings.append(tokenizers)
+    elif tokenizers is not None and not isinstance(loaded, Finding):
         prompts, unfit = build_prompts(config, loaded, tokenizers["tinker.student"])
         known = Known(config, readiness, prompts, loaded, unfit=unfit)
         findings += machine.parity(tokenizers, list(prompts.values()))
@@ -71,7 +77,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
     return [*findings, *(before_sampling(known) if known.prompts else sizes(known))]
 
 
-async def within(seconds: float | None, about: str, work: Callable[[], Result]) -> Result | Finding:
+async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
     """What `work` returns, done in a thread; a finding when it fails, or when it takes too long and is left to itself."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     outcome: list[Result | Finding] = []
