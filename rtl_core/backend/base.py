@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.prompting.chat import Chat, answer_text
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 SAVED = "tinker://"
@@ -168,10 +169,6 @@ class Backend(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
-    @property
-    def context(self) -> int | None:
-        """How many tokens of prompt and answer together the student takes; None where the backend does not tell."""
-
     async def sample(
         self,
         weights: Weights,
@@ -211,12 +208,29 @@ class Backend(Protocol):
         """End at once what runs in this machine, from any thread; the backend is still to be closed."""
 
 
+@dataclass(frozen=True)
+class Readiness:
+    """What a backend says of itself before a run: a finding for each thing that it looked at."""
+
+    findings: Sequence[Finding] = ()
+    context: Mapping[str, int] = field(default_factory=dict)
+    """Model -> tokens of the longest sequence, prompt and answer, that it takes; without an entry where the backend does not tell."""
+    checkpoint_bytes: int = 0
+    """What one step's weights take in the run's folder."""
+
+
 @runtime_checkable
 class Provider(Protocol):
     """What a backend is before it is open."""
 
     def embedded(self, config: RunConfig) -> bool:
         """Whether it lives in the run's own folder: then one process at a time may open it, and its tokens cost nothing."""
+
+    async def check(self, config: RunConfig) -> Readiness:
+        """Whether it would open for a run, has its models and can train the student: asked once, and told within half a minute.
+
+        What is wrong is a finding, not an error. Another one may follow, since a service may be busy.
+        """
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         """The tokenizer of a model. Raises PolicyError when it cannot be loaded."""
@@ -248,6 +262,15 @@ def check_start(config: RunConfig, saved: Saved) -> None:
             f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank is {section.lora_rank}",
             f"set tinker.lora_rank = {saved.rank}",
         )
+
+
+def wanted_models(config: RunConfig) -> dict[str, str]:
+    """Key of the configuration -> the model that it names, of every model that a run samples or scores with; the first is trained.
+
+    Teachers that are saved weights are not among them: no list of models has them (`Backend.describe`).
+    """
+    models = {"tinker.student": config.tinker.student, **config.tinker.named_teachers}
+    return {key: name for key, name in models.items() if not name.startswith(SAVED)}
 
 
 def check_same_tokens(student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]) -> None:

@@ -149,7 +149,7 @@ def tell_unanswered(session: Session) -> None:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
         progress.get().line(
             f"not answered: {len(too_long)} of {len(prompts)} problems, whose prompts fill the model's context of"
-            f" {session.require_backend().context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
+            f" {session.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
         )
 
 

@@ -67,7 +67,7 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             session.require_chat(),
             style=section.style,
             most_chars=section.feedback_chars,
-            max_tokens=config.prompting.max_prompt_tokens,
+            max_tokens=session.prompt_limit,
         )
         if prompt is None:
             return None

@@ -10,6 +10,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.templates import Message
 from rtl_core.types.problem import Problem
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -25,6 +26,11 @@ class Prepared:
     rendering: str
     prompts: dict[str, Prompt] = field(default_factory=dict)
     unfit: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> list[list[Message]]:
+        """The messages that are compared between models."""
+        return [prompt.messages for prompt in list(self.prompts.values())[:COMPARED]]
 
     @property
     def longest(self) -> int:
@@ -49,7 +55,6 @@ def prepare(
             found.prompts[problem.id] = build_prompt(problem, chat, section.template, section.max_prompt_tokens)
         except ProblemError as error:
             found.unfit[problem.id] = error.message
-    samples = [prompt.messages for prompt in list(found.prompts.values())[:COMPARED]]
     for name, tokenizer in (teachers or {}).items():
-        check_same_tokens(chat, section.chat(tokenizer, name), samples)
+        check_same_tokens(chat, section.chat(tokenizer, name), found.samples)
     return found

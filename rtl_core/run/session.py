@@ -18,7 +18,7 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
+from rtl_core.cost.tokens import Prices, load_prices
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
@@ -31,7 +31,11 @@ from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.chat import Chat
+from rtl_core.run.check.before import before_sampling
+from rtl_core.run.check.budgets import context, prompt_limit
+from rtl_core.run.check.known import Known, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
+from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.prompts import prepare
 from rtl_core.run.recorder import Recorder, StoreTime
@@ -65,6 +69,10 @@ class Session:
     prompts: dict[str, Prompt] = field(factory=dict)
     unfit: dict[str, str] = field(factory=dict)
     """Problem id -> why it takes no part in the run."""
+    prompt_limit: int = 0
+    """Tokens of the longest prompt that is sent, if the run was opened with a backend."""
+    context: int | None = None
+    """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
     backend: Backend | None = None
     """What trains and samples, if the run was opened with it."""
     chat: Chat | None = None
@@ -124,8 +132,7 @@ class Session:
 
         Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
         """
-        context = None if self.trains else self.require_backend().context
-        return None if context is None else max(0, context - len(prompt_P))
+        return None if self.trains or self.context is None else max(0, self.context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -161,6 +168,10 @@ async def open_session(
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
+        readiness = None
+        if with_policy:
+            progress.get().stage("check")
+            readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         config = as_begun(config, history)
         loaded = load_problems(
@@ -201,7 +212,7 @@ async def open_session(
             prices=prices_of(config),
             ending=ending,
         )
-        if with_policy:
+        if readiness is not None:
             session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
             at_once.append(backend.abort)
             saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
@@ -210,6 +221,11 @@ async def open_session(
                 check_start(config, await backend.describe(config.tinker.start_from))
             session.prices = prices_of(config, bases)
             _prepare_prompts(session, backend, provider, bases)
+            session.prompt_limit = prompt_limit(config, readiness)
+            session.context = readiness.context.get(config.tinker.student)
+            known = Known(config, readiness, session.prompts, loaded, history)
+            if session.trains:
+                refuse_or_tell(context(known) if as_visitor else before_sampling(known), tell)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -246,27 +262,6 @@ async def _heartbeat(session: Session) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
             await session.recorder.call(session.history.heartbeat, session.run)
-
-
-def prices_of(config: RunConfig, bases: Mapping[str, str] | None = None) -> Prices:
-    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has; None before the service was
-    asked for them, and then nothing is said of these.
-
-    Raises:
-        ConfigError: a budget in dollars is set, and something that the run uses has no price.
-    """
-    prices = load_prices(config.cost.prices)
-    saved = {name: prices.models[base] for name, base in (bases or {}).items() if base in prices.models}
-    prices = prices.model_copy(update={"models": {**saved, **prices.models}})
-    teachers = config.tinker.named_teachers.values()
-    usage = {name: Tokens(1, 1, 1) for name in teachers if bases is not None or not name.startswith(SAVED)}
-    usage[config.tinker.student] = Tokens(1, 1, 1, 1)
-    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
-        raise ConfigError(
-            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
-        )
-    return prices
 
 
 def limits_of(config: RunConfig) -> Limits:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from rtl_core.backend.base import (
     SAVED,
@@ -24,6 +24,7 @@ from rtl_core.backend.base import (
     Backend,
     Checkpoint,
     Datum,
+    Readiness,
     SampledAnswer,
     Saved,
     StepResult,
@@ -38,9 +39,10 @@ from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.registry import Registry
 from rtl_core.localtinker.service import Service
-from rtl_core.localtinker.settings import Settings
+from rtl_core.localtinker.settings import Settings, context_of
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest, pb
 from rtl_core.tinymodels import model_path
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 
@@ -107,7 +109,6 @@ class InProcessTrainer:
 class InProcess:
     def __init__(self, service: Service, config: RunConfig) -> None:
         self.tokenizer = BACKEND.tokenizer(config, config.tinker.student)
-        self.context = service.models[config.tinker.student].max_context
         self._service, self._config = service, config
         self._session = str(uuid.uuid4())
         service.registry.add_session(self._session, None, None)
@@ -202,6 +203,14 @@ class InProcess:
 class InProcessProvider:
     def embedded(self, config: RunConfig) -> bool:
         return True
+
+    async def check(self, config: RunConfig) -> Readiness:
+        try:
+            models = models_of(config)
+        except PolicyError as error:
+            return Readiness([Finding("models", "wrong", error.message, "name student and teacher")])
+        context = {name: context_of(AutoConfig.from_pretrained(path)) for name, path in models.items()}
+        return Readiness([Finding("models", "ok", f"in this process: {', '.join(models)}")], context)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(models_of(config)[model])

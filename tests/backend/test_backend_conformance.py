@@ -124,17 +124,6 @@ def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
     np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
 
 
-def test_the_context_holds_the_prompt_and_the_answer(opened: Opened) -> None:
-    context = opened.backend.context
-    assert context == 1024
-    (whole,) = opened(
-        opened.backend.sample(STUDENT, PROMPT * 140, 1, max_tokens=context - 980, temperature=1.0, stop=opened.stop)
-    )
-    assert len(whole.tokens_T) <= context - 980
-    with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, PROMPT * 150, 1, max_tokens=1, temperature=1.0, stop=opened.stop))
-
-
 def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
     def texts(seeds: list[int]) -> list[list[int]]:
         return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]
@@ -264,6 +253,22 @@ def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None
     assert all(file.stat().st_size for file in files)
     with pytest.raises(PolicyError):
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
+
+
+def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(
+    opened: Opened, tmp_path: Path
+) -> None:
+    found = opened(opened.provider.check(opened.config))
+    assert {finding.level for finding in found.findings} == {"ok"}
+    longest = found.context["student"]
+    opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=1, temperature=1.0, stop=opened.stop))
+    with pytest.raises(PolicyError):
+        opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=2, temperature=1.0, stop=opened.stop))
+    lacking = settings(opened.config.backend.name, tmp_path, "tinker.student=nobody")
+    (wrong,) = opened(opened.provider.check(lacking)).findings
+    assert wrong.level == "wrong"
+    assert "nobody" in wrong.text
+    assert wrong.remedy
 
 
 @pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
-from rtl_core.backend.base import Backend, SampledAnswer, Weights
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Weights
 from rtl_core.config import RunConfig
 from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
@@ -32,7 +33,6 @@ class Golden:
     def __init__(self, inner: InProcess, config: RunConfig) -> None:
         self._inner, self._config = inner, config
         self.tokenizer, self.abort = inner.tokenizer, inner.abort
-        self.context = config.backend.options.get("context")
         found = [problem for source in config.problems.sources for problem in source.read().problems]  # type: ignore[attr-defined]
         self._answers = {self._prompt(problem): golden_text(problem) for problem in found if problem.golden}
 
@@ -52,6 +52,11 @@ class Golden:
 
 
 class GoldenProvider(InProcessProvider):
+    async def check(self, config: RunConfig) -> Readiness:
+        found = await super().check(config)
+        limit = config.backend.options.get("context")
+        return found if limit is None else replace(found, context={config.tinker.student: int(limit)})
+
     def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
         return _opened(config)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from cli.estimate import Measured, _measured
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, StoredRollout, TeacherRecord
@@ -18,6 +17,7 @@ from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.metrics import batch_usage
+from rtl_core.run.forecast import Measured, measured
 from rtl_core.run.limits import stop_reason
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
@@ -131,6 +131,6 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
-    assert _measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
+    assert measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
     assert notes == []
-    assert _measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
+    assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None

@@ -17,10 +17,17 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Backend, SampledAnswer, Saved, Weights, checked_scores
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Saved, Weights, checked_scores
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
+from rtl_core.backend.tinker.asking import readiness
+from rtl_core.backend.tinker.connect import (
+    Endpoint,
+    embedded_readiness,
+    load_tokenizer,
+    tinker_endpoint,
+    tinker_session,
+)
 from rtl_core.backend.tinker.faults import translated
 from rtl_core.backend.tinker.saved import describe
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
@@ -34,11 +41,8 @@ MOST_SAMPLERS = 5
 class TinkerBackend:
     """The clients of one session on a service: opened when they are first needed, opened anew when they may be broken."""
 
-    def __init__(
-        self, service: tinker.ServiceClient, endpoint: Endpoint, config: RunConfig, context: int | None
-    ) -> None:
+    def __init__(self, service: tinker.ServiceClient, endpoint: Endpoint, config: RunConfig) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(config.tinker.student, config)
-        self.context = context
         self.abort = endpoint.kill
         self._config = config
         self._service = service
@@ -135,6 +139,9 @@ class _Tinker:
     def embedded(self, config: RunConfig) -> bool:
         return config.tinker.is_local
 
+    async def check(self, config: RunConfig) -> Readiness:
+        return embedded_readiness(config) if config.tinker.is_local else await readiness(config)
+
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
 
@@ -155,9 +162,7 @@ class _Tinker:
 async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
     with tinker_endpoint(config, tell) as endpoint:
         async with tinker_session(endpoint) as service:
-            with translated():
-                context = await check_served(endpoint, config)
-            yield TinkerBackend(service, endpoint, config, context)
+            yield TinkerBackend(service, endpoint, config)
 
 
 BACKENDS.register("tinker")(_Tinker())
