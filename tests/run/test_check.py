@@ -332,8 +332,8 @@ def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
         )
         assert (min(run.prompts) in student.text) == (limit == 299)
         assert student.remedy is not None
-        if limit > 256:
-            assert f"sampling.max_tokens to {limit - 256}" in student.remedy
+        assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
+        assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
 
 
 @pytest.mark.parametrize(

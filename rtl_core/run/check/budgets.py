@@ -33,11 +33,12 @@ def context(known: Known) -> Iterator[Finding]:
             continue
         longest = max(len(prompt.tokens_P) for prompt in known.prompts.values())
         over = sorted(id for id, prompt in known.prompts.items() if len(prompt.tokens_P) + answer > limit)
-        lower = (
-            f"lower sampling.max_tokens to {limit - budget:,} or prompting.max_prompt_tokens to {limit - answer:,}"
-            if limit > max(budget, answer)
-            else "lower sampling.max_tokens and prompting.max_prompt_tokens, or choose a model with a longer context"
-        )
+        room = limit - (longest if over else budget)
+        if room > 0:
+            lower = f"lower sampling.max_tokens to {room:,}"
+            lower += f", or prompting.max_prompt_tokens to {limit - answer:,}" if limit > answer else ""
+        else:
+            lower = "lower prompting.max_prompt_tokens and sampling.max_tokens, or choose a model with a longer context"
         sum_of = (
             f"prompting.max_prompt_tokens = {budget:,} and sampling.max_tokens = {answer:,} make {budget + answer:,},"
             f" and {name} takes {limit:,} tokens"
