@@ -182,6 +182,11 @@ class CheckpointsSection(Section):
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
     """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
 
+    @property
+    def ttl_s(self) -> int | None:
+        """The same in seconds, as the service takes it."""
+        return None if self.ttl_days is None else int(self.ttl_days * 86400)
+
 
 class CostSection(Section):
     prices: Path | None = None
