@@ -1,9 +1,9 @@
 """A rehearsal of day one on Tinker's cloud, in a box: `python -m benchmarks.rehearsal`.
 
-`rtl-distill train cvdp` runs as it is shipped, but for the models' names, the service's address and sizes, against the embedded service behind a
-proxy (proxy.py) that has a cloud's latencies and, at planned requests, its faults (faults.py). The models are the shipped tiny ones under
-Qwen3.5's chat template, so that nearly no answer to a CVDP problem passes; everything else is real: the command, Prefect, the SDK, the
-problems, the simulators, the history.
+`rtl-distill train cvdp` runs as it is shipped, but for the models' names, the service's address, sizes, and two keys that tiny models need
+(`command`). It talks to the embedded service through a proxy (proxy.py) that has a cloud's latencies and, at planned requests, its faults
+(faults.py). The models are the shipped tiny ones under a published chat template, so that nearly no answer passes; everything else is real:
+the command, Prefect, the SDK, the problems, the simulators, the history.
 
     python -m benchmarks.rehearsal --problems FILE ... --chat-template FILE [--executor docker] [--folder FOLDER]
 
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
 
 
 def command(folder: Path, run: str, url: str, models: dict[str, Path], executor: str, size: Size) -> list[str]:
-    """The command of the run: names, address and sizes, and leave to go on with a model that rambles."""
+    """The command of the run: names, address and sizes, and what a tiny model needs."""
     overrides = [
         f"run.name={run}",
         f"run.directory={folder / 'runs'}",
@@ -86,16 +87,24 @@ def command(folder: Path, run: str, url: str, models: dict[str, Path], executor:
         f"curriculum.problems_per_step={size.groups}",
         f"evaluation.samples={size.evaluation_samples}",
         "evaluation.k=[1]",
-        # Under a template that they were not trained on, the tiny models seldom end an answer: no run for the shipped safe ranges.
+        # The prompt that the tiny models were trained on: under it they end most answers to starter problems. Those to CVDP's they do
+        # not, so the shipped safe ranges would rightly end the run.
+        "prompting.template=bare",
         "health.accept_up_to_step=1000000",
     ]
     return [sys.executable, "-m", "cli", "train", "cvdp", *(word for one in overrides for word in ("--set", one))]
 
 
 def rehearse(
-    problems: list[Path], chat_template: Path, folder: Path, executor: str, size: Size, factor: float
+    problems: list[Path],
+    chat_template: Path,
+    folder: Path,
+    executor: str,
+    size: Size,
+    factor: float,
+    overrides: Sequence[str] = (),
 ) -> Checked:
-    """One rehearsal; prints the run's own lines as they come. Returns what was found."""
+    """One rehearsal, with further overrides of the configuration; prints the run's own lines as they come. Returns what was found."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "problems.jsonl").write_text(
         "".join(f"{line}\n" for path in problems for line in path.read_text().splitlines() if line)
@@ -109,7 +118,7 @@ def rehearse(
         environment = {**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
         began = time.monotonic()
         started = subprocess.Popen(
-            command(folder, run, proxy.url, models, executor, size),
+            [*command(folder, run, proxy.url, models, executor, size), *(f"--set={one}" for one in overrides)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
         assert started.stdout is not None
@@ -144,11 +153,14 @@ def main() -> int:
     )
     words.add_argument("--factor", type=float, default=1.0, help="the cloud's stage times are multiplied by this")
     words.add_argument("--no-timing", action="store_true", help="do not hold the overlap against its limit")
+    words.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
     given = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="rtl-distill-rehearsal-") as temporary:
         folder = given.folder or Path(temporary)
         size = Size(starter=given.starter)
-        found = rehearse(given.problems, given.chat_template, folder.resolve(), given.executor, size, given.factor)
+        found = rehearse(
+            given.problems, given.chat_template, folder.resolve(), given.executor, size, given.factor, given.set
+        )
         return 0 if show(found, least_steps=12, timing=not given.no_timing) else 1
 
 

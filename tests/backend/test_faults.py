@@ -64,6 +64,8 @@ def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None
         tinker.RequestFailedError("who knows", "r1", RequestErrorCategory.Unknown),
         tinker.TinkerError("polling failed"),
         fetched(status(tinker.NotFoundError, 404)),
+        ValueError("Proto deserialization failed: truncated for self.request_id='r1'"),
+        tinker.APIResponseValidationError(httpx.Response(200, request=REQUEST), body="<html>"),
         ExceptionGroup("tasks", [InfrastructureError("a"), ConnectionResetError()]),
     ],
     ids=lambda error: f"{type(error).__name__}",

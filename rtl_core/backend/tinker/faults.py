@@ -120,7 +120,10 @@ def is_session_lost(error: Exception) -> bool:
 
 
 def _is_transient(error: Exception) -> bool:
-    if isinstance(error, (httpx.TransportError, tinker.APIConnectionError, RetryableException)):
+    # The third is an answer that is not the service's, such as a gateway's page.
+    if isinstance(
+        error, (httpx.TransportError, tinker.APIConnectionError, tinker.APIResponseValidationError, RetryableException)
+    ):
         return True
     if isinstance(error, tinker.APIStatusError):
         return error.status_code in (408, 409, 429) or error.status_code >= 500
@@ -129,4 +132,5 @@ def _is_transient(error: Exception) -> bool:
     if type(error) is tinker.TinkerError:
         return True
     # Fetching a result failed for good; whoever made the request was allowed to, so making it again is right.
-    return isinstance(error, ValueError) and isinstance(error.__cause__, tinker.APIStatusError)
+    fetching = isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(error)
+    return isinstance(error, ValueError) and fetching
