@@ -40,7 +40,7 @@ class Step:
     """None for the first."""
     stages: dict[str, float]
     faults: int
-    """Faults that were met from the moment on when it may have begun to be sampled."""
+    """Faults that were met or mended from the moment on when it may have begun to be sampled."""
 
     @property
     def longest_s(self) -> float:
@@ -154,9 +154,10 @@ def check(
         "FROM verdicts WHERE run = ? GROUP BY ALL ORDER BY source"
     )
     times = {(row["step"], row["stage"]): row["seconds"] for row in rows("SELECT * FROM step_times WHERE run = ?")}
-    now, wall = time.monotonic(), datetime.now(UTC)
-    met = [wall - timedelta(seconds=now - moment) for fault in faults for moment in fault.met]
-    mended = [wall - timedelta(seconds=now - fault.mended_at) for fault in faults if fault.mended_at is not None]
+    to_wall = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+    moments = [
+        [to_wall + timedelta(seconds=at) for at in (*fault.met, fault.mended_at) if at is not None] for fault in faults
+    ]
     ends = [one.trained_at for one in trained]
     steps = []
     for place, one in enumerate(trained):
@@ -165,7 +166,7 @@ def check(
         before = ends[place - 1] if place else None
         # With a staleness of 1 a step is sampled while the one before it is trained.
         first = ends[place - 2] if place > 1 else None
-        hit = sum(first is None or first < moment <= end for moment in [*met, *mended] if moment <= end)
+        hit = sum(bool(of) and min(of) <= end and (first is None or max(of) > first) for of in moments)
         stages = {stage: times.get((one.step, stage), 0.0) for stage in STAGES}
         steps.append(Step(one.step, None if before is None else (end - before).total_seconds(), stages, hit))
     return Checked(
@@ -209,6 +210,10 @@ def show(found: Checked, least_steps: int, timing: bool) -> bool:
         stages = (f"{step.stages[stage]:.1f}" for stage in STAGES)
         wall = "" if step.wall_s is None else f"{step.wall_s:.1f}"
         table.add_row(str(step.number + 1), wall, *stages, ratio, str(step.faults or ""))
+    total = sum(step.wall_s or 0.0 for step in found.steps)
+    table.add_row(
+        "all", f"{total:.1f}", *(f"{sum(step.stages[stage] for step in found.steps):.1f}" for stage in STAGES)
+    )
     console.print(table)
     print(f"the run: {found.wall_s:.0f} s; verdicts: {', '.join(f'{n} {name}' for name, n in found.rollouts.items())}")
     print(f"passed, by the first word of the problem's id: {', '.join(f'{k} {v}' for k, v in found.passed.items())}")
