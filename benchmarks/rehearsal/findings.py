@@ -26,6 +26,7 @@ TOLD = {
     "queue pause (408, paused_capacity)": "rehearsed: short on capacity",
     "session lost (400 Invalid session_id)": "the run goes on in a new one",
     "sampler weights gone (404)": "were saved again from the state",
+    "trainer lost before its step (404)": "the trainer was opened again",
 }
 """Fault -> what the run must have told its user."""
 STAGES = ("sample", "grade", "score", "train")

@@ -125,7 +125,8 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
         ):  # made on the session that is over: the step is to be repeated with another one
             runner.run(save(old))
         runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
-        assert told == ["Tinker had ended the session; the run goes on in a new one"]
+        assert told[0] == "Tinker had ended the session; the run goes on in a new one"
+        assert "the trainer was opened again from the last saved state" in told[1]
         assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
     assert sdk_loops() == []
 

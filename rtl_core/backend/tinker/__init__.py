@@ -53,6 +53,8 @@ class TinkerBackend:
         self._rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
         self._saved_again: dict[str, str] = {}
         """Sampler weights that were gone -> what was saved in their place."""
+        self._trained = False
+        """Whether a trainer was opened before: the next one takes the place of one that failed."""
         self._lock = asyncio.Lock()
 
     async def sample(
@@ -100,6 +102,9 @@ class TinkerBackend:
             client = await self._pauses.when_paid(
                 lambda: open_training_client(session.service, self._config, state_path)
             )
+        if self._trained:
+            self._tell("the trainer was opened again from the last saved state; the step under way is repeated")
+        self._trained = True
         return TinkerTrainer(client, partial(session.using, client_may_be_lost))
 
     async def delete(self, paths: Collection[str]) -> int:

@@ -28,10 +28,10 @@ SAME_COMMAND = "the same command goes on where the run stopped"
 REMEDIES = {
     400: f"what the service said tells which setting it means; mend that, then {SAME_COMMAND}",
     401: f"check TINKER_API_KEY, or log in again with `tinker auth login`; {SAME_COMMAND}",
-    402: f"add credit at https://tinker-console.thinkingmachines.ai; {SAME_COMMAND}, and nothing is paid twice",
+    402: f"add credit in the Tinker console (https://tinker.thinkingmachines.ai); {SAME_COMMAND}, and nothing is paid twice",
     403: f"use a key whose project has access, or ask its owner for it; {SAME_COMMAND}",
     404: "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models are retired now and then: "
-    "`rtl-distill estimate` and Tinker's console name those that are served",
+    "`rtl-distill check` names those that are served",
 }
 """HTTP status -> what its reader can do."""
 REFUSALS = {
