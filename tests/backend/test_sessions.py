@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -172,6 +173,7 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
             raise answer
         return answer
 
+    before = time.monotonic()
     with pauses.pauses_told(told.append) as heard:
         logging.getLogger("tinker.lib.internal_client_holder").warning(
             "The job is paused due to billing status. Error: no credit left"
@@ -180,8 +182,10 @@ def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(m
         assert "no credit at Tinker (402): no credit left" in told[0]
         assert asyncio.run(heard.when_paid(make)) == "a client"
         assert len(told) == 1  # the same pause
-        heard.served()
-        heard.served()
+        heard.served(before)  # asked for before the refusal
+        assert len(told) == 1
+        heard.served(time.monotonic())
+        heard.served(time.monotonic())
         assert len(told) == 2
         assert "serves the account again" in told[1]
         logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # comes as an error as well

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -125,6 +126,7 @@ class TinkerBackend:
     async def _sampler(self, weights: Weights) -> AsyncIterator[tinker.SamplingClient]:
         """The sampling client of some weights. A new path always gives a new client; so does what comes after an error, since a client
         whose requests failed may be broken for good."""
+        begun = time.monotonic()
         session = await self._present()
         with session.using():
             async with self._lock:
@@ -140,7 +142,7 @@ class TinkerBackend:
                 if session.samplers.get(weights) is client:
                     del session.samplers[weights]
                 raise
-        self._pauses.served()
+        self._pauses.served(begun)
 
     async def _open_sampler(self, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
         def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:

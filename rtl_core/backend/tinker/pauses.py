@@ -54,13 +54,16 @@ class Pauses(logging.Handler):
                 "credit is added; to stop it now, press Ctrl-C: everything is saved, and the same command goes on"
             )
 
-    def served(self) -> None:
-        """A request was served: a pause for want of credit is over."""
+    def served(self, begun: float) -> None:
+        """A request of that moment (monotonic, in seconds) was served. One made after a refusal for want of credit ends the pause; one
+        of before says nothing."""
         with self._guard:
-            since, self._unpaid_since = self._unpaid_since, None
-            if since is not None:
+            since = self._unpaid_since
+            over = since is not None and since < begun
+            if over:
+                self._unpaid_since = None
                 self._told.pop("unpaid", None)
-        if since is not None:
+        if since is not None and over:
             self._tell(f"Tinker serves the account again, after {time.monotonic() - since:.0f} s without credit")
 
     async def when_paid(self, make: Callable[[], Awaitable[Made]]) -> Made:
