@@ -5,7 +5,7 @@
 (faults.py). The models are the shipped tiny ones under a published chat template, so that nearly no answer passes; everything else is real:
 the command, Prefect, the SDK, the problems, the simulators, the history.
 
-    python -m benchmarks.rehearsal --problems FILE ... --chat-template FILE [--executor docker] [--folder FOLDER]
+    python -m benchmarks.rehearsal [--executor bubblewrap] [--folder FOLDER] [--problems FILE ...] [--chat-template FILE]
 
 A folder that is kept (`--folder`) knows the validated problems of the rehearsal before. With Docker, an engine must answer
 (`scripts/with-docker-engine.sh python -m benchmarks.rehearsal ...` starts one) that has the image of `make sim-image`.
@@ -140,9 +140,11 @@ def main() -> int:
     words = argparse.ArgumentParser(
         "benchmarks.rehearsal", description="A rehearsal of day one on Tinker's cloud, in a box."
     )
-    words.add_argument("--problems", type=Path, nargs="+", required=True, help="CVDP's JSON Lines files")
     words.add_argument(
-        "--chat-template", type=Path, required=True, help="the chat template of the model to stand for (Jinja)"
+        "--problems", type=Path, nargs="+", help="CVDP's JSON Lines files (default: those in RTL_DISTILL_DATA)"
+    )
+    words.add_argument(
+        "--chat-template", type=Path, help="a model's chat template, Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)"
     )
     words.add_argument("--executor", choices=("docker", "bubblewrap"), default="docker")
     words.add_argument(
@@ -155,12 +157,15 @@ def main() -> int:
     words.add_argument("--no-timing", action="store_true", help="do not hold the overlap against its limit")
     words.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
     given = words.parse_args()
+    data = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data"))
+    problems = given.problems or sorted((data / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
+    template = given.chat_template or data / "chat-templates" / "Qwen3.5-4B.jinja"
+    if not problems or not template.is_file():
+        words.error(f"no CVDP files, or no chat template, in {data}: set RTL_DISTILL_DATA, or name them")
     with tempfile.TemporaryDirectory(prefix="rtl-distill-rehearsal-") as temporary:
         folder = given.folder or Path(temporary)
         size = Size(starter=given.starter)
-        found = rehearse(
-            given.problems, given.chat_template, folder.resolve(), given.executor, size, given.factor, given.set
-        )
+        found = rehearse(problems, template, folder.resolve(), given.executor, size, given.factor, given.set)
         return 0 if show(found, least_steps=12, timing=not given.no_timing) else 1
 
 
