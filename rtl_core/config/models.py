@@ -237,7 +237,7 @@ class CheckpointsSection(Section):
 
     @property
     def ttl_s(self) -> int | None:
-        """The same in seconds; None: never."""
+        """The same in seconds, as the service takes it."""
         return None if self.ttl_days is None else int(self.ttl_days * 86400)
 
 

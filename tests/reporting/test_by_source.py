@@ -61,7 +61,9 @@ def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed: His
     ):
         assert f"{100 * mean:.1f} %" in shown
         assert f"[{100 * lo:.1f}, {100 * hi:.1f}]" in shown
-    assert f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |" in results_table(mixed, "both")
+    assert f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |" in results_table(
+        mixed, "both"
+    )
 
 
 def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mixed: History) -> None:
