@@ -120,7 +120,9 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
         httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
 
         async def sample() -> list[SampledAnswer]:
-            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, max_tokens=2, temperature=1.0)
+            return await backend.sample(
+                Weights(path=saved.sampler_path), [2, 3], 2, max_tokens=2, temperature=1.0, stop=[0]
+            )
 
         assert len(at_last(runner, sample)) == 2
         with pytest.raises(
@@ -142,7 +144,7 @@ def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_samp
 
         async def sample() -> list[SampledAnswer]:
             asked = backend.sample(
-                Weights(path=saved.sampler_path), [2, 3], 1, max_tokens=4, temperature=1.0, seeds=[5]
+                Weights(path=saved.sampler_path), [2, 3], 1, max_tokens=4, temperature=1.0, stop=[0], seeds=[5]
             )
             return await asked
 
