@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "show": "cli.show:show",
     "compare": "cli.compare:compare",
     "watch": "cli.watch:watch",
+    "view": "cli.view:view",
     "snapshot": "cli.snapshot:snapshot",
     "export": "cli.export:export",
 }

@@ -17,6 +17,7 @@ ROOMS = (
     "flows",
     "tasks",
     "operations",
+    "rtl_core.view",
     "rtl_core.synthesis",
     "rtl_core.interop",
     "rtl_core.rollouts",

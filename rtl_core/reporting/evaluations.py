@@ -59,7 +59,7 @@ def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
     record = history.existing_run(run)
-    done = [_view(history, e) for e in _own(record, [e for e in history.evaluations(run) if e.status == "done"])]
+    done = [_view(history, e) for e in of_own_rhythm(record, [e for e in history.evaluations(run) if e.status == "done"])]
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
     before = student[0] if student and student[0].record.step == 0 else None
@@ -68,7 +68,7 @@ def run_result(history: History, run: str) -> RunResult:
     return RunResult(before, after, teachers[-1] if teachers else None, student, gain)
 
 
-def _own(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]:
+def of_own_rhythm(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]:
     """Those with the split and the number of samples that the run's configuration names; all where it names none."""
     samples = run.config.get("evaluation", {}).get("samples")
     sources = run.config.get("problems", {}).get("sources", [])

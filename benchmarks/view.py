@@ -1,0 +1,193 @@
+"""What `rtl-distill view` costs with 100,000 rollouts in the history: seconds a page, and how much a run that writes is held up.
+
+    python -m benchmarks.view [pages slowdown] [--rollouts 100000] [--folder /tmp/bench-view]
+
+The history is written by its own writer (some minutes, once: it stays in the folder). `pages` asks a server in a process of its own for
+each page, over HTTP, each address anew (the server keeps no answer); the median and the slowest of five are wall time. `slowdown` lets a
+process write a step's rollouts every 2 s, as the pipeline does, twice: alone, and with a page that is refreshed as the browser
+refreshes it. Its figure is the difference of the seconds spent writing over the seconds of a step.
+
+Not covered: the browser's own time to draw a page (tests/view looks at that in Chromium), and simulators, which want the same cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, TeacherRecord
+from rtl_core.history.store import History
+from rtl_core.learning.credit import credit
+from rtl_core.learning.reward import Graded, Reward, reward
+from rtl_core.types.problem import Interface, InterfaceSource, Port, Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Stage, StageResult, Verdict
+
+RUN = "big"
+PER_STEP, SAMPLES, TOKENS, TRAIN, HELDOUT = 12, 8, 100, 400, 40
+FAMILIES = ("adder", "mux", "counter", "arbiter", "parity", "gray", "shift_register", "comparator", "fifo", "lfsr")
+WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
+TOOLS = {"iverilog": "11.0", "cocotb": "2.0.1"}
+FAILURES = (Outcome.INTERFACE_MISMATCH, Outcome.TESTS_FAILED, Outcome.COMPILE_FAILED, Outcome.TIMEOUT)
+TARGETS = {"first": 1.0, "click": 0.3, "slower": 0.02}
+
+
+def problem(index: int, split: str) -> Problem:
+    """A made-up problem."""
+    family, width = FAMILIES[index % len(FAMILIES)], 2 + index % 7
+    top = f"{family}_{index}"
+    ports = (
+        Port(name="clk", direction="input", width=1),
+        Port(name="rst_n", direction="input", width=1),
+        Port(name="data", direction="input", width=width),
+        Port(name="result", direction="output", width=width),
+    )
+    return Problem(
+        id=f"{split}_{top}",
+        source="starter",
+        category="cid003",
+        difficulty=("easy", "medium", "hard")[index % 3],
+        family=family,
+        prompt=f"Write module {top} with input data of {width} bits and output result. " * 8,
+        targets=(f"rtl/{top}.sv",),
+        harness={"docker-compose.yml": "services: {}", "src/test.py": f"# {split} {index}\n" * 40},
+        golden={f"rtl/{top}.sv": answer_text(top, 0, 0)},
+        interface=Interface(module=top, ports=ports, source=InterfaceSource.GOLDEN),
+    )
+
+
+def answer_text(top: str, step: int, sample: int) -> str:
+    """A made-up answer of some 700 characters."""
+    lines = [f"  assign t{i} = data ^ {{{(step + i) % 8}{{1'b{sample % 2}}}}};  // line {step * 31 + i}" for i in range(9)]
+    body = "\n".join(lines)
+    return f"module {top} (input clk, input rst_n, input [3:0] data, output reg [3:0] result);\n{body}\n  always @(posedge clk)\n    result <= t{step % 9};\nendmodule\n"
+
+
+def judge(p: Problem, skill: float, rng: np.random.Generator) -> tuple[Verdict, Reward]:
+    """A verdict drawn by skill."""
+    draw = rng.random()
+    kind = None if draw < skill else FAILURES[int(np.searchsorted([0.5, 0.8, 0.97], rng.random()))]
+    at = {None: 4, Outcome.INTERFACE_MISMATCH: 1, Outcome.COMPILE_FAILED: 2}.get(kind, 3)
+    outcome = kind or Outcome.PASSED
+    check = ("reset_value", "vectors", "corners", "order")[int(rng.integers(4))]
+    words = f"test_{p.family}.{check}: AssertionError: after a rising clock edge, data=0x{int(rng.integers(16)):x}: result is {int(rng.integers(16))}, expected 3"
+    reasons = () if kind is None else (words,) if kind is Outcome.TESTS_FAILED else (f"{outcome.value}: line {int(rng.integers(30))}",)
+    stages = tuple(
+        StageResult(
+            stage=stage, status="passed" if i < at else "failed" if i == at else "skipped", reasons=reasons if i == at else ()
+        )
+        for i, stage in enumerate(Stage)
+    )
+    missing = InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="rst_n", expected="input")
+    extra = InterfaceMismatch(kind=MismatchKind.EXTRA_PORT, name=("reset", "d", "en")[int(rng.integers(3))], got="input")
+    verdict = Verdict(
+        outcome=outcome,
+        stages=stages,
+        tests_passed=8 if kind is None else int(rng.integers(8)) if kind is Outcome.TESTS_FAILED else 0,
+        tests_total=8 if at >= 3 else 0,
+        reasons=reasons,
+        mismatches=(missing, extra) if kind is Outcome.INTERFACE_MISMATCH else (),
+        executor="bubblewrap",
+        tools=TOOLS,
+        wall_s=0.2,
+    )
+    return verdict, reward(Graded(p, verdict, "", (), "stop"), WEIGHTS)
+
+
+def rollout(p: Problem, step: int, sample: int, rng: np.random.Generator, evaluation: str | None = None, run: str = RUN) -> Rollout:
+    """A made-up rollout."""
+    return Rollout(
+        run=run,
+        purpose="train" if evaluation is None else "evaluation",
+        evaluation=evaluation,
+        epoch=step // 100,
+        step=step,
+        problem_id=p.id,
+        sample=sample,
+        prompt_P=tuple(range(30)),
+        tokens_T=tuple(rng.integers(0, 600, TOKENS).tolist()),
+        logprobs_T=tuple((-rng.exponential(0.3, TOKENS)).tolist()),
+        stop_reason="stop",
+        text=f"```verilog\n{answer_text(p.interface.module if p.interface else p.id, step, sample)}```",
+        policy_step=step,
+    )
+
+
+def write_step(history: History, run: str, step: int, problems: list[Problem], skill: float) -> tuple[float, float]:
+    """One step in the pipeline's two transactions; the seconds of each."""
+    rng = np.random.default_rng(step)
+    rollouts, verdicts, teachers, credits = [], [], [], []
+    for p in problems:
+        group = [rollout(p, step, sample, rng, run=run) for sample in range(SAMPLES)]
+        judged = [judge(p, skill, rng) for _ in group]
+        found = credit([earned.total for _, earned in judged], [TOKENS] * SAMPLES, [False] * SAMPLES, limit=999)
+        rollouts += group
+        verdicts += [(r.key, *one) for r, one in zip(group, judged, strict=True)]
+        credits += [(r.key, one) for r, one in zip(group, found.answers(), strict=True)]
+        for r in group:
+            k_T = rng.normal(0.3 * (1 - skill), 0.3, TOKENS)
+            teachers.append(TeacherRecord(r.key, np.asarray(r.logprobs_T) - k_T, float(k_T.mean()), float((k_T**2 / 2).mean()), 0.05, TOKENS))  # fmt: skip
+    start = time.perf_counter()
+    with history.batch():
+        history.record_rollouts(rollouts)
+        history.record_verdicts(verdicts)
+        history.record_teacher(teachers)
+        history.record_advantages(credits)
+    middle = time.perf_counter()
+    record = StepRecord(
+        run=run, epoch=step // 100, step=step, state_path="s", sampler_path="p", examples=len(rollouts), train_tokens=1,
+        times={"total": 4.0}, metrics={"learning/kl_weight": 0.05, "optim/entropy": 0.1, "optim/kl_sample_train_v1": 1e-4} | {f"metric/{i}": 0.5 for i in range(30)},
+    )  # fmt: skip
+    history.finish_step(record)
+    return middle - start, time.perf_counter() - middle
+
+
+def evaluate(history: History, problems: list[Problem], step: int, skill: float) -> None:
+    """One held-out evaluation."""
+    key, rng = f"{RUN}/student/{step:05d}", np.random.default_rng(step)
+    record = EvaluationRecord(key=key, run=RUN, policy="student", step=step, split="heldout", samples=4)
+    found = [(rollout(p, step, sample, rng, key), *judge(p, skill, rng)) for p in problems for sample in range(4)]
+    history.record_rollouts([r for r, _, _ in found])
+    history.record_verdicts([(r.key, verdict, earned) for r, verdict, earned in found])
+    rate = float(np.mean([verdict.passed for _, verdict, _ in found]))
+    done = {"status": "done", "n_problems": len(problems), "pass_at_1": rate, "lo": rate - 0.05, "hi": rate + 0.05}
+    history.record_evaluation(record.model_copy(update=done))
+
+
+def fill(path: Path, rollouts: int) -> History:
+    """The run of so many rollouts, unless the file is there already."""
+    if path.exists():
+        return History(path)
+    half = path.with_suffix(".part")
+    half.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    history = History(half)
+    history.start_run(RunRecord(name=RUN, status="running", student="student", teacher="teacher"))
+    train = [problem(i, "train") for i in range(TRAIN)]
+    heldout = [problem(i, "heldout") for i in range(HELDOUT)]
+    history.record_problems(RUN, [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout])
+    steps = -(-rollouts // (PER_STEP * SAMPLES))
+    for step in range(steps):
+        skill = 0.2 + 0.7 * step / steps
+        chosen = [train[(step * PER_STEP + i) % TRAIN] for i in range(PER_STEP)]
+        if step % 100 == 0:
+            history.plan_epoch(RUN, step // 100, [StepPlan(step=s, problem_ids=()) for s in range(step, min(steps, step + 100))])
+            evaluate(history, heldout, step, skill)
+        history.plan_step(RUN, StepPlan(step=step, problem_ids=tuple(p.id for p in chosen)))
+        write_step(history, RUN, step, chosen, skill)
+    evaluate(history, heldout, steps, 0.9)
+    half.rename(path)
+    return History(path)
