@@ -92,5 +92,5 @@ def style() -> str:
     """The colours as CSS, light, and dark beneath `[data-theme=dark]`."""
     light = HtmlFormatter(style=LIGHT).get_style_defs(".code")
     dark = HtmlFormatter(style=DARK).get_style_defs('[data-theme="dark"] .code')
-    rules = [line for text in (light, dark) for line in text.splitlines() if ".code " in line and "{" in line]
+    rules = [line for text in (light, dark) for line in text.splitlines() if ".code ." in line]
     return "\n".join(line for line in rules if ".linenos" not in line and ".hll" not in line)

@@ -30,7 +30,7 @@ WITH failed AS (
     SELECT rollout, step, problem_id, outcome, reasons[1] AS reason FROM verdicts
     WHERE run = $run AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') AND len(reasons) > 0)
 SELECT outcome, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
-            ELSE regexp_replace(left(reason, 160), '`[^`]*`|''[^'']*''|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS cluster,
+            ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS cluster,
        step * $bins // $steps AS bin, count(*) AS n, count(DISTINCT problem_id) AS problems, arg_max(rollout, step) AS example,
        max(step) AS last, arg_max(reason, step) AS words
 FROM failed GROUP BY ALL ORDER BY n DESC LIMIT 4000
@@ -68,6 +68,10 @@ _CHECKED = """
 SELECT (SELECT count(*) FROM audits WHERE run = $run) AS audited, (SELECT count(*) FROM audits WHERE run = $run AND result = 'unknown') AS unknown,
        (SELECT count(*) FROM regrades WHERE run = $run) AS regraded
 """
+KINDS = {
+    "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "port too many": "extra_port", "parameter": "",
+}  # fmt: skip
+"""Name of a mistake (view `named_mistakes`) -> kind of interface mismatch; all others are missing ports."""
 CONSTRUCTS = {
     "always @(posedge": "clocked block", "always_ff": "always_ff", "always_comb": "always_comb", "always @(*)": "always @(*)", "case": "case",
     "for (": "for loop", "generate": "generate", "function": "function", "signed": "signed", "parameter": "parameter", "?": "conditional ?:",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtl_core.errors import HistoryError
+from rtl_core.debugging.waves import waves_of
+from rtl_core.errors import HistoryError, RtlDistillError
 from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import of_own_rhythm
 from rtl_core.reporting.theme import LINES, OUTCOMES
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
+from rtl_core.view import waves as drawing
 from rtl_core.view.charts import Chart, Line, Point
 from rtl_core.view.links import link
 from rtl_core.view.questions import PAGE, Filters, Row
@@ -115,19 +117,18 @@ def rollouts(history: History, filters: Filters) -> Values:
 
 
 def wrong(history: History, name: str) -> Values:
-    """What the model gets wrong."""
-    with history.reading():
-        record = history.existing_run(name)
-        parts = failures.outcomes(history, name)
-        values = {
-            "mistakes": failures.mistakes(history, name),
-            "reasons": failures.reasons(history, name),
-            "flips": failures.flips(history, name),
-            "never": failures.never_solved(history, name),
-            "constructs": failures.constructs(history, name),
-            "suspects": failures.suspects(history, name),
-        }
-    return {"record": record, "chart": _outcome_chart(name, parts), "live": record.status == "running", **values}
+    """What the model gets wrong. Its questions are long ones: each opens the history for itself, so that a writer gets in between."""
+    record = history.existing_run(name)
+    parts = failures.outcomes(history, name)
+    values = {
+        "mistakes": failures.mistakes(history, name),
+        "reasons": failures.reasons(history, name),
+        "flips": failures.flips(history, name),
+        "never": failures.never_solved(history, name),
+        "constructs": failures.constructs(history, name),
+        "suspects": failures.suspects(history, name),
+    }
+    return {"record": record, "chart": _outcome_chart(name, parts), "kinds": failures.KINDS, "live": record.status == "running", **values}
 
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
@@ -159,6 +160,17 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "previous": keys[at - 1] if at > 0 else None,
         "next": keys[at + 1] if at + 1 < len(keys) else None,
     }
+
+
+def waves(history: History, key: str) -> Values:
+    """The waveform around a rollout's failing check, or why there is none; grades the answer again."""
+    try:
+        found = waves_of(history, key)
+    except RtlDistillError as error:
+        return {"error": error.message, "hint": error.hint}
+    stored = history.rollout(found.rollout)
+    recorded = stored.verdict.outcome.value if stored and stored.verdict else None
+    return {"error": None, "waves": found, "drawing": drawing.draw(found), "recorded": recorded, "row": drawing.ROW, "head": drawing.HEAD}
 
 
 def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[tuple[str, list[code.DiffLine] | None]]:

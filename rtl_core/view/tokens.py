@@ -72,7 +72,7 @@ def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, floa
 
 def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
     """What the run's own algorithm trained each token with, at the λ that the step recorded."""
-    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL; green pushes it up", good=True)  # fmt: skip
+    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL; blue pushes it up, red down", good=True)  # fmt: skip
     if stored.credit is None:
         return _without(bare, "no credit is recorded for this answer: it was not trained on (or not yet)")
     if not stored.credit.counts:
