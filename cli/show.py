@@ -29,25 +29,11 @@ def show(
     """
     from rich.console import Console
 
-    from rtl_core.errors import HistoryError
     from rtl_core.reporting.rollout import rollout_view
     from rtl_core.view.pieces import pieces
 
     history = open_history(db)
-    stored = history.rollout(rollout)
-    if stored is None:
-        near = history.query(
-            "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6", {"key": rollout}
-        ).column(0).to_pylist()  # fmt: skip
-        if len(near) != 1:
-            hint = (
-                f"it could be {', '.join(near)}"
-                if near
-                else 'keys: rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
-            )
-            raise HistoryError(f"there is no rollout {rollout!r} in {history.path}", hint)
-        stored = history.rollout(near[0])
-    assert stored is not None
+    stored = history.find_rollout(rollout)
     problems = history.query(
         "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem",
         {"run": stored.rollout.run, "problem": stored.rollout.problem_id},

@@ -201,7 +201,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     with batch.clock.measure("grade"):
         answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
-        until = last_stage(session.config, batch)
+        until = Stage(session.config.grading.last_stage(batch.purpose, batch.step))
         verdicts = await grade_all(session.grader, session.pool, problem, answers, until)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
@@ -230,13 +230,6 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             )
         raise InfrastructureError(why)
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
-
-
-def last_stage(config: RunConfig, batch: Batch) -> Stage:
-    """The last stage that a batch is graded to: the tests, but for the steps of training that `grading.until` holds for."""
-    section = config.grading
-    early = section.until_steps == 0 or batch.step < section.until_steps
-    return Stage(section.until) if batch.purpose == "train" and early else Stage.TESTS
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
