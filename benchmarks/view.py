@@ -71,7 +71,9 @@ def problem(index: int, split: str) -> Problem:
 
 def answer_text(top: str, step: int, sample: int) -> str:
     """A made-up answer of some 700 characters."""
-    lines = [f"  assign t{i} = data ^ {{{(step + i) % 8}{{1'b{sample % 2}}}}};  // line {step * 31 + i}" for i in range(9)]
+    lines = [
+        f"  assign t{i} = data ^ {{{(step + i) % 8}{{1'b{sample % 2}}}}};  // line {step * 31 + i}" for i in range(9)
+    ]
     body = "\n".join(lines)
     return f"module {top} (input clk, input rst_n, input [3:0] data, output reg [3:0] result);\n{body}\n  always @(posedge clk)\n    result <= t{step % 9};\nendmodule\n"
 
@@ -84,15 +86,25 @@ def judge(p: Problem, skill: float, rng: np.random.Generator) -> tuple[Verdict, 
     outcome = kind or Outcome.PASSED
     check = ("reset_value", "vectors", "corners", "order")[int(rng.integers(4))]
     words = f"test_{p.family}.{check}: AssertionError: after a rising clock edge, data=0x{int(rng.integers(16)):x}: result is {int(rng.integers(16))}, expected 3"
-    reasons = () if kind is None else (words,) if kind is Outcome.TESTS_FAILED else (f"{outcome.value}: line {int(rng.integers(30))}",)
+    reasons = (
+        ()
+        if kind is None
+        else (words,)
+        if kind is Outcome.TESTS_FAILED
+        else (f"{outcome.value}: line {int(rng.integers(30))}",)
+    )
     stages = tuple(
         StageResult(
-            stage=stage, status="passed" if i < at else "failed" if i == at else "skipped", reasons=reasons if i == at else ()
+            stage=stage,
+            status="passed" if i < at else "failed" if i == at else "skipped",
+            reasons=reasons if i == at else (),
         )
         for i, stage in enumerate(Stage)
     )
     missing = InterfaceMismatch(kind=MismatchKind.MISSING_PORT, name="rst_n", expected="input")
-    extra = InterfaceMismatch(kind=MismatchKind.EXTRA_PORT, name=("reset", "d", "en")[int(rng.integers(3))], got="input")
+    extra = InterfaceMismatch(
+        kind=MismatchKind.EXTRA_PORT, name=("reset", "d", "en")[int(rng.integers(3))], got="input"
+    )
     verdict = Verdict(
         outcome=outcome,
         stages=stages,
@@ -107,7 +119,9 @@ def judge(p: Problem, skill: float, rng: np.random.Generator) -> tuple[Verdict, 
     return verdict, reward(Graded(p, verdict, "", (), "stop"), WEIGHTS)
 
 
-def rollout(p: Problem, step: int, sample: int, rng: np.random.Generator, evaluation: str | None = None, run: str = RUN) -> Rollout:
+def rollout(
+    p: Problem, step: int, sample: int, rng: np.random.Generator, evaluation: str | None = None, run: str = RUN
+) -> Rollout:
     """A made-up rollout."""
     return Rollout(
         run=run,
@@ -178,13 +192,17 @@ def fill(path: Path, rollouts: int) -> History:
     history.start_run(RunRecord(name=RUN, status="running", student="student", teacher="teacher"))
     train = [problem(i, "train") for i in range(TRAIN)]
     heldout = [problem(i, "heldout") for i in range(HELDOUT)]
-    history.record_problems(RUN, [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout])
+    history.record_problems(
+        RUN, [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout]
+    )
     steps = -(-rollouts // (PER_STEP * SAMPLES))
     for step in range(steps):
         skill = 0.2 + 0.7 * step / steps
         chosen = [train[(step * PER_STEP + i) % TRAIN] for i in range(PER_STEP)]
         if step % 100 == 0:
-            history.plan_epoch(RUN, step // 100, [StepPlan(step=s, problem_ids=()) for s in range(step, min(steps, step + 100))])
+            history.plan_epoch(
+                RUN, step // 100, [StepPlan(step=s, problem_ids=()) for s in range(step, min(steps, step + 100))]
+            )
             evaluate(history, heldout, step, skill)
         history.plan_step(RUN, StepPlan(step=step, problem_ids=tuple(p.id for p in chosen)))
         write_step(history, RUN, step, chosen, skill)

@@ -29,7 +29,7 @@ def config_of(history: History, run: str) -> RunConfig:
     record = history.existing_run(run)
     try:
         return RunConfig.model_validate(
-            {**record.config, "run": {**record.config["run"], "history": str(history.path)}}
+            {**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}}
         )
     except ValidationError as error:
         reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())

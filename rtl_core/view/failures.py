@@ -167,7 +167,8 @@ def suspects(history: History, run: str) -> dict[str, Any]:
     """Passes to doubt: {different, changed, weak: rows; audited, unknown, regraded: counts}."""
     values = {"run": run, "most": MOST}
     found: dict[str, Any] = {
-        name: history.query(sql, values).to_pylist() for name, sql in (("different", _DIFFERENT), ("changed", _CHANGED), ("weak", _WEAK))
+        name: history.query(sql, values).to_pylist()
+        for name, sql in (("different", _DIFFERENT), ("changed", _CHANGED), ("weak", _WEAK))
     }
     for row in found["weak"]:
         row["evidence"] = json.loads(row["evidence"] or "{}")
@@ -175,5 +176,7 @@ def suspects(history: History, run: str) -> dict[str, Any]:
 
 
 def _parts(history: History, run: str) -> dict[str, Any]:
-    rows = history.query("SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train'", {"run": run})
+    rows = history.query(
+        "SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train'", {"run": run}
+    )
     return {"run": run, "bins": BINS, "steps": rows.to_pylist()[0]["steps"] or 1}

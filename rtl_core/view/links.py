@@ -8,7 +8,9 @@ from urllib.parse import urlencode
 
 def link(path: str, **values: Any) -> str:
     """The address of a page; values that are None or empty are left out."""
-    given = [(name.rstrip("_"), v) for name, value in values.items() for v in (value if isinstance(value, list) else [value])]
+    given = [
+        (name.rstrip("_"), v) for name, value in values.items() for v in (value if isinstance(value, list) else [value])
+    ]
     text = urlencode([(name, value) for name, value in given if value not in (None, "")])
     return f"{path}?{text}" if text else path
 

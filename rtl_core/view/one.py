@@ -59,13 +59,19 @@ def whole(history: History, key: str) -> Whole:
     with history.reading():
         stored = history.rollout(key)
         if stored is None:
-            raise HistoryError(f"there is no rollout {key!r} in {history.path}", "search for it by its run, problem or text")
+            raise HistoryError(
+                f"there is no rollout {key!r} in {history.path}", "search for it by its run, problem or text"
+            )
         r = stored.rollout
         place = {"run": r.run, "problem": r.problem_id}
         records = history.query(_PROBLEM, place).column(0).to_pylist()
         problem = Problem.model_validate(json.loads(records[0])) if records else None
-        group = history.query(_GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}).to_pylist()
-        metrics = history.query("SELECT name, value FROM step_metrics WHERE run = $run AND step = $step", {"run": r.run, "step": r.step})
+        group = history.query(
+            _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
+        ).to_pylist()
+        metrics = history.query(
+            "SELECT name, value FROM step_metrics WHERE run = $run AND step = $step", {"run": r.run, "step": r.step}
+        )
         made = Whole(
             stored,
             history.run(r.run),
@@ -80,12 +86,16 @@ def whole(history: History, key: str) -> Whole:
         while parent is not None and len(made.turns) < 32 and (before := history.rollout(parent)) is not None:
             made.turns.insert(0, before)
             parent = before.rollout.parent
-        passing = next((row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None)
+        passing = next(
+            (row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None
+        )
         if passing is None:
             found = history.query(_PASSING, {**place, "step": r.step, "rollout": r.key}).column(0).to_pylist()
             passing = found[0] if found else None
         if passing is not None:
-            texts = history.query("SELECT text FROM rollouts WHERE rollout = $key", {"key": passing}).column(0).to_pylist()
+            texts = (
+                history.query("SELECT text FROM rollouts WHERE rollout = $key", {"key": passing}).column(0).to_pylist()
+            )
             made.others["passing"] = (passing, texts[0])
     if made.turns:
         made.others["parent"] = (made.turns[-1].rollout.key, made.turns[-1].rollout.text)
@@ -114,6 +124,16 @@ def interface_rows(found: Whole) -> list[dict[str, Any]]:
     for port in found.problem.interface.ports if found.problem and found.problem.interface else ():
         miss = wrong.pop(port.name, None)
         words = f"{port.direction or 'port'} {port.packed}".strip()
-        rows.append({"name": port.name, "expected": words, "got": words if miss is None else miss.got or "nothing", "wrong": miss is not None})
-    rows += [{"name": m.name, "expected": m.expected or "nothing", "got": m.got or "nothing", "wrong": True} for m in wrong.values()]
+        rows.append(
+            {
+                "name": port.name,
+                "expected": words,
+                "got": words if miss is None else miss.got or "nothing",
+                "wrong": miss is not None,
+            }
+        )
+    rows += [
+        {"name": m.name, "expected": m.expected or "nothing", "got": m.got or "nothing", "wrong": True}
+        for m in wrong.values()
+    ]
     return rows

@@ -27,7 +27,9 @@ def home(history: History, chosen: list[str]) -> Values:
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
-        curves = {run: (questions.curves(history, run), _evaluations(history, history.existing_run(run))) for run in drawn}
+        curves = {
+            run: (questions.curves(history, run), _evaluations(history, history.existing_run(run))) for run in drawn
+        }
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
     return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
@@ -40,7 +42,9 @@ def run(history: History, name: str, page: int) -> Values:
         curves = questions.curves(history, name)
         every = history.evaluations(name)
         steps = questions.steps(history, name, page)
-        purposes = history.query("SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1 ORDER BY 1", {"run": name}).to_pylist()
+        purposes = history.query(
+            "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1 ORDER BY 1", {"run": name}
+        ).to_pylist()
     own = of_own_rhythm(record, [e for e in every if e.status == "done"])
     return {
         "record": record,
@@ -128,7 +132,13 @@ def wrong(history: History, name: str) -> Values:
         "constructs": failures.constructs(history, name),
         "suspects": failures.suspects(history, name),
     }
-    return {"record": record, "chart": _outcome_chart(name, parts), "kinds": failures.KINDS, "live": record.status == "running", **values}
+    return {
+        "record": record,
+        "chart": _outcome_chart(name, parts),
+        "kinds": failures.KINDS,
+        "live": record.status == "running",
+        **values,
+    }
 
 
 def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
@@ -170,12 +180,21 @@ def waves(history: History, key: str) -> Values:
         return {"error": error.message, "hint": error.hint}
     stored = history.rollout(found.rollout)
     recorded = stored.verdict.outcome.value if stored and stored.verdict else None
-    return {"error": None, "waves": found, "drawing": drawing.draw(found), "recorded": recorded, "row": drawing.ROW, "head": drawing.HEAD}
+    return {
+        "error": None,
+        "waves": found,
+        "drawing": drawing.draw(found),
+        "recorded": recorded,
+        "row": drawing.ROW,
+        "head": drawing.HEAD,
+    }
 
 
 def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[tuple[str, list[code.DiffLine] | None]]:
     other = one.other_files(found, against)
-    return [(path, code.difference(other.get(path, ""), files.get(path, ""))) for path in dict.fromkeys([*files, *other])]
+    return [
+        (path, code.difference(other.get(path, ""), files.get(path, ""))) for path in dict.fromkeys([*files, *other])
+    ]
 
 
 def _evaluations(history: History, record: RunRecord) -> list[EvaluationRecord]:
@@ -198,11 +217,20 @@ def _curves(
         if teacher is not None and teacher.pass_at_1 is not None:
             last, words = max([p.x for p in points], default=1), f"teacher: {100 * teacher.pass_at_1:.1f} %"
             there = link("/step", run=run, evaluation=teacher.key)
-            rates.append(Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True))
+            rates.append(
+                Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True)
+            )
     made = [charts.chart("Held-out pass@1", rates, percent=True)]
     for name, title, unit in (("reward", "Training reward", ""), ("kl", "Reverse KL to the teacher", " nats a token")):
         lines = [
-            Line(run, colours[run], [Point(s, v, f"{run}, step {s}: {v:.3f}{unit}", link("/step", run=run, step=s)) for s, v in found[name]])
+            Line(
+                run,
+                colours[run],
+                [
+                    Point(s, v, f"{run}, step {s}: {v:.3f}{unit}", link("/step", run=run, step=s))
+                    for s, v in found[name]
+                ],
+            )
             for run, (found, _) in curves.items()
         ]
         made.append(charts.chart(title, lines))

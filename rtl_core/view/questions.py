@@ -102,7 +102,11 @@ class Filters:
             named = "kind = $mistake" + (" AND name = $name" if self.name else "")
             among("interface_mismatches", named, mistake=self.mistake, **({"name": self.name} if self.name else {}))
         if self.check:
-            among("verdicts", "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)", check=self.check)
+            among(
+                "verdicts",
+                "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)",
+                check=self.check,
+            )
         if self.family:
             ask("r.problem_id IN (SELECT problem_id FROM run_problems WHERE run = $run AND coalesce(family, category) = $family)", family=self.family)  # fmt: skip
         if self.doubt == "audit":
@@ -164,7 +168,11 @@ def count(history: History, filters: Filters) -> int:
 def rollouts(history: History, filters: Filters, newest: bool = True, most: int = PAGE) -> list[Row]:
     """A page of a list: newest step first, or in order of problem, turn and sample."""
     where, values = filters.where()
-    way = "r.step DESC, r.evaluation, r.problem_id, r.turn, r.sample" if newest else "r.problem_id, r.turn, r.sample, r.step"
+    way = (
+        "r.step DESC, r.evaluation, r.problem_id, r.turn, r.sample"
+        if newest
+        else "r.problem_id, r.turn, r.sample, r.step"
+    )
     sql = f"SELECT rollout FROM rollouts r WHERE {where} ORDER BY {way} LIMIT $most OFFSET $skip"
     keys = history.query(sql, {**values, "most": most, "skip": filters.page * PAGE}).column(0).to_pylist()
     return rows(history, keys)

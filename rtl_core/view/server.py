@@ -76,13 +76,17 @@ def create_app(history: History) -> FastAPI:
     def show(request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
         def made() -> str:
             stamp = kept.stamp()
-            return templates.get_template(template).render({"live": False, **values()}, stamp=stamp, history=str(history.path))
+            return templates.get_template(template).render(
+                {"live": False, **values()}, stamp=stamp, history=str(history.path)
+            )
 
         return HTMLResponse(kept.get(str(request.url), made))
 
     def failed(request: Request, status: int, message: str, hint: str | None = None) -> Response:
         page = templates.get_template("error.html")
-        text = page.render(status=status, message=message, hint=hint or "", stamp="", history=str(history.path), live=False)
+        text = page.render(
+            status=status, message=message, hint=hint or "", stamp="", history=str(history.path), live=False
+        )
         return HTMLResponse(text, status, HEADERS)
 
     @app.exception_handler(RtlDistillError)
@@ -96,7 +100,9 @@ def create_app(history: History) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     def misread(request: Request, error: RequestValidationError) -> Response:
         what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return failed(request, 400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs")
+        return failed(
+            request, 400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs"
+        )
 
     @app.get("/")
     def home(request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None) -> Response:
@@ -114,7 +120,9 @@ def create_app(history: History) -> FastAPI:
         return show(request, "step.html", lambda: pages.step(history, filters, order))
 
     @app.get("/group")
-    def group(request: Request, run: Name, problem: Name, step: Name = "", evaluation: Name = "", purpose: Name = "") -> Response:
+    def group(
+        request: Request, run: Name, problem: Name, step: Name = "", evaluation: Name = "", purpose: Name = ""
+    ) -> Response:
         filters = Filters(run=run, problem=problem, step=step, evaluation=evaluation, purpose=purpose)
         return show(request, "group.html", lambda: pages.group(history, filters))
 
@@ -123,7 +131,9 @@ def create_app(history: History) -> FastAPI:
         request: Request, run: Name = "", outcome: Name = "", mistake: Name = "", name: Name = "", check: Name = "", family: Name = "",
         problem: Name = "", step: Name = "", evaluation: Name = "", purpose: Name = "", doubt: Name = "", q: Name = "", page: Page = 0,
     ) -> Response:  # fmt: skip
-        filters = Filters(run, outcome, mistake, name, check, family, problem, step, evaluation, purpose, doubt, q, page)
+        filters = Filters(
+            run, outcome, mistake, name, check, family, problem, step, evaluation, purpose, doubt, q, page
+        )
         return show(request, "rollouts.html", lambda: pages.rollouts(history, filters))
 
     @app.get("/wrong")
@@ -131,8 +141,12 @@ def create_app(history: History) -> FastAPI:
         return show(request, "wrong.html", lambda: pages.wrong(history, run))
 
     @app.get("/rollout")
-    def rollout(request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False) -> Response:
-        return show(request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves})
+    def rollout(
+        request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
+    ) -> Response:
+        return show(
+            request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
+        )
 
     @app.post("/waves")
     def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
@@ -197,7 +211,9 @@ def _templates() -> Environment:
         finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
     found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, charts=charts, against_words=one.AGAINST)  # fmt: skip
-    found.filters.update(cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words)
+    found.filters.update(
+        cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words
+    )
     return found
 
 
@@ -209,8 +225,15 @@ def _static() -> dict[str, tuple[str, str]]:
     """File name -> (kind, text) of all that a page loads."""
     folder = files("rtl_core.view") / "static"
     kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-    found = {f.name: (kinds[f.name.rsplit(".")[-1]], f.read_text(encoding="utf-8")) for f in folder.iterdir() if f.name.rsplit(".")[-1] in kinds}
-    colours = [f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}" for role in _roles()]
+    found = {
+        f.name: (kinds[f.name.rsplit(".")[-1]], f.read_text(encoding="utf-8"))
+        for f in folder.iterdir()
+        if f.name.rsplit(".")[-1] in kinds
+    }
+    colours = [
+        f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
+        for role in _roles()
+    ]
     found["colours.css"] = "text/css", "\n".join([css_variables(), code.style(), *colours])
     return found
 
@@ -226,13 +249,17 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"cannot listen on 127.0.0.1:{port}: {error}", "choose another --port; 0 takes a free one") from error
+        raise ConfigError(
+            f"cannot listen on 127.0.0.1:{port}: {error}", "choose another --port; 0 takes a free one"
+        ) from error
 
 
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
     """Serve the view until Ctrl-C; `announce` gets its address once it answers."""
     listener = listen(port)
-    config = uvicorn.Config(create_app(history), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
+    config = uvicorn.Config(
+        create_app(history), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
+    )
     server = uvicorn.Server(config)
 
     async def run() -> None:

@@ -43,8 +43,13 @@ class Overlay:
 
     def legend(self) -> list[tuple[str, str]]:
         """(class, words) of each shade, lowest first."""
-        low = [(f"{'up' if self.good else 'down'}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)][::-1]
-        return [*low, *((f"{'down' if self.good else 'up'}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades))]
+        low = [(f"{'up' if self.good else 'down'}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)][
+            ::-1
+        ]
+        return [
+            *low,
+            *((f"{'down' if self.good else 'up'}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,11 @@ class Token:
 def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> dict[str, Overlay]:
     """All overlays of a rollout by name. `metrics` are those of its step."""
     student_T = np.asarray(stored.rollout.logprobs_T, np.float64)
-    kl = Overlay("kl", "teacher KL", "k1 = log p(student) − log p(teacher), in nats: red where the student is surer than the teacher")
+    kl = Overlay(
+        "kl",
+        "teacher KL",
+        "k1 = log p(student) − log p(teacher), in nats: red where the student is surer than the teacher",
+    )
     if stored.teacher is None:
         kl = _without(kl, "the teacher has not scored this answer")
     else:
@@ -85,7 +94,9 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
     try:
         config = config_of(history, stored.rollout.run)
         if config.learning.permute_advantages:
-            return _without(bare, "learning.permute_advantages gave each answer another one's advantage; which one is not stored")
+            return _without(
+                bare, "learning.permute_advantages gave each answer another one's advantage; which one is not stored"
+            )
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
     except (ConfigError, HistoryError, KeyError, ValueError) as error:
         return _without(bare, f"the run's algorithm cannot be asked here: {error}")
@@ -108,7 +119,9 @@ def _unstored(stored: StoredRollout, metrics: Mapping[str, float]) -> list[Overl
         ("mismatch", "trainer–sampler mismatch", "optim/kl_sample_train_v1", "log p(sampler) − log p(trainer)"),
     ):
         mean = metrics.get(metric)
-        words = "" if mean is None else f"; over step {stored.rollout.step} it was {mean:.3g} nats on average ({metric})"
+        words = (
+            "" if mean is None else f"; over step {stored.rollout.step} it was {mean:.3g} nats on average ({metric})"
+        )
         made.append(Overlay(name, title, about, missing=f"not stored per token{words}"))
     return made
 
@@ -121,10 +134,16 @@ def _without(bare: Overlay, missing: str) -> Overlay:
     return Overlay(bare.name, bare.title, bare.about, missing=missing)
 
 
-def drawn(stored: StoredRollout, found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, start: int = 0) -> list[Token]:
+def drawn(
+    stored: StoredRollout, found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, start: int = 0
+) -> list[Token]:
     """At most `MOST` tokens from `start` on, shaded by one overlay; each says the values of all."""
     s_T = stored.rollout.logprobs_T
-    there = [(overlay.title, overlay.values) for overlay in found.values() if overlay.values is not None and overlay.name not in ("mask", "surprise")]
+    there = [
+        (overlay.title, overlay.values)
+        for overlay in found.values()
+        if overlay.values is not None and overlay.name not in ("mask", "surprise")
+    ]
     shown = found[name]
     made = []
     for i in range(start, min(len(s_T), start + MOST)):
@@ -133,11 +152,15 @@ def drawn(stored: StoredRollout, found: Mapping[str, Overlay], name: str, texts:
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
         words += [f"{title} {values[i]:+.3f}" for title, values in there]
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
-        made.append(Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words)))
+        made.append(
+            Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words))
+        )
     return made
 
 
-def strongest(found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6) -> list[tuple[int, str, float]]:
+def strongest(
+    found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
+) -> list[tuple[int, str, float]]:
     """The tokens with the largest values of an overlay: (position, text, value), by position."""
     values = found[name].values
     if values is None or name == "mask":

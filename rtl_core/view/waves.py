@@ -84,7 +84,15 @@ def draw(waves: Waves) -> Drawing:
     every = max(1, len(times) // 8)
     ticks = [(across(time), _seconds(time * waves.step_s)) for time in times[::every]]
     at = None if waves.check is None else across(waves.failed_at)
-    return Drawing(right + 12, HEAD + ROW * len(tracks) + 22, at, ticks, tracks, _said(waves), max(0, len(waves.signals) - MOST_SIGNALS))
+    return Drawing(
+        right + 12,
+        HEAD + ROW * len(tracks) + 22,
+        at,
+        ticks,
+        tracks,
+        _said(waves),
+        max(0, len(waves.signals) - MOST_SIGNALS),
+    )
 
 
 def _said(waves: Waves) -> str:
@@ -100,7 +108,9 @@ def _said(waves: Waves) -> str:
 
 def _line(spans: list[tuple[float, float, str]], y: float) -> str:
     level = {"1": y + 7, "0": y + ROW - 7}
-    return " ".join(f"{x},{level.get(value, y + ROW / 2)} {end},{level.get(value, y + ROW / 2)}" for x, end, value in spans)
+    return " ".join(
+        f"{x},{level.get(value, y + ROW / 2)} {end},{level.get(value, y + ROW / 2)}" for x, end, value in spans
+    )
 
 
 def _piece(x: float, end: float, bits: str, name: str) -> Piece:
