@@ -4,8 +4,8 @@
 
 The history is written by its own writer (some minutes, once: it stays in the folder). `pages` asks a server in a process of its own for
 each page, over HTTP, each address anew (the server keeps no answer); the median and the slowest of five are wall time. `slowdown` lets a
-process write a step's rollouts every 2 s, as the pipeline does, twice: alone, and with a page that is refreshed as the browser
-refreshes it. Its figure is the difference of the seconds spent writing over the seconds of a step.
+process write a step's rollouts every 4 s, as the pipeline does: alone, and with a page that is refreshed as the browser refreshes it.
+Its figure is the difference of the seconds spent writing over the seconds of a step.
 
 Not covered: the browser's own time to draw a page (tests/view looks at that in Chromium), and simulators, which want the same cores.
 """
@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -209,3 +212,166 @@ def fill(path: Path, rollouts: int) -> History:
     evaluate(history, heldout, steps, 0.9)
     half.rename(path)
     return History(path)
+
+
+@contextlib.contextmanager
+def served(path: Path) -> Iterator[str]:
+    """`rtl-distill view` over a history; its address."""
+    command = [sys.executable, "-u", "-m", "cli", "view", "--no-browser", "--db", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip().rstrip("/")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ask(address: str) -> float:
+    """Seconds that an address takes to answer, to the last byte."""
+    start = time.perf_counter()
+    with urllib.request.urlopen(address) as answer:
+        answer.read()
+    return time.perf_counter() - start
+
+
+def pages(history: History) -> list[tuple[str, str, str]]:
+    """Each page five times, never the same address twice."""
+    one = (
+        history.query("SELECT rollout FROM verdicts WHERE outcome = 'tests_failed' ORDER BY step DESC LIMIT 1")
+        .column(0)
+        .to_pylist()[0]
+    )
+    r = history.find_rollout(one).rollout
+    addresses = {
+        "runs": ("/", {}),
+        "run": ("/run", {"run": RUN}),
+        "run, page 15 of its steps": ("/run", {"run": RUN, "page": 14}),
+        "step": ("/step", {"run": RUN, "step": r.step}),
+        "evaluation": ("/step", {"run": RUN, "evaluation": f"{RUN}/student/00500"}),
+        "group": ("/group", {"run": RUN, "step": r.step, "problem": r.problem_id}),
+        "rollout": ("/rollout", {"key": one}),
+        "rollout against golden": ("/rollout", {"key": one, "against": "golden", "overlay": "advantage"}),
+        "all rollouts": ("/rollouts", {"run": RUN}),
+        "all rollouts, page 1,000": ("/rollouts", {"run": RUN, "page": 999}),
+        "by outcome": ("/rollouts", {"run": RUN, "outcome": "tests_failed"}),
+        "by mistake": ("/rollouts", {"run": RUN, "mistake": "extra_port"}),
+        "by family": ("/rollouts", {"run": RUN, "family": "lfsr"}),
+        "by check": ("/rollouts", {"run": RUN, "check": "reset_value", "outcome": "tests_failed"}),
+        "by a word of the text": ("/rollouts", {"run": RUN, "q": f"line {r.step * 31 + 4}"}),
+        "what goes wrong": ("/wrong", {"run": RUN}),
+    }
+    rows = []
+    with served(history.path) as base:
+        first = ask(f"{base}/")
+        rows.append(("the first page after the start", f"{first:.3f} s", verdict(first, TARGETS["first"], "< 1 s")))
+        for name, (path, values) in addresses.items():
+            seconds = [ask(f"{base}{path}?{urllib.parse.urlencode({**values, 'anew': i})}") for i in range(5)]
+            middle = statistics.median(seconds)
+            rows.append(
+                (
+                    f"  {name}",
+                    f"{middle:.3f} s, slowest {max(seconds):.3f} s",
+                    verdict(middle, TARGETS["click"], "< 0.3 s"),
+                )
+            )
+    return rows
+
+
+def follow(base: str, until: float) -> int:
+    """Look at a run's page as the browser does (static/view.js): the stamp every 3 s, the page where it changed, and then a rest of 50
+    times as long as the page took. Returns how many pages were asked for."""
+    last, count = "", 0
+    while time.monotonic() < until:
+        with urllib.request.urlopen(f"{base}/stamp") as answer:
+            stamp = answer.read().decode()
+        rest = 3.0
+        if stamp != last:
+            rest, last, count = max(rest, 50 * ask(f"{base}/run?run={RUN}&look={count}")), stamp, count + 1
+        time.sleep(max(0.0, min(rest, until - time.monotonic())))
+    return count
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from benchmarks.view import PER_STEP, RUN, TRAIN, problem, write_step
+from rtl_core.history.store import History
+history, first = History(Path(sys.argv[1])), int(sys.argv[2])
+problems = [problem(i, "train") for i in range(PER_STEP)]
+write_step(history, RUN, first, problems, 0.9)
+print("ready", flush=True)
+for step in range(first + 1, first + 1 + int(sys.argv[3])):
+    start = time.monotonic()
+    print(*write_step(history, RUN, step, problems, 0.9), flush=True)
+    time.sleep(max(0.0, float(sys.argv[4]) - (time.monotonic() - start)))
+"""
+
+
+def slowdown(history: History, count: int = 20, every_s: float = 4.0) -> list[tuple[str, str, str]]:
+    """How much longer a writer waits for its file while a page follows the run: `count` steps alone, as many watched, twice in turn."""
+    copy = history.path.with_name("written.duckdb")
+    shutil.copy(history.path, copy)
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    looks, step = 0, 100_000
+    with served(copy) as base:
+        for watched in (False, True, False, True):
+            command = [sys.executable, "-u", "-c", WRITER, str(copy), str(step), str(count // 2), str(every_s)]
+            writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            if watched:
+                looks += follow(base, time.monotonic() + every_s * (count // 2))
+            found[watched] += [(float(a), float(b)) for a, b in (line.split() for line in writer.stdout)]
+            writer.wait()
+            step += count
+    copy.unlink()
+    rows = []
+    for watched, pairs in found.items():
+        beside, waited = (1e3 * statistics.mean(part) for part in zip(*pairs, strict=True))
+        name = f"watched by a page ({looks} looks)" if watched else "alone"
+        rows.append(
+            (f"a step's writes, {name}", f"{beside:.0f} ms beside the optimizer, {waited:.0f} ms waited for", "")
+        )
+    more = statistics.mean(sum(p) for p in found[True]) - statistics.mean(sum(p) for p in found[False])
+    rows.append(
+        (
+            f"  more, of a step of {every_s:.0f} s",
+            f"{more / every_s:.2%}",
+            verdict(more / every_s, TARGETS["slower"], "≤ 2 %"),
+        )
+    )
+    return rows
+
+
+def verdict(value: float, limit: float, words: str) -> str:
+    """The target, and whether it was met."""
+    return f"{words}: {'met' if value <= limit else 'MISSED'}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=["pages", "slowdown", []], help="which parts (default: both)")
+    parser.add_argument("--rollouts", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "bench-view")
+    args = parser.parse_args()
+    start = time.perf_counter()
+    history = fill(args.folder / f"h-{args.rollouts}.duckdb", args.rollouts)
+    table = Table(
+        box=box.SIMPLE_HEAD, caption=f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    for column in ("what", "measured", "target"):
+        table.add_column(column)
+    size = history.path.stat().st_size / 1e6
+    table.add_row(
+        f"history of {args.rollouts:,} rollouts", f"{size:.0f} MB, there after {time.perf_counter() - start:.0f} s", ""
+    )
+    for name, part in (("pages", pages), ("slowdown", slowdown)):
+        if not args.parts or name in args.parts:
+            for row in part(history):
+                table.add_row(*row)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,8 @@ from rtl_core.reporting.text import visible
 
 MOST_CHARACTERS = 60_000
 """Longer texts are shown without colours: a colouring of hostile text may take long."""
+MOST_WIDTH = 2_000
+"""Characters of the longest line that is coloured."""
 MOST_LINES = 1_500
 """Longer texts are not compared: the time of a comparison grows with the product of their lengths."""
 LIGHT, DARK = "friendly", "github-dark"
@@ -34,15 +36,11 @@ class DiffLine:
 
 def coloured(text: str) -> list[Markup]:
     """The lines of a text, each as HTML of its own."""
-    text = visible(text.replace("\r\n", "\n").replace("\r", "\n"))
-    if len(text) > MOST_CHARACTERS or _has_long_line(text):
-        return [Markup.escape(line) for line in text.splitlines()]
-    html = highlight(text, SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
-    return [Markup(line) for line in _closed(html.split("\n"))][: len(text.split("\n")) - text.endswith("\n")]
-
-
-def _has_long_line(text: str) -> bool:
-    return any(len(line) > 2_000 for line in text.splitlines())
+    lines = _lines(text)
+    if len(text) > MOST_CHARACTERS or any(len(line) > MOST_WIDTH for line in lines):
+        return [Markup.escape(line) for line in lines]
+    html = highlight("\n".join(lines), SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
+    return [Markup(line) for line in _closed(html.split("\n"))][: len(lines)]
 
 
 def _closed(lines: list[str]) -> Iterator[str]:

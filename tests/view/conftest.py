@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("history", "reporting"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "reporting"))
 
 import synthetic
 from fastapi.testclient import TestClient
@@ -36,7 +36,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
     assert stored.verdict is not None
     history.record_regrades("seed 7", [(passed, stored.verdict.model_copy(update={"outcome": "tests_failed"}))])
     before = history.find_rollout(failed).rollout
-    turn = Rollout.model_validate(before.model_dump() | {"purpose": "refinement", "turn": 2, "parent": failed, "text": "```verilog\nmodule second_try(); endmodule\n```"})
+    turn = Rollout.model_validate(
+        before.model_dump()
+        | {
+            "purpose": "refinement",
+            "turn": 2,
+            "parent": failed,
+            "text": "```verilog\nmodule second_try(); endmodule\n```",
+        }
+    )
     history.record_rollouts([turn])
     history.record_verdicts([(turn.key, stored.verdict, None)])
     return history

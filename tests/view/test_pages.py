@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -22,7 +23,9 @@ def keys(demo: History, sql: str) -> list[str]:
 
 
 def hrefs(page: str, path: str) -> list[str]:
-    return [address for address in map(html.unescape, re.findall(r'href="([^"]*)"', page)) if urlsplit(address).path == path]
+    return [
+        address for address in map(html.unescape, re.findall(r'href="([^"]*)"', page)) if urlsplit(address).path == path
+    ]
 
 
 def test_every_link_of_every_page_leads_to_a_page(view):
@@ -39,12 +42,24 @@ def test_every_link_of_every_page_leads_to_a_page(view):
         answer = view.get(address)
         assert answer.status_code == 200, address
         if "text/html" in answer.headers["content-type"]:
-            todo += [a for a in map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text))]
-    assert {path for (path, _), _ in kinds} >= {"/", "/run", "/step", "/group", "/rollouts", "/rollout", "/wrong", "/static/view.js"}
+            todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
+    assert {path for (path, _), _ in kinds} >= {
+        "/",
+        "/run",
+        "/step",
+        "/group",
+        "/rollouts",
+        "/rollout",
+        "/wrong",
+        "/static/view.js",
+    }
 
 
 def test_what_a_model_wrote_is_text_on_every_page(view, demo):
-    hostile = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') AND purpose = 'train' LIMIT 1")[0]
+    hostile = keys(
+        demo,
+        "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') AND purpose = 'train' LIMIT 1",
+    )[0]
     failed = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' LIMIT 1")[0]
     stored = demo.find_rollout(hostile).rollout
     pages = [
@@ -54,7 +69,7 @@ def test_what_a_model_wrote_is_text_on_every_page(view, demo):
     ]  # fmt: skip
     for address in pages:
         page = view.get(address).text
-        assert "pwned" in page or "check" in address, address
+        assert "pwned" in page or "/rollout?" not in address, address
         assert not re.search(r"<script(?! src=\"/static/)", page), address
         assert not re.search(r"<img|onerror=\"", page), address
         assert "\x1b" not in page
@@ -125,7 +140,10 @@ def test_a_list_is_in_the_order_of_its_pages_without_gaps(demo):
 
 
 def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
-    key = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1")[0]
+    key = keys(
+        demo,
+        "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1",
+    )[0]
     stored = demo.find_rollout(key)
     assert stored.teacher is not None
     assert stored.reward is not None
@@ -151,11 +169,15 @@ def test_turns_are_shown_with_the_answer_before_and_a_comparison_with_it(view, d
     parent = demo.find_rollout(second).rollout.parent
     assert rollout_link(parent) in [html.unescape(a) for a in hrefs(page, "/rollout")]
     assert "against the turn before" in page
-    assert "second_try" in view.get(rollout_link(parent)).text or rollout_link(second) in html.unescape(view.get(rollout_link(parent)).text)
+    assert "second_try" in view.get(rollout_link(parent)).text or rollout_link(second) in html.unescape(
+        view.get(rollout_link(parent)).text
+    )
 
 
 def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
-    total = demo.query("SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch')").to_pylist()[0]["n"]
+    total = demo.query(
+        "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch')"
+    ).to_pylist()[0]["n"]
     assert sum(c.answers for c in failures.reasons(demo, "demo")) == total
     for cluster in failures.reasons(demo, "demo"):
         assert sum(cluster.bins) == cluster.answers
@@ -164,7 +186,7 @@ def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
     assert not {row["problem_id"] for row in failures.never_solved(demo, "demo")} & solved
     for row in failures.flips(demo, "demo"):
         passed = [visit["passed"] > 0 for visit in row["record"]]
-        assert row["lost"] == sum(a and not b for a, b in zip(passed, passed[1:], strict=False))
+        assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
     page = view.get("/wrong?run=demo").text
     assert "result is 3, golden 4" in page
     assert "seed 7" in page

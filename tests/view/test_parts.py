@@ -27,7 +27,13 @@ def test_every_line_keeps_its_text_and_is_html_of_its_own():
 
 def test_a_difference_names_the_lines_of_both():
     found = difference("a\nb\nc\n", "a\nB\nc\nd\n")
-    assert [(d.mark, d.old, d.new) for d in found] == [(" ", 1, 1), ("-", 2, None), ("+", None, 2), (" ", 3, 3), ("+", None, 4)]
+    assert [(d.mark, d.old, d.new) for d in found] == [
+        (" ", 1, 1),
+        ("-", 2, None),
+        ("+", None, 2),
+        (" ", 3, 3),
+        ("+", None, 4),
+    ]
     assert difference(TEXT, TEXT) == []
     assert difference("x\n" * 5_000, "y\n" * 5_000) is None
     assert [d.mark for d in difference("", "a\n")] == ["+"]
@@ -52,4 +58,11 @@ def test_a_long_curve_is_drawn_as_means():
 
 
 def test_bits_are_written_as_digits_and_unknown_ones_stay_unknown():
-    assert [hexadecimal(b) for b in ("1", "10101", "zzzzz", "1x01", "00001111", "x")] == ["0x1", "0x15", "0xzz", "0xx", "0x0f", "0xx"]
+    assert [hexadecimal(b) for b in ("1", "10101", "zzzzz", "1x01", "00001111", "x")] == [
+        "0x1",
+        "0x15",
+        "0xzz",
+        "0xx",
+        "0x0f",
+        "0xx",
+    ]
