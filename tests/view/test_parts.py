@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+from rtl_core.debugging.checks import Check
+from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.types.verdict import Verdict
 from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
 from rtl_core.view.code import coloured, difference
-from rtl_core.view.waves import hexadecimal
+from rtl_core.view.waves import draw, hexadecimal
 
 TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'
 
@@ -66,3 +69,23 @@ def test_bits_are_written_as_digits_and_unknown_ones_stay_unknown():
         "0x0f",
         "0xx",
     ]
+
+
+def test_a_waveform_has_a_track_a_signal_and_stands_at_the_failing_check():
+    verdict = Verdict(outcome="tests_failed", stages=(), executor="bubblewrap")
+    check = Check("q is 0101, expected 0110", "t", 3e-9, 0, "q", "0101", "0110")
+    signals = (
+        Signal("clk", 1, "input", ((0, "0"), (5, "1"), (10, "0"))),
+        Signal("q", 4, "output", ((0, "xxxx"), (5, "0101")), ((0, "xxxx"), (5, "0110"))),
+    )
+    made = draw(Waves("k", verdict, check, 5, 0, 10, 1e-9, "tb.dut", signals, b""))
+    assert [track.name for track in made.tracks] == ["clk", "q [3:0]", "q expected"]
+    assert [track.wrong for track in made.tracks] == [False, True, False]
+    assert [(piece.text, piece.unknown) for piece in made.tracks[1].pieces] == [("xxxx", True), ("0101", False)]
+    assert made.moment == made.tracks[1].pieces[1].x
+    assert made.said == "q is 0101, expected 0110"
+    assert [words for _, words in made.ticks] == ["0 ps", "5 ns", "10 ns"]
+    # An edge: the same x twice, low then high.
+    corners = [tuple(map(float, corner.split(","))) for corner in made.tracks[0].path.split()]
+    assert corners[1][0] == corners[2][0] == made.moment
+    assert corners[1][1] > corners[2][1]
