@@ -43,7 +43,7 @@ class Dump:
     def changes(self, variable: Variable) -> Changes:
         """All values of a variable; of several at one time the last."""
         fill = {"0": "0", "1": "0", "x": "x", "z": "z"}
-        at = {time: value for time, value in self.codes.get(variable.code, ())}
+        at = dict(self.codes.get(variable.code, ()))
         return tuple((time, value.rjust(variable.width, fill.get(value[0], "x"))) for time, value in at.items())
 
 

@@ -43,9 +43,8 @@ class Connection:
 
     def ask(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
         """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
-        body = json.dumps(message).encode()
         try:
-            self._socket.sendall(struct.pack("<Q", len(body)) + body)
+            send(self._socket, message)
         except OSError as error:
             raise ExecutorDiedError("the sandbox ended before it took the job") from error
         return self.receive(patience_s)
@@ -73,6 +72,12 @@ class Connection:
                 raise ExecutorDiedError("the sandbox ended in the middle of a job")
             data += part
         return bytes(data)
+
+
+def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+    """One message. OSError when the other side is gone."""
+    body = json.dumps(message).encode()
+    channel.sendall(struct.pack("<Q", len(body)) + body)
 
 
 def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
