@@ -48,14 +48,14 @@ class Chart:
     y_ticks: list[tuple[float, str]] = field(default_factory=list)
 
 
-def chart(title: str, lines: Sequence[Line], percent: bool = False) -> Chart:
-    """Curves over steps, on one scale. Points that are not finite are left out."""
+def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float = 0) -> Chart:
+    """Curves over steps, on one scale that reaches to `steps` at least. Points that are not finite are left out."""
     thin = [(line, thinned([p for p in line.points if math.isfinite(p.y)])) for line in lines]
     every = [p for _, points in thin for p in points]
     made = Chart(title, percent)
     if not every:
         return made
-    x_most = max(1.0, max(p.x for p in every))
+    x_most = max(1.0, steps, max(p.x for p in every))
     values = [v for p in every for v in (p.y, p.low, p.high) if v is not None]
     low, high = (0.0, 1.0) if percent else (min(0.0, *values), max(values))
     high = high if high > low else low + 1.0

@@ -37,7 +37,9 @@ class DiffLine:
 def coloured(text: str) -> list[Markup]:
     """The lines of a text, each as HTML of its own."""
     lines = _lines(text)
-    if len(text) > MOST_CHARACTERS or any(len(line) > MOST_WIDTH for line in lines):
+    # The lexer looks for the end of every comment that begins: of comments without an end it reads all of the rest, each time.
+    unended = text.rpartition("*/")[2].count("/*")
+    if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
         return [Markup.escape(line) for line in lines]
     html = highlight("\n".join(lines), SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
     return [Markup(line) for line in _closed(html.split("\n"))][: len(lines)]
@@ -67,7 +69,7 @@ def difference(old: str, new: str) -> list[DiffLine] | None:
         return None
     old_html, new_html = coloured(old), coloured(new)
     made: list[DiffLine] = []
-    matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines)  # frequent lines of long texts do not count: else hostile ones take minutes
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     for number, group in enumerate(groups):
         if number or group[0][1]:

@@ -220,7 +220,9 @@ def _curves(
             rates.append(
                 Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True)
             )
-    made = [charts.chart("Held-out pass@1", rates, percent=True)]
+    most = max((point[0] for found, _ in curves.values() for values in found.values() for point in values), default=0)
+    title = "Held-out pass@1" + (", dashed: the teacher" if any(line.dashed for line in rates) else "")
+    made = [charts.chart(title, rates, percent=True, steps=most)]
     for name, title, unit in (("reward", "Training reward", ""), ("kl", "Reverse KL to the teacher", " nats a token")):
         lines = [
             Line(
@@ -233,7 +235,7 @@ def _curves(
             )
             for run, (found, _) in curves.items()
         ]
-        made.append(charts.chart(title, lines))
+        made.append(charts.chart(title, lines, steps=most))
     return made
 
 

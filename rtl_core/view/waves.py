@@ -12,7 +12,7 @@ from rtl_core.debugging.waves import Waves
 
 NAMES, ROW, HEAD = 170, 30, 34
 """Pixels: the column of names, the height of a signal, the room above for the failing check."""
-LEAST, ROOM = 16, 980
+LEAST, ROOM = 16, 1090
 """Pixels: the least width of a moment; what all of them share where that is more."""
 _LETTER = 6.4
 MOST_SIGNALS = 48

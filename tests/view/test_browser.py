@@ -107,7 +107,11 @@ def page() -> Iterator[Page]:
 
 
 def there(page: Page, path: str) -> None:
-    page.wait(f"location.pathname === {json.dumps(path)} && document.documentElement.dataset.ready === 'yes'")
+    try:
+        page.wait(f"location.pathname === {json.dumps(path)} && document.documentElement.dataset.ready === 'yes'", 120)
+    except AssertionError:
+        shown = page.js("[location.href, document.readyState, document.body.innerText.slice(0, 2000)]")
+        raise AssertionError(f"not at {path}: {shown}; {page.complaints()}") from None
 
 
 def anchor(address: str) -> str:

@@ -58,8 +58,11 @@ addEventListener("keydown", (event) => {
 });
 
 // -- a run that goes on: look at the file's stamp, and ask for the page again when it has changed. The next look comes no sooner than
-// 50 times as long as the page took, so that watching takes no more than 2 % of the time that anything is read.
-const EVERY_MS = 3000, REST = 50;
+// 50 times as long as the page took, so that watching takes no more than 2 % of the time; half a minute is the longest rest.
+const EVERY_MS = 3000, REST = 50, MOST_MS = 30000;
+let pressed = false;
+addEventListener("pointerdown", () => { pressed = true; });
+addEventListener("pointerup", () => { pressed = false; });
 async function refresh() {
   let wait = EVERY_MS;
   try {
@@ -69,8 +72,8 @@ async function refresh() {
       const start = performance.now();
       const answer = await fetch(location.href);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      wait = Math.max(EVERY_MS, REST * (performance.now() - start));
-      if (answer.ok && page.getElementById("main")) {
+      wait = Math.min(MOST_MS, Math.max(EVERY_MS, REST * (performance.now() - start)));
+      if (answer.ok && page.getElementById("main") && !pressed) {
         const open = $$("details").map((part) => part.open);
         $("#main").replaceWith(page.getElementById("main"));
         $$("details").forEach((part, i) => { part.open = open[i] ?? part.open; });
