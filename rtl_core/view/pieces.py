@@ -38,16 +38,32 @@ def _tokenizer_of(run: RunRecord | None) -> str | None:
 
 @functools.lru_cache(maxsize=4)
 def _decoder(source: str) -> Decoder | None:
+    """Of a folder, or of what an earlier run has downloaded by that name."""
     file = Path(source) / "tokenizer.json"
-    if file.exists():
-        from tokenizers import Tokenizer
+    if not file.exists():
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
 
-        found = Tokenizer.from_file(str(file))
-        return lambda ids: str(found.decode(ids, skip_special_tokens=False))
+        try:
+            cached = try_to_load_from_cache(source, "tokenizer.json")
+            other = cached or try_to_load_from_cache(source, "tokenizer_config.json")
+        except HFValidationError:
+            return None
+        if not isinstance(cached, str):
+            return _other(source) if isinstance(other, str) else None
+        file = Path(cached)
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(str(file))
+    return lambda ids: str(found.decode(ids, skip_special_tokens=False))
+
+
+def _other(source: str) -> Decoder | None:
+    """A tokenizer without tokenizer.json, which takes seconds to import."""
     from transformers import AutoTokenizer
 
     try:
-        other = AutoTokenizer.from_pretrained(source, local_files_only=True)
+        found = AutoTokenizer.from_pretrained(source, local_files_only=True)
     except (OSError, ValueError):
         return None
-    return lambda ids: str(other.decode(ids))
+    return lambda ids: str(found.decode(ids))

@@ -62,7 +62,8 @@ class Page:
 
     def click(self, element: str) -> None:
         """Press and release the mouse on the middle of the element that an expression finds, as a person does."""
-        self.wait(element)
+        # Chromium drops what is pressed before a page is painted for the first time.
+        self.wait(f"performance.getEntriesByType('paint').length && {element}")
         x, y = self.js(
             f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
             " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
@@ -72,6 +73,7 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key where the focus is."""
+        self.wait("performance.getEntriesByType('paint').length")
         more = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)

@@ -103,6 +103,7 @@ def address(live: tuple[History, dict[str, Any]], tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with browser() as tab:
+        tab.call("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
         yield tab
 
 
