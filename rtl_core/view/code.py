@@ -69,7 +69,9 @@ def difference(old: str, new: str) -> list[DiffLine] | None:
         return None
     old_html, new_html = coloured(old), coloured(new)
     made: list[DiffLine] = []
-    matcher = difflib.SequenceMatcher(None, old_lines, new_lines)  # frequent lines of long texts do not count: else hostile ones take minutes
+    matcher = difflib.SequenceMatcher(
+        None, old_lines, new_lines
+    )  # frequent lines of long texts do not count: else hostile ones take minutes
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     for number, group in enumerate(groups):
         if number or group[0][1]:

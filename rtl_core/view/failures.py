@@ -21,17 +21,17 @@ SELECT step * $bins // $steps AS bin, outcome, count(*) AS n, min(step) AS first
 WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY ALL ORDER BY bin
 """
 _MISTAKES = """
-SELECT mistake, step * $bins // $steps AS bin, count(*) AS n, count(DISTINCT problem_id) AS problems,
-       arg_max(rollout, step) AS example, max(step) AS last, mode(expected) AS expected, mode(got) AS got
+SELECT mistake, step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example, max(step) AS last,
+       arg_max(expected, step) AS expected, arg_max(got, step) AS got
 FROM named_mistakes WHERE run = $run AND purpose = 'train' AND mistake NOT IN ('failing check', 'reset behaviour', 'bit order') GROUP BY ALL
 """
 _REASONS = """
 WITH failed AS (
-    SELECT rollout, step, problem_id, outcome, reasons[1] AS reason FROM verdicts
+    SELECT rollout, step, outcome, reasons[1] AS reason FROM verdicts
     WHERE run = $run AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') AND len(reasons) > 0)
 SELECT outcome, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
             ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS cluster,
-       step * $bins // $steps AS bin, count(*) AS n, count(DISTINCT problem_id) AS problems, arg_max(rollout, step) AS example,
+       step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example,
        max(step) AS last, arg_max(reason, step) AS words
 FROM failed GROUP BY ALL ORDER BY n DESC LIMIT 4000
 """
@@ -89,8 +89,6 @@ class Cluster:
     """One of them in full."""
     example: str = ""
     answers: int = 0
-    problems: int = 0
-    """At most so many problems in one part of the run."""
     last: int = -1
     bins: list[int] = field(default_factory=lambda: [0] * BINS)
 
@@ -120,7 +118,6 @@ def reasons(history: History, run: str) -> list[Cluster]:
 
 def _add(cluster: Cluster, row: Row, words: str) -> None:
     cluster.answers += row["n"]
-    cluster.problems = max(cluster.problems, row["problems"])
     cluster.bins[min(BINS - 1, row["bin"])] += row["n"]
     if row["last"] > cluster.last:
         cluster.last, cluster.example, cluster.words = row["last"], row["example"], words

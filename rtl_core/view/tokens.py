@@ -42,14 +42,13 @@ class Overlay:
         return f"{'up' if (value > 0) != self.good else 'down'}{depth}"
 
     def legend(self) -> list[tuple[str, str]]:
-        """(class, words) of each shade, lowest first."""
-        low = [(f"{'up' if self.good else 'down'}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)][
-            ::-1
-        ]
-        return [
-            *low,
-            *((f"{'down' if self.good else 'up'}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)),
-        ]
+        """(class, words) of each shade that the values can have, lowest first."""
+        high, low = ("down", "up") if self.good else ("up", "down")
+        made = [(f"{high}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)]
+        if self.values is not None and (self.values < 0).any():
+            below = [(f"{low}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)]
+            made = below[::-1] + made
+        return made
 
 
 @dataclass(frozen=True)
