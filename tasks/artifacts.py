@@ -44,21 +44,21 @@ class Publisher:
         self._session = session
         self._context = copy_context()
         self._progress: UUID | None = None
-        self._waiting: Callable[[], Awaitable[None]] | None = None
+        self._waiting: dict[str, Callable[[], Awaitable[None]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._told = False
 
     def at_start(self) -> None:
         """Publish where to look while the run is at work."""
-        self._put(self._tell_where)
+        self._put("where", self._tell_where)
 
     def after_step(self, step: int) -> None:
         """Publish how far the run is; a state that is overtaken before its turn is dropped."""
-        self._put(lambda: self._publish(step + 1))
+        self._put("step", lambda: self._publish(step + 1))
 
     async def at_end(self) -> None:
         """Publish the results, and wait for all that is under way, but not for long."""
-        self._put(self._tell_where)
+        self._put("results", self._tell_where)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.settled(), 15)
 
@@ -67,14 +67,14 @@ class Publisher:
         if self._task is not None:
             await asyncio.shield(self._task)
 
-    def _put(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._waiting = work
+    def _put(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._waiting[what] = work
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), context=self._context)
 
     async def _work(self) -> None:
-        while self._waiting is not None:
-            work, self._waiting = self._waiting, None
+        while self._waiting:
+            work = self._waiting.pop(next(iter(self._waiting)))
             try:
                 await work()
             except Exception as error:  # see the module's first lines
