@@ -71,9 +71,22 @@ class Batch:
 
     @property
     def key(self) -> str:
-        """The batch's name, in the names of task runs and in the seeds of later turns."""
+        """The batch's name in the seeds of later turns."""
         place = f"{self.sampler}/measurement" if self.purpose == "measurement" else f"step {self.step}"
         return (self.evaluation or place) + (f"/turn-{self.turn}" if self.turn > 1 else "")
+
+    @property
+    def title(self) -> str:
+        """The batch in words, with steps counted from 1 as in the run's log; names of task runs."""
+        if self.before is not None:
+            return f"{self.before.title}, turn {self.turn}"
+        match self.purpose:
+            case "evaluation":
+                return f"{self.sampler} after {self.step} steps" if self.sampler == "student" else self.sampler
+            case "measurement":
+                return f"measuring the {self.sampler}"
+            case _:
+                return f"step {self.step + 1}"
 
     @property
     def planned(self) -> tuple[str, ...]:

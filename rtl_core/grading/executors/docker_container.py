@@ -111,7 +111,7 @@ class Container:
         until_ready = f'while [ ! -e {_READY} ]; do sleep 0.05; done; cd "$0" && exec "$@"'
         sys.stdout.flush()
         return subprocess.call(
-            [client, "exec", streams, *given, self.name, "sh", "-c", until_ready, step.cwd, *step.argv]
+            [client, "exec", streams, *given, self.name, "bash", "-c", until_ready, step.cwd, *step.argv]
         )
 
     def _hold(self, job: Job) -> None:
