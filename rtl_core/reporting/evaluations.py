@@ -59,7 +59,9 @@ def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
     record = history.existing_run(run)
-    done = [_view(history, e) for e in of_own_rhythm(record, [e for e in history.evaluations(run) if e.status == "done"])]
+    done = [
+        _view(history, e) for e in of_own_rhythm(record, [e for e in history.evaluations(run) if e.status == "done"])
+    ]
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
     before = student[0] if student and student[0].record.step == 0 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -52,15 +53,14 @@ def program(*arguments: str, out: Path) -> subprocess.Popen:
         return subprocess.Popen([sys.executable, "-m", "cli", *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True)  # fmt: skip
 
 
-def end(process: subprocess.Popen) -> int:
-    """Ctrl-C, and what the program says to it."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGINT)
+def end(process: subprocess.Popen, number: signal.Signals) -> int:
+    """Its exit status after a signal; whatever it leaves of its process group is ended, too."""
+    process.send_signal(number)
     try:
-        return process.wait(timeout=180)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        raise
+        return process.wait(timeout=300)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, di
     try:
         yield history, wait("an answer that fails its tests", failed)
     finally:
-        end(process)
+        end(process, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def address(live: tuple[History, dict[str, Any]], tmp_path_factory: pytest.TempP
         )
         assert process.poll() is None
     finally:
-        code = end(process)
+        code = end(process, signal.SIGINT)
     assert code == 0, out.read_text()
     assert "Traceback" not in out.read_text()
 
