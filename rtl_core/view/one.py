@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, StoredRollout
@@ -14,7 +14,6 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.view.questions import Row
 
-Against = Literal["", "golden", "parent", "passing"]
 AGAINST: dict[str, str] = {"golden": "the golden answer", "parent": "the turn before", "passing": "a passing answer"}
 
 _PROBLEM = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem"

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
 from rtl_core.reporting.text import cell, visible
-from rtl_core.reporting.theme import OUTCOMES, css_variables
+from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 from rtl_core.view import charts, code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
 from rtl_core.view.questions import Filters
@@ -232,16 +233,10 @@ def _static() -> dict[str, tuple[str, str]]:
     }
     colours = [
         f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
-        for role in _roles()
+        for role in PALETTE
     ]
     found["colours.css"] = "text/css", "\n".join([css_variables(), code.style(), *colours])
     return found
-
-
-def _roles() -> list[str]:
-    from rtl_core.reporting.theme import PALETTE
-
-    return list(PALETTE)
 
 
 def listen(port: int) -> socket.socket:
@@ -275,6 +270,4 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
 
 def has_screen() -> bool:
     """Whether a browser of this machine has somewhere to show itself."""
-    import sys
-
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

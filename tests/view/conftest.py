@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from rtl_core.history.records import AuditRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome
 from rtl_core.view.server import create_app
 
 
@@ -34,7 +35,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
     stored = history.find_rollout(passed)
     history.record_audits([AuditRecord(rollout=passed, run="demo", problem_id=stored.rollout.problem_id, result="different", detail="result is 3, golden 4", key="k", executor="bubblewrap")])  # fmt: skip
     assert stored.verdict is not None
-    history.record_regrades("seed 7", [(passed, stored.verdict.model_copy(update={"outcome": "tests_failed"}))])
+    history.record_regrades("seed 7", [(passed, stored.verdict.model_copy(update={"outcome": Outcome.TESTS_FAILED}))])
     before = history.find_rollout(failed).rollout
     turn = Rollout.model_validate(
         before.model_dump()

@@ -11,11 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import synthetic
 
+from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.view import failures
 from rtl_core.view.links import link, rollout_link
 from rtl_core.view.questions import Filters, count, rollouts
-from rtl_core.view.server import create_app
+from rtl_core.view.server import create_app, listen
 
 
 def keys(demo: History, sql: str) -> list[str]:
@@ -89,6 +90,14 @@ def test_scripts_and_styles_come_from_the_view_alone(view):
 def test_a_request_under_another_name_is_refused(view, host):
     for address in ("/", "/stamp", "/static/view.js"):
         assert view.get(address, headers={"host": host}).status_code == 400
+
+
+def test_it_listens_on_loopback_and_says_when_a_port_is_taken():
+    with listen(0) as first:
+        host, port = first.getsockname()
+        assert host == "127.0.0.1"
+        with pytest.raises(ConfigError, match="cannot listen"):
+            listen(port)
 
 
 def test_a_form_of_another_page_cannot_start_a_simulator(view, demo):
