@@ -12,7 +12,8 @@ import signal
 
 from operations import processes
 
-MARK = "RTL_DISTILL_COMMAND"
+MARK = "RTL_DISTILL_OWNER"
+"""Not the name that version 0.1.0 uses: it reads another format there, and would take these processes for orphans."""
 
 
 def mark_this_process() -> None:
