@@ -148,7 +148,10 @@ def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
             return path
     roots = [path for path in found.scopes if "." not in path and path != "cocotb_iverilog_dump"]
     if not roots:
-        raise HistoryError(f"{case.stored.rollout.key} has no waves: the simulation holds no signal", "see its answer")
+        raise HistoryError(
+            f"{case.stored.rollout.key} has no waves: its simulator was ended before it wrote any",
+            "a loop without a delay?",
+        )
     return roots[0]
 
 

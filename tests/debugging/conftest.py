@@ -70,8 +70,13 @@ def history(
     return written(path, problems, executor)
 
 
-def written(path: Path, problems: dict[str, tuple[Problem, str]], executor: Executor) -> History:
-    """A history of a run whose first step holds each answer with the executor's verdict."""
+def written(
+    path: Path,
+    problems: dict[str, tuple[Problem, str]],
+    executor: Executor,
+    outcome: Outcome = Outcome.TESTS_FAILED,
+) -> History:
+    """A history of a run whose first step holds each answer with the executor's verdict, of that outcome."""
     config = load_config(
         "demo", [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"'], environment={}
     )
@@ -106,7 +111,7 @@ def written(path: Path, problems: dict[str, tuple[Problem, str]], executor: Exec
             policy_step=0,
         )
         verdict = grader.grade(problem, answer_to(problem, text))
-        assert verdict.outcome is Outcome.TESTS_FAILED, (problem.id, verdict)
+        assert verdict.outcome is outcome, (problem.id, verdict)
         history.record_rollouts([rollout])
         history.record_verdicts([(rollout.key, verdict, None)])
     grader.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rtl_core.debugging.vcd import read_vcd
@@ -10,6 +12,8 @@ from rtl_core.errors import HistoryError
 from rtl_core.grading.executors import Executor
 from rtl_core.history.store import History
 from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome
+from tests.debugging.conftest import written
 
 Problems = dict[str, tuple[Problem, str]]
 
@@ -51,6 +55,28 @@ def test_the_reference_of_a_bench_stands_beside_the_design(
     assert found.check.got != found.check.expected
     assert all(signal.expected for signal in outputs)
     assert any(signal.expected != signal.changes for signal in outputs)
+
+
+def test_a_design_that_dumps_by_itself_does_not_take_the_waves_away(
+    problems: Problems, executor: Executor, tmp_path: Path
+) -> None:
+    problem, text = problems["starter"]
+    own = text.replace("endmodule", 'initial begin $dumpfile("mine.vcd"); $dumpvars(1); end\nendmodule')
+    history = written(tmp_path / "h.duckdb", {"own": (problem, own)}, executor)
+    found = waves_of(history, problem.id + "/0", executor)
+    assert problem.interface is not None
+    assert [signal.name for signal in found.signals] == [port.name for port in problem.interface.ports]
+    assert found.end > 0
+
+
+def test_an_answer_that_reaches_no_simulator_has_no_waves(
+    problems: Problems, executor: Executor, tmp_path: Path
+) -> None:
+    problem, text = problems["starter"]
+    broken = {"broken": (problem, text.replace("assign", "asign"))}
+    history = written(tmp_path / "h.duckdb", broken, executor, Outcome.COMPILE_FAILED)
+    with pytest.raises(HistoryError, match="has no waves: its harness started no simulation"):
+        waves_of(history, problem.id + "/0", executor)
 
 
 def test_a_rollout_that_is_not_there_is_said_so(executor: Executor, history: History) -> None:
