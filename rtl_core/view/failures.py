@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,13 +59,14 @@ WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY 
 """
 _CHANGED = "SELECT label, rollout, problem_id, was, now FROM changed_verdicts WHERE run = $run ORDER BY (was = 'passed') DESC, label, rollout LIMIT $most"
 _WEAK = """
-SELECT p.problem_id, v.status, v.evidence, count(*) AS passes, max(x.rollout) AS example
+SELECT p.problem_id, v.status, count(*) AS passes, max(x.rollout) AS example
 FROM run_problems p JOIN validations v USING (fingerprint) JOIN verdicts x ON x.run = p.run AND x.problem_id = p.problem_id AND x.outcome = 'passed'
 WHERE p.run = $run AND v.status IN ('weak', 'flaky') GROUP BY ALL ORDER BY passes DESC, p.problem_id LIMIT $most
 """
 _CHECKED = """
 SELECT (SELECT count(*) FROM audits WHERE run = $run) AS audited, (SELECT count(*) FROM audits WHERE run = $run AND result = 'unknown') AS unknown,
-       (SELECT count(*) FROM regrades WHERE run = $run) AS regraded
+       (SELECT count(*) FROM regrades WHERE run = $run) AS regraded,
+       (SELECT count(*) FROM validations WHERE status IN ('weak', 'flaky')) AS doubted
 """
 KINDS = {
     "module name": "wrong_module", "direction": "wrong_direction", "width": "wrong_width", "port too many": "extra_port", "parameter": "",
@@ -161,15 +161,16 @@ def constructs(history: History, run: str) -> tuple[int, list[Row]]:
 
 
 def suspects(history: History, run: str) -> dict[str, Any]:
-    """Passes to doubt: {different, changed, weak: rows; audited, unknown, regraded: counts}."""
+    """Passes to doubt: {different, changed, weak: rows; audited, unknown, regraded, doubted: counts}."""
     values = {"run": run, "most": MOST}
-    found: dict[str, Any] = {
-        name: history.query(sql, values).to_pylist()
-        for name, sql in (("different", _DIFFERENT), ("changed", _CHANGED), ("weak", _WEAK))
-    }
-    for row in found["weak"]:
-        row["evidence"] = json.loads(row["evidence"] or "{}")
-    return found | history.query(_CHECKED, {"run": run}).to_pylist()[0]
+    found: dict[str, Any] = history.query(_CHECKED, {"run": run}).to_pylist()[0]
+    for name, there, sql in (
+        ("different", "audited", _DIFFERENT),
+        ("changed", "regraded", _CHANGED),
+        ("weak", "doubted", _WEAK),
+    ):
+        found[name] = history.query(sql, values).to_pylist() if found[there] else []
+    return found
 
 
 def _parts(history: History, run: str) -> dict[str, Any]:

@@ -125,7 +125,6 @@ def wrong(history: History, name: str) -> Values:
     record = history.existing_run(name)
     parts = failures.outcomes(history, name)
     values = {
-        "mistakes": failures.mistakes(history, name),
         "reasons": failures.reasons(history, name),
         "flips": failures.flips(history, name),
         "never": failures.never_solved(history, name),
@@ -138,6 +137,15 @@ def wrong(history: History, name: str) -> Values:
         "kinds": failures.KINDS,
         "live": record.status == "running",
         **values,
+    }
+
+
+def mistakes(history: History, name: str) -> Values:
+    """Interface mistakes: the longest question of what goes wrong, which its page asks for when the rest is there."""
+    return {
+        "run": history.existing_run(name).name,
+        "mistakes": failures.mistakes(history, name),
+        "kinds": failures.KINDS,
     }
 
 

@@ -141,6 +141,10 @@ def create_app(history: History) -> FastAPI:
     def wrong(request: Request, run: Name) -> Response:
         return show(request, "wrong.html", lambda: pages.wrong(history, run))
 
+    @app.get("/mistakes")
+    def mistakes(request: Request, run: Name) -> Response:
+        return show(request, "mistakes.html", lambda: pages.mistakes(history, run))
+
     @app.get("/rollout")
     def rollout(
         request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
@@ -257,6 +261,8 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
     )
     server = uvicorn.Server(config)
 
+    threading.Thread(target=_warm, daemon=True).start()
+
     async def run() -> None:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
@@ -266,6 +272,14 @@ def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
 
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
+
+
+def _warm() -> None:
+    """Import what the first rollout needs, while the reader looks at the runs."""
+    import huggingface_hub.errors  # noqa: F401
+    import tokenizers  # noqa: F401
+
+    code.coloured("module m; endmodule")
 
 
 def has_screen() -> bool:

@@ -52,6 +52,7 @@ def test_every_link_of_every_page_leads_to_a_page(view):
         "/rollouts",
         "/rollout",
         "/wrong",
+        "/mistakes",
         "/static/view.js",
     }
 

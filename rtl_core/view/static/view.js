@@ -76,6 +76,7 @@ async function refresh() {
       if (answer.ok && page.getElementById("main") && !pressed) {
         const open = $$("details").map((part) => part.open);
         $("#main").replaceWith(page.getElementById("main"));
+        complete();
         $$("details").forEach((part, i) => { part.open = open[i] ?? part.open; });
         if (chosen >= 0) rows()[chosen]?.classList.add("chosen");
         document.body.dataset.stamp = page.body.dataset.stamp || stamp;
@@ -86,6 +87,18 @@ async function refresh() {
   setTimeout(refresh, wait);
 }
 if (document.body.hasAttribute("data-stamp")) setTimeout(refresh, EVERY_MS);
+
+// -- sections that are asked for when the rest of the page is there
+async function complete() {
+  for (const part of $$("[data-src]")) {
+    try {
+      const answer = await fetch(part.dataset.src);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      part.replaceWith($("#main section", page) || page.getElementById("main"));
+    } catch { /* the link in its place leads there */ }
+  }
+}
+complete();
 
 // -- waveforms
 const button = $("#show-waves");
