@@ -6,9 +6,9 @@ from typing import Any
 
 from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError, RtlDistillError
-from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.reporting.evaluations import of_own_rhythm
+from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.theme import LINES, OUTCOMES
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
@@ -27,9 +27,7 @@ def home(history: History, chosen: list[str]) -> Values:
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
-        curves = {
-            run: (questions.curves(history, run), _evaluations(history, history.existing_run(run))) for run in drawn
-        }
+        curves = {run: (questions.curves(history, run), evaluations_of_rhythm(history, run)) for run in drawn}
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
     return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
@@ -40,12 +38,11 @@ def run(history: History, name: str, page: int) -> Values:
     with history.reading():
         record = history.existing_run(name)
         curves = questions.curves(history, name)
-        every = history.evaluations(name)
+        every, own = history.evaluations(name), evaluations_of_rhythm(history, name)
         steps = questions.steps(history, name, page)
         purposes = history.query(
             "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1 ORDER BY 1", {"run": name}
         ).to_pylist()
-    own = of_own_rhythm(record, [e for e in every if e.status == "done"])
     return {
         "record": record,
         "charts_": _curves({name: (curves, own)}, {name: "after"}),
@@ -203,10 +200,6 @@ def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[
     return [
         (path, code.difference(other.get(path, ""), files.get(path, ""))) for path in dict.fromkeys([*files, *other])
     ]
-
-
-def _evaluations(history: History, record: RunRecord) -> list[EvaluationRecord]:
-    return of_own_rhythm(record, [e for e in history.evaluations(record.name) if e.status == "done"])
 
 
 def _curves(
