@@ -31,6 +31,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from rtl_core.history import schema
 from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.learning.credit import credit
@@ -184,8 +185,9 @@ def evaluate(history: History, problems: list[Problem], step: int, skill: float)
     history.record_evaluation(record.model_copy(update=done))
 
 
-def fill(path: Path, rollouts: int) -> History:
-    """The run of so many rollouts, unless the file is there already."""
+def fill(folder: Path, rollouts: int) -> History:
+    """The run of so many rollouts in a file of `folder`, unless it is there already."""
+    path = folder / f"h-{rollouts}-{schema.current_version()}.duckdb"
     if path.exists():
         return History(path)
     half = path.with_suffix(".part")
@@ -356,7 +358,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "bench-view")
     args = parser.parse_args()
     start = time.perf_counter()
-    history = fill(args.folder / f"h-{args.rollouts}.duckdb", args.rollouts)
+    history = fill(args.folder, args.rollouts)
     table = Table(
         box=box.SIMPLE_HEAD, caption=f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timing
 
 
 def test_pages_are_painted_at_once():
-    history = fill(Path(tempfile.gettempdir()) / "bench-view" / "h-100000.duckdb", 100_000)
+    history = fill(Path(tempfile.gettempdir()) / "bench-view", 100_000)
     failed = history.query("SELECT rollout, step, problem_id FROM verdicts WHERE outcome = 'tests_failed' ORDER BY step DESC LIMIT 1").to_pylist()[0]  # fmt: skip
     clicks = [
         link("/run", run=RUN),
