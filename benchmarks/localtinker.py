@@ -158,10 +158,11 @@ def prompts_of(model: Path, count: int) -> tuple[list[list[int]], int]:
 
     from rtl_core.problems.starter import starter_problems
     from rtl_core.prompting.budget import build_prompt
+    from rtl_core.prompting.chat import Chat
 
     tokenizer = AutoTokenizer.from_pretrained(model)
-    problems = starter_problems("heldout", count, seed=0)
-    return [build_prompt(p, tokenizer, "bare", 1024).tokens_P for p in problems], tokenizer.eos_token_id
+    problems, chat = starter_problems("heldout", count, seed=0), Chat(tokenizer)
+    return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], tokenizer.eos_token_id
 
 
 def main() -> int:

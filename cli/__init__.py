@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "grade": "cli.grade:grade",
     "toolchain": "cli.toolchain:toolchain",
     "serve-tinker": "cli.serve_tinker:serve_tinker",
+    "check": "cli.check:check",
     "train": "cli.train:train",
     "validate": "cli.validate:validate",
     "problems": "cli.synthesize:problems",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,15 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rtl_core.config import RunConfig
-    from rtl_core.cost.estimate import Estimate, Pace
-    from rtl_core.cost.tokens import Prices
+    from rtl_core.run.forecast import Forecast
 
 CHARS_PER_TOKEN = 3.2
 """Of English mixed with Verilog, where no tokenizer is at hand."""
-SHARE_OF_LIMIT = 0.35
-"""Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
-FAILED_SHARE = 0.5
-"""Share of answers that fail and get a further turn, where nothing was measured."""
 
 
 def estimate(
@@ -58,42 +52,18 @@ def estimate(
     from rich.console import Console
 
     from rtl_core.config import load_config
-    from rtl_core.cost.estimate import Workload, at_most, likely
-    from rtl_core.cost.tokens import load_prices
+    from rtl_core.run.forecast import forecast
 
     # A data set that is not on this machine is no reason not to know what it would cost.
     settings = load_config(config, set_ or [], check_files=False)
     assumptions: list[str] = []
     sizes = _prompts(settings, problems, download, assumptions)
-    measured = _measured(settings, assumptions)
-    if completion is not None:
-        assumptions.append(f"answers: {completion:,.0f} tokens on average, as you said")
-    elif measured is not None:
-        completion = measured.completion
-        assumptions.append(f"answers: {completion:,.0f} tokens on average, measured in {settings.run.history}")
-    else:
-        completion = SHARE_OF_LIMIT * settings.sampling.max_tokens
-        assumptions.append(
-            f"answers: {completion:,.0f} tokens on average, assumed as {SHARE_OF_LIMIT:.0%} of sampling.max_tokens;"
-            " after a first run they are measured, or say --completion-tokens"
-        )
-    shares = _shares(settings, sizes["train_problems"], measured, assumptions)
-    work = Workload(**sizes, **shares, completion=completion)
-    pace = _pace(settings, assumptions)
-    step_s = None
-    if measured is not None and measured.rollout_s is not None:
-        step_s = measured.rollout_s * settings.sampling.group_size * settings.curriculum.problems_per_step
-        assumptions.append(
-            f"a step takes {step_s:,.0f} s: {measured.rollout_s:.2f} s a rollout, measured in the same history"
-        )
-    price_list = load_prices(prices or settings.cost.prices)
-    assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
+    found = forecast(settings, sizes, assumptions, completion=completion, prices=prices)
     common = [
-        f"prices of {price_list.as_of:%Y-%m-%d} ({price_list.source})",
+        f"prices of {found.prices.as_of:%Y-%m-%d} ({found.prices.source})",
         "not counted: repeats after a crash, storage of checkpoints, your own machine",
     ]
-    most, expected = at_most(settings, work, pace), likely(settings, work, pace, step_s)
-    _show(Console(), settings, most, expected, price_list, assumptions, common)
+    _show(Console(), settings, found, common)
 
 
 def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
@@ -101,16 +71,19 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
     from rtl_core.errors import ConfigError
     from rtl_core.problems.problem_set import LoadedProblems
     from rtl_core.problems.sources import FileSource
+    from rtl_core.run.forecast import sizes_of
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
     lengths: dict[str, list[float]] = {"train": [], "heldout": []}
     most: dict[str, list[float]] = {"train": [], "heldout": []}
+    sources: dict[str, list[str]] = {"train": [], "heldout": []}
     for source in config.problems.sources:
         if isinstance(source, FileSource) and not source.path.exists():
             if source.published is None:
                 raise ConfigError(
-                    f"there is no {source.path}, and {source.kind} has no public set to go by", "put it there"
+                    f"there is no {source.path}, and {source.kind} has no public set to go by",
+                    source.how_to_get(source.path),
                 )
             public, tokens = source.published
             total = problems or public
@@ -119,29 +92,23 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             for split, n in (("train", total - held), ("heldout", held)):
                 lengths[split] += [mean] * n
                 most[split] += [limit] * n
-            size = "as you said" if problems else "the size of the public set: the file is not here (say --problems N)"
-            notes.append(f"{source.path}: {total} problems, {size}; prompts of {mean:,.0f} tokens on average, assumed")
+                sources[split] += [source.kind] * n
+            size = "as you said" if problems else "the size of the public set (say --problems N)"
+            notes.append(
+                f"there is no {source.path} ({source.how_to_get(source.path)}): {total} problems, {size}; prompts of"
+                f" {mean:,.0f} tokens on average, assumed"
+            )
             continue
-        loaded = LoadedProblems()
+        loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
         for split, found in (("train", loaded.train), ("heldout", loaded.heldout)):
             counted = [count(problem) for problem in found]
             lengths[split] += counted
             most[split] += counted if exact else [limit] * len(found)
+            sources[split] += [problem.source for problem in found]
         notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
 
-    def mean_of(values: list[float]) -> float:
-        return sum(values) / len(values) if values else 0.0
-
-    return {
-        "train_problems": len(lengths["train"]),
-        "heldout_problems": len(lengths["heldout"]),
-        "train_prompt": mean_of(lengths["train"]),
-        "heldout_prompt": mean_of(lengths["heldout"]),
-        "most_train_prompt": mean_of(most["train"]),
-        "most_heldout_prompt": mean_of(most["heldout"]),
-        "longest_train_prompt": max(most["train"], default=0.0),
-    }
+    return sizes_of(lengths, most, sources)
 
 
 def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Any], float], bool]:
@@ -156,14 +123,14 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client would try for a minute on a machine without network
     try:
         from rtl_core.backend.registry import backend_of
-        from rtl_core.prompting.budget import encode_messages
 
         tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
+        chat = config.prompting.chat(tokenizer, config.tinker.student)
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
 
         def by_tokenizer(problem: Any) -> float:
             messages = build_messages(problem, config.prompting.template, dict(problem.context))
-            return float(min(len(encode_messages(tokenizer, messages)), budget))
+            return float(min(len(chat.encode(messages)), budget))
 
         return by_tokenizer, True
     except PolicyError:
@@ -178,108 +145,13 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
     return by_characters, False
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What the history says of earlier runs of the same student; None where they do not tell."""
-
-    completion: float
-    """Mean tokens of an answer."""
-    rollout_s: float | None
-    """Mean seconds of a step per rollout."""
-    trained_share: float | None
-    """Of the tokens sampled in steps without a KL, the share that was trained on."""
-    failed_share: float | None
-    """Share of first answers that failed."""
-
-
-_MEASURED = """
-WITH mine AS (SELECT run FROM runs WHERE student = $student),
-sampled AS (
-    SELECT run, step, count(*) FILTER (WHERE purpose = 'train') AS rollouts, sum(n_prompt + n_tokens - 1) AS tokens
-    FROM rollouts
-    WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation IS NULL))
-    GROUP BY run, step)
-SELECT
-    (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,
-    (SELECT sum(t.seconds) / sum(n.rollouts) FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS rollout_s,
-    (SELECT sum(s.train_tokens) / sum(n.tokens) FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
-     WHERE w.name = 'learning/kl_weight' AND w.value = 0 AND s.train_tokens IS NOT NULL) AS trained_share,
-    (SELECT avg(CAST(outcome <> 'passed' AS INTEGER)) FROM verdicts WHERE purpose = 'train' AND run IN (FROM mine)) AS failed_share
-"""
-
-
-def _measured(config: RunConfig, notes: list[str]) -> Measured | None:
-    """What the history tells of the same student; None without a history, or where it has no training rollouts of it."""
-    from rtl_core.errors import HistoryError
-    from rtl_core.history.store import History
-
-    if not config.run.history.is_file():
-        return None
-    student = {"student": config.tinker.student}
-    try:
-        (row,) = History(config.run.history, read_only=True).query(_MEASURED, student).to_pylist()
-    except HistoryError as error:
-        notes.append(f"nothing is measured: {error.message}")
-        return None
-    return None if row["completion"] is None else Measured(**row)
-
-
-def _shares(config: RunConfig, problems: int, measured: Measured | None, notes: list[str]) -> dict[str, Any]:
-    """How much of what is sampled is trained on and followed up; adds to `notes` how it was found."""
-    from rtl_core.cost.estimate import planned_groups
-
-    shares: dict[str, Any] = {}
-    steps = len(planned_groups(config, problems))
-    charged = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
-    if any(charged):
-        notes.append("trained on: every rollout of a step with a KL")
-    if not all(charged):
-        if measured is not None and measured.trained_share is not None:
-            shares["trained_share"] = measured.trained_share
-            notes.append(
-                f"trained on: {measured.trained_share:.0%} of the tokens of a step without a KL, measured in {config.run.history}"
-            )
-        else:
-            notes.append("trained on: every rollout of a step without a KL, assumed; groups of equal rewards are not")
-    if config.refinement.turns > 1:
-        known = None if measured is None else measured.failed_share
-        shares["failed_share"] = FAILED_SHARE if known is None else known
-        found = "assumed" if known is None else "measured"
-        notes.append(f"further turns: {shares['failed_share']:.0%} of the answers fail, {found}")
-    return shares
-
-
-def _pace(config: RunConfig, notes: list[str]) -> Pace:
-    import os
-
-    from rtl_core.cost.estimate import Pace
-
-    workers = config.grading.workers
-    graders = workers if isinstance(workers, int) and workers else os.cpu_count() or 1
-    if config.tinker.is_local:
-        notes.append(
-            "embedded service with its tiny models: 4,000 sampled, 12,000 scored, 3,600 trained tokens a second"
-        )
-        notes.append(f"grading: 0.2 s a grade on {graders} cores")
-        return Pace(4000.0, 1.0, 0.2, graders, 12_000.0, 3_600.0, 0.5)
-    notes.append(
-        "time on the service, assumed: 60 tokens a second and answer, all answers of a step at once (256 at most);"
-        " 20,000 scored and trained tokens a second; 60 s a step for queues, saving and a new sampler"
-    )
-    notes.append(f"grading: 3 s a grade on {graders} cores")
-    return Pace(60.0, 256.0, 3.0, graders, 20_000.0, 20_000.0, 60.0)
-
-
 def _show(
     console: Console,
     config: RunConfig,
-    most: Estimate,
-    expected: Estimate,
-    prices: Prices,
-    assumptions: list[str],
+    found: Forecast,
     common: list[str],
 ) -> None:
-    """Print both estimates; `assumptions` are those of the likely one, `common` those of both."""
+    """Print both estimates; `common` are the notes on both."""
     from rich import box
     from rich.table import Table
 
@@ -295,6 +167,7 @@ def _show(
     def sum_of(value: float | None) -> str:
         return "no price" if value is None else f"${value:,.2f}"
 
+    most, expected, prices = found.most, found.likely, found.prices
     highest, total = (total_dollars(one.usage, prices) for one in (most, expected))
     budget = config.cost.budget_usd
     say(f"run {config.run.name!r}: {expected.steps} steps", "bold")
@@ -313,8 +186,9 @@ def _show(
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely"):
         table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
-    for model, bound in most.usage.items():
-        price, tokens = prices.models.get(model, ModelPrice()), expected.usage.get(model, Tokens())
+    for model in dict.fromkeys([*most.usage, *expected.usage]):
+        price = prices.models.get(model, ModelPrice())
+        bound, tokens = (one.usage.get(model, Tokens()) for one in (most, expected))
         bounds, costs = dollars(bound, price), dollars(tokens, price)
         likely_tokens = tokens.by_kind()
         used = [kind for kind, count in bound.by_kind().items() if count or likely_tokens[kind]]
@@ -336,11 +210,11 @@ def _show(
     say(
         f"time: likely {expected.hours:,.1f} hours ({expected.step_s:,.0f} s a step); about {most.hours:,.1f} if it uses the most"
     )
-    for title, notes in (("assumptions of what is likely", assumptions), ("of both", common)):
+    for title, notes in (("assumptions of what is likely", found.assumptions), ("of both", common)):
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")
-    missing = unpriced(most.usage, prices)
+    missing = unpriced({**expected.usage, **most.usage}, prices)
     if missing and not config.tinker.is_local:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",

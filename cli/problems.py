@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rtl_core.problems.problem_set import LoadedProblems
+    from rtl_core.problems.problem_set import LoadedProblems, SplitBy
     from rtl_core.problems.sources import ProblemSource
 
 problems = typer.Typer(
@@ -72,6 +72,9 @@ def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
     console = Console()
     console.print(table)
     console.print(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+    for kind in sorted({problem.source for problem in (*loaded.train, *loaded.heldout)}):
+        train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
+        console.print(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})", highlight=False)
     for moved in loaded.moved:
         console.print(f"moved: {moved}", markup=False, highlight=False, soft_wrap=True)
     for broken in loaded.broken:
@@ -136,36 +139,67 @@ def show(
 
 @problems.command()
 def fetch(
-    repository: Annotated[
-        str, typer.Argument(help="Data set repository on the hub.")
-    ] = "nvidia/cvdp-benchmark-dataset",
-    folder: Annotated[Path, typer.Option("--into", help="Where the files go.")] = Path("data/cvdp"),
-    pattern: Annotated[list[str] | None, typer.Option("--pattern", help="Files to fetch; may be repeated.")] = None,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|OWNER/REPOSITORY", help="A known set (cvdp), or a data set repository on the hub."
+        ),
+    ] = "cvdp",
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--into",
+            help="Where the files go; default: where configurations look for a known set, else data/REPOSITORY.",
+        ),
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="Files to fetch; may be repeated. Default: a known set's, else *.jsonl."),
+    ] = None,
     revision: Annotated[str, typer.Option(help="Branch, tag or commit.")] = "main",
 ) -> None:
-    """Fetch a problem set from the Hugging Face hub and record size and SHA-256 of each file in `fetched.json`.
+    """Fetch a problem set from the Hugging Face hub and record licence, size and SHA-256 of each file in `fetched.json`.
 
-    Example:
+    A file that is there as the hub lists it, by size and hash, is not downloaded again.
 
-        rtl-distill problems fetch --into data/cvdp --pattern "\\*no_commercial\\*.jsonl"
+    Examples:
+
+        rtl-distill problems fetch cvdp
+
+        rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "\\*no_commercial\\*.jsonl"
     """
+    from rtl_core.errors import ProblemError
     from rtl_core.problems.fetch import fetch as fetch_files
+    from rtl_core.problems.known_sets import KNOWN_SETS
 
-    fetched = fetch_files(repository, folder, patterns=pattern or ["*.jsonl"], revision=revision)
+    known = KNOWN_SETS.get(what)
+    if known is None and "/" not in what:
+        raise ProblemError(f"no set is known as {what!r}", f"known: {', '.join(KNOWN_SETS)}; or write OWNER/REPOSITORY")
+    of_repository = known or next((one for one in KNOWN_SETS.values() if one.repository == what), None)
+    into = folder or (of_repository.folder if of_repository else Path("data") / what.rsplit("/", 1)[-1])
+    fetched, downloaded = fetch_files(
+        known.repository if known else what,
+        into,
+        patterns=pattern or (known.files if known else ["*.jsonl"]),
+        revision=revision,
+        licence=of_repository.licence if of_repository else None,
+    )
     for file in fetched.files:
-        typer.echo(f"{file.sha256}  {file.bytes:>10}  {folder / file.path}")
+        typer.echo(f"{file.sha256}  {file.bytes:>10}  {into / file.path}")
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
+    typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
+    typer.echo(f"downloaded: {', '.join(downloaded)}" if downloaded else "unchanged: nothing was downloaded")
 
 
-def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int]:
-    """The sources that a command names, or those of its configuration; and the seed that problems are generated with."""
+def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:
+    """The sources that a command names, or those of its configuration; the seed that problems are generated with; how they are split."""
     from rtl_core.config import load_config
     from rtl_core.problems.sources import source_of
 
     if source:
-        return tuple(map(source_of, source)), 0
+        return tuple(map(source_of, source)), 0, "design"
     settings = load_config(config)
-    return settings.problems.sources, settings.run.seed
+    return settings.problems.sources, settings.run.seed, settings.problems.split
 
 
 def _load(config: str, source: list[str] | None) -> LoadedProblems:

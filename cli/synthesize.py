@@ -49,8 +49,8 @@ def synthesize(
     chosen = list(dict.fromkeys(kind or [*names, "family"]))
     if unknown := [name for name in chosen if name not in names and name != "family"]:
         raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose of {', '.join([*names, 'family'])}")
-    sources, run_seed = sources_of(config, source)
-    loaded = load_problems(sources, run_seed)
+    sources, run_seed, split = sources_of(config, source)
+    loaded = load_problems(sources, run_seed, split)
     generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [StarterSource(kind="starter")]
     heldout = list(loaded.heldout)
     for entry in generated:

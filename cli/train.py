@@ -20,7 +20,8 @@ def train(
 ) -> None:
     """Train a student, or go on with a run that stopped.
 
-    A run is known by its name (`run.name`): the same command after a crash continues from the last recorded stage.
+    A run is known by its name (`run.name`): the same command after a crash continues from the last recorded stage. What
+    `rtl-distill check` finds wrong ends it before anything is sampled.
 
     Examples:
 
@@ -30,11 +31,17 @@ def train(
 
         rtl-distill train my-run.toml
     """
+    import asyncio
+
     from cli.flow import run_flow
+    from rtl_core.backend.registry import backend_of
     from rtl_core.config import load_config
+    from rtl_core.run.check.known import ready
 
     # Checked here as well, so that a mistake is told at once and without a server.
-    load_config(config, set_ or [])
+    settings = load_config(config, set_ or [])
+    if not backend_of(settings).embedded(settings):
+        asyncio.run(ready(backend_of(settings), settings, lambda line: None))
 
     def flow() -> Coroutine[Any, Any, str]:
         from flows.train import train as train_flow

@@ -9,10 +9,14 @@ from prefect import flow
 from pydantic import Field
 
 from flows.validate import validate_problems
+from rtl_core.config import load_config
 from rtl_core.config.models import Template
+from rtl_core.errors import RunHealthError
+from rtl_core.history.records import Conditions
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import batch, evaluation, reopen
+from rtl_core.rollouts import batch, evaluation, reopen, survey
 from rtl_core.rollouts.concurrently import for_each
+from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group
@@ -29,6 +33,8 @@ async def evaluate(
     step: Annotated[int, Field(ge=0)] | None = None,
     template: Template | None = None,
     temperature: Annotated[float, Field(gt=0)] | None = None,
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None,
+    max_tokens: Annotated[int, Field(ge=1)] | None = None,
 ) -> str:
     """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
 
@@ -41,18 +47,46 @@ async def evaluate(
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
         template: another prompt template than the run's own (`prompting.template`), to compare the two.
         temperature: another sampling temperature than the run's own.
+        top_p: draw each token from the fewest likeliest ones whose probabilities sum to this.
+        max_tokens: another limit of an answer's tokens than the run's own.
 
     Returns:
         The key of the evaluation in the history.
     """
-    settings = reopen.settings_of(Path(history), run, split, template, temperature)
+    other = Conditions(template=template, temperature=temperature, top_p=top_p, max_tokens=max_tokens)
+    settings = reopen.settings_of(Path(history), run, split, other)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            plan = reopen.plan(session, policy, step, samples, template, temperature)
-            await validate_problems(session)
+            plan = reopen.plan(session, policy, step, samples, other)
+            await (validate_problems(session) if session.trains else survey.leave_out_unsupported(session))
             await evaluate_policy(session, plan, must_succeed=True)
             evaluation.show(session, plan)
             return plan.key(run)
+
+
+@flow(name="evaluate-model", flow_run_name="evaluate by {config}", validate_parameters=True)
+async def evaluate_model(config: str, overrides: list[str] | None = None) -> str:
+    """Evaluate a model on all problems of a configuration whose purpose is evaluation, as a run of its own; nothing is trained.
+
+    Args:
+        config: a TOML file with `run.purpose = "evaluation"`, such as a protocol's.
+        overrides: `section.key=value` texts that win over the file.
+
+    Returns:
+        The path of the report.
+    """
+    settings = load_config(config, overrides or [])
+    with lines_in_flow_run_log(), cluster_of(settings) as cluster:
+        async with open_session(settings, cluster=cluster) as session, status.run_status(session):
+            progress.get().line(f"recorded as run {session.run}; the same command goes on with it")
+            plan = evaluation.plan_evaluation(session, "student", 0)
+            await survey.leave_out_unsupported(session)
+            evaluation.tell_unanswered(session)
+            await evaluate_policy(session, plan, must_succeed=True)
+            report = status.finish(session)
+            for line in evaluation.not_whole(session):
+                progress.get().line(line)
+            return report
 
 
 @flow(
@@ -69,24 +103,31 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
     tell = progress.get()
     if evaluation.is_done(session, plan):
         return
-    tell.stage(f"evaluation: {plan.policy}" + (f" after {plan.step} steps" if plan.policy == "student" else ""))
+    tell.stage(f"evaluation: {evaluation.whose(session, plan)}")
     held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
     done = 0
 
     async def group(problem_id: str) -> None:
         nonlocal done
         await sample_group(session, held, problem_id)
-        await grade_group(session, held, problem_id)
-        for turn in range(2, session.config.refinement.turns + 1):
-            await refine_group(session, held, problem_id, turn)
+        try:
+            await grade_group(session, held, problem_id)
+            for turn in range(2, session.config.refinement.turns + 1):
+                await refine_group(session, held, problem_id, turn)
+        except RunHealthError as error:
+            if session.trains:
+                raise
+            # One harness that cannot run here must not take the figures of all others.
+            session.unfit[problem_id] = "its answers could not be graded"
+            tell.line(f"left out: {error.message}")
         done += 1
         tell.advance("problems", done, len(held.problem_ids))
 
     try:
         await for_each(group, held.problem_ids)
         record = await evaluation.record(session, held, plan)
-        tell.line(evaluation.in_words(record))
-        for line in evaluation.turns_in_words(held):
+        tell.line(evaluation.in_words(session, plan, record))
+        for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(held)]:
             tell.line(line)
     except Exception as error:
         await evaluation.record_failure(session, plan)

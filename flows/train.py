@@ -11,7 +11,7 @@ from prefect import flow
 from flows.evaluate import evaluate_policy
 from flows.validate import validate_problems
 from rtl_core.config import NO_OPTIONS, Options, load_config
-from rtl_core.errors import RunHealthError
+from rtl_core.errors import ConfigError, RunHealthError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import curriculum_sampling, evaluation, planning
@@ -26,7 +26,7 @@ from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
 from tasks.logs import lines_in_flow_run_log
 from tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
-from tasks.training import order_problems, train_step
+from tasks.training import order_problems, take_start, train_step
 
 
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)
@@ -48,6 +48,11 @@ async def train(
         The path of the report; or, when the run was paused or its budget is used up, why it stopped.
     """
     settings = load_config(config, [*(overrides or []), *options.as_overrides()])
+    if settings.run.purpose != "train":
+        raise ConfigError(
+            f"run {settings.run.name!r} evaluates a model and trains nothing (run.purpose)",
+            "`rtl-distill evaluate --model` goes on with it",
+        )
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
         async with opened as session:
@@ -63,6 +68,8 @@ async def train(
 
 async def everything_left(session: Session) -> str | None:
     """What the history does not hold yet, in order. Returns why it ends early, if it does."""
+    if session.config.tinker.start_from:
+        await take_start(session)
     await validate_problems(session)
     await measure_problems(session)
     steps = await order_problems(session)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from rtl_core.rollouts import planning, training
+from rtl_core.rollouts import planning, start, training
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from tasks.retrying import step_task
+
+
+@step_task("take start", "start of {session.run}")
+async def take_start(session: Session) -> None:
+    """The weights that the run starts from, as its own."""
+    await start.take_start(session)
 
 
 @step_task("order problems", "curriculum of {session.run}")

@@ -21,20 +21,32 @@ from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+from rtl_core.prompting.chat import Chat, answer_text
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
+
+SAVED = "tinker://"
+"""What the names of saved weights begin with."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What samples or scores: the student as it was saved at `path` (None: untrained), or the teacher."""
+    """What samples or scores: the student as it was saved at `path` (None: untrained), or a teacher: saved weights at `path`, or the
+    base model `model` (None: the run's `tinker.teacher`)."""
 
     policy: Literal["student", "teacher"] = "student"
     path: str | None = None
+    model: str | None = None
+
+    @classmethod
+    def of_teacher(cls, name: str) -> Weights:
+        """Those of a teacher as a configuration names it: a model, or `tinker://...`."""
+        return cls("teacher", path=name) if name.startswith(SAVED) else cls("teacher", model=name)
 
 
 @dataclass(frozen=True)
 class SampledAnswer:
-    """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text."""
+    """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text without that token."""
 
     tokens_T: list[int]
     logprobs_T: list[float]
@@ -43,17 +55,21 @@ class SampledAnswer:
 
     @classmethod
     def of(
-        cls, tokens_T: Sequence[int], logprobs_T: Sequence[float] | None, stopped: bool, tokenizer: Tokenizer
+        cls,
+        tokens_T: Sequence[int],
+        logprobs_T: Sequence[float] | None,
+        stopped: bool,
+        tokenizer: Tokenizer,
+        stop: Sequence[int],
     ) -> SampledAnswer:
-        """From what a backend sampled; `stopped`: whether it says that the answer ended by itself.
+        """From what a backend sampled until one of `stop`; `stopped`: whether it says that the answer ended by itself.
 
         Raises:
             PolicyError: not every token has a finite log-probability.
         """
         if logprobs_T is None or len(logprobs_T) != len(tokens_T) or not all(map(math.isfinite, logprobs_T)):
             raise PolicyError("the backend returned a sample without a finite log-probability for each of its tokens")
-        ended = bool(tokens_T) and tokens_T[-1] == tokenizer.eos_token_id
-        text = tokenizer.decode(tokens_T[:-1] if ended else tokens_T)
+        text, ended = answer_text(tokenizer, tokens_T, stop)
         return cls(list(tokens_T), list(logprobs_T), "stop" if stopped or ended else "length", text)
 
 
@@ -119,6 +135,14 @@ class Checkpoint:
     sampler_path: str
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What saved weights are: an adapter of `base_model`, of a rank (None: the backend does not tell)."""
+
+    base_model: str
+    rank: int | None = None
+
+
 class Trainer(Protocol):
     """The student being trained. After an error it is not used again: its weights may or may not have taken the step.
 
@@ -153,15 +177,26 @@ class Backend(Protocol):
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time."""
+        """`count` independent answers to one prompt, each until one of the tokens `stop`; with `seeds`, one for each, the same ones
+        every time.
+
+        Args:
+            top_p: each token is drawn from the fewest likeliest ones whose probabilities, at this temperature, sum to it or more.
+        """
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""
 
-    async def open_trainer(self, state_path: str | None) -> Trainer:
-        """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed."""
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
+        """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed. `weights_only`
+        leaves the optimizer fresh, and is said only where a run starts from weights of another one (`tinker.start_from`)."""
+
+    async def describe(self, path: str) -> Saved:
+        """What saved weights are; asked of `tinker.start_from` and of teachers that are saved weights. PolicyError: they are not there."""
 
     async def delete(self, paths: Collection[str]) -> int:
         """Delete saved weights; those that are gone already are fine. Returns how many were deleted."""
@@ -173,12 +208,29 @@ class Backend(Protocol):
         """End at once what runs in this machine, from any thread; the backend is still to be closed."""
 
 
+@dataclass(frozen=True)
+class Readiness:
+    """What a backend says of itself before a run: a finding for each thing that it looked at."""
+
+    findings: Sequence[Finding] = ()
+    context: Mapping[str, int] = field(default_factory=dict)
+    """Model -> tokens of the longest sequence, prompt and answer, that it takes; without an entry where the backend does not tell."""
+    checkpoint_bytes: int = 0
+    """What one step's weights take in the run's folder."""
+
+
 @runtime_checkable
 class Provider(Protocol):
     """What a backend is before it is open."""
 
     def embedded(self, config: RunConfig) -> bool:
         """Whether it lives in the run's own folder: then one process at a time may open it, and its tokens cost nothing."""
+
+    async def check(self, config: RunConfig) -> Readiness:
+        """Whether it would open for a run, has its models and can train the student: asked once, and told within half a minute.
+
+        What is wrong is a finding, not an error. Another one may follow, since a service may be busy.
+        """
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         """The tokenizer of a model. Raises PolicyError when it cannot be loaded."""
@@ -197,7 +249,31 @@ class Provider(Protocol):
         """Write the adapter saved at `state_path` into `folder` as files for other programs (peft's format); the run need not be open."""
 
 
-def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[list[dict[str, str]]]) -> None:
+def check_start(config: RunConfig, saved: Saved) -> None:
+    """PolicyError where a run cannot start from the saved weights that it names (`tinker.start_from`)."""
+    section = config.tinker
+    if saved.base_model != section.student:
+        raise PolicyError(
+            f"tinker.start_from: {section.start_from} was trained on {saved.base_model!r}, and the student is {section.student!r}",
+            f'set tinker.student = "{saved.base_model}", or start from another state',
+        )
+    if saved.rank not in (None, section.lora_rank):
+        raise PolicyError(
+            f"tinker.start_from: {section.start_from} has rank {saved.rank}, and tinker.lora_rank is {section.lora_rank}",
+            f"set tinker.lora_rank = {saved.rank}",
+        )
+
+
+def wanted_models(config: RunConfig) -> dict[str, str]:
+    """Key of the configuration -> the model that it names, of every model that a run samples or scores with; the first is trained.
+
+    Teachers that are saved weights are not among them: no list of models has them (`Backend.describe`).
+    """
+    models = {"tinker.student": config.tinker.student, **config.tinker.named_teachers}
+    return {key: name for key, name in models.items() if not name.startswith(SAVED)}
+
+
+def check_same_tokens(student: Chat, teacher: Chat, prompts: Sequence[list[dict[str, str]]]) -> None:
     """Student and teacher must turn text into the same token ids, or the teacher would score other texts.
 
     Compared are the vocabularies and every given prompt through both chat templates.
@@ -205,7 +281,7 @@ def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[
     Raises:
         PolicyError: they differ; the message says in what.
     """
-    ours, theirs = student.get_vocab(), teacher.get_vocab()
+    ours, theirs = student.tokenizer.get_vocab(), teacher.tokenizer.get_vocab()
     different = [token for token, index in ours.items() if theirs.get(token) != index]
     if different:
         raise PolicyError(
@@ -213,11 +289,7 @@ def check_same_tokens(student: Tokenizer, teacher: Tokenizer, prompts: Sequence[
             "token-level distillation needs one tokenizer; take a teacher of the student's family or set learning.kl_weight = 0",
         )
     for messages in prompts:
-        left, right = (
-            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-            for tokenizer in (student, teacher)
-        )
-        if list(left) != list(right):
+        if student.encode(messages) != teacher.encode(messages):
             raise PolicyError(
                 "student and teacher render the same chat messages to different tokens: their chat templates differ",
                 "take a teacher whose chat template is the student's",

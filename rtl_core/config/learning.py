@@ -11,7 +11,7 @@ from rtl_core.learning.credit import Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
-from rtl_core.learning.losses import LOSSES, policy_losses
+from rtl_core.learning.losses import CLIP, LOSSES, policy_losses
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.types.section import Section
 
@@ -23,10 +23,11 @@ class LearningSection(Section):
     """Loss of the train step, as the Tinker service names it: `importance_sampling`, `ppo`, `cispo` (learning/losses.py)."""
     loss_parameters: dict[str, float] = Field(default_factory=dict)
     """Parameters of the loss by the service's names, such as `{clip_low_threshold = 0.0}`; they win over `clip_low` and `clip_high`."""
-    clip_low: float = Field(default=0.8, ge=0, le=1)
-    """With `ppo` and `cispo`: the smallest ratio of the trainer's to the sampler's probability that still counts."""
-    clip_high: float = Field(default=1.2, ge=1)
-    """With `ppo` and `cispo`: the largest such ratio."""
+    clip_low: float | None = Field(default=None, ge=0, le=1)
+    """With `ppo` and `cispo`: the smallest ratio of the trainer's to the sampler's probability that still counts. Left out, the loss's
+    own: 0.8 with `ppo`, 0 with `cispo`."""
+    clip_high: float | None = Field(default=None, ge=1)
+    """With `ppo` and `cispo`: the largest such ratio. Left out, the loss's own: 1.2 with `ppo`, 4 with `cispo`."""
     staleness: int = Field(default=0, ge=0, le=8)
     """How many train steps the weights that sample a step may be behind it. 0: on-policy, one step after the other. n: the next n
     steps are sampled, graded and scored while one trains."""
@@ -101,9 +102,12 @@ class LearningSection(Section):
     @property
     def loss_settings(self) -> dict[str, float]:
         """Every parameter of the loss, by the service's names."""
-        clip = {"clip_low_threshold": self.clip_low, "clip_high_threshold": self.clip_high}
-        given = {**LOSSES[self.loss].parameters, **clip, **self.loss_parameters}
-        return {name: given[name] for name in LOSSES[self.loss].parameters}
+        own = LOSSES[self.loss].parameters
+        clip = {
+            name: bound for name, bound in zip(CLIP, (self.clip_low, self.clip_high), strict=True) if bound is not None
+        }
+        given = {**own, **clip, **self.loss_parameters}
+        return {name: given[name] for name in own}
 
     @property
     def imitates_teacher(self) -> bool:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from rtl_core.config.models import RunConfig
 from rtl_core.errors import ConfigError
+from rtl_core.problems.sources import FileSource
 
 ENVIRONMENT_PREFIX = "RTL_DISTILL__"
 
@@ -173,24 +174,26 @@ def _explain(error: ValidationError, path: Path, text: str, origins: Mapping[str
 
 def _check_files(config: RunConfig, path: Path, text: str) -> None:
     """Every file that the configuration names must exist before anything starts."""
-    missing: list[tuple[tuple[str | int, ...], Path]] = []
+    missing: list[tuple[tuple[str | int, ...], Path, str]] = []
     for index, source in enumerate(config.problems.sources):
         for key, value in source:
             if isinstance(value, Path) and not value.exists():
-                missing.append((("problems", "sources", index, key), value))
+                remedy = "put it there or change the path"
+                if isinstance(source, FileSource) and key == "path":
+                    remedy = source.how_to_get(value)
+                missing.append((("problems", "sources", index, key), value, remedy))
     if config.cost.prices is not None and not config.cost.prices.is_file():
-        missing.append((("cost", "prices"), config.cost.prices))
+        missing.append((("cost", "prices"), config.cost.prices, "copy rtl_core/cost/prices.toml there"))
     for name, folder in config.tinker.local_models.items():
         if config.tinker.is_local and not (folder / "config.json").is_file():
-            missing.append((("tinker", "local_models", name), folder))
-    if missing:
-        rows = []
-        for location, file in missing:
-            number = line_of(text, location)
-            rows.append(
-                f"  {path}{f', line {number}' if number else ''}: `{'.'.join(map(str, location))}`: there is no {file}"
+            missing.append(
+                (("tinker", "local_models", name), folder, "put the model's folder there or change the path")
             )
-        raise ConfigError(
-            "files of the configuration are missing\n" + "\n".join(rows),
-            "put them there or change the path; `rtl-distill problems fetch` gets CVDP into data/cvdp",
-        )
+    rows = []
+    for location, file, _ in missing:
+        number = line_of(text, location)
+        place = f"{path}, line {number}" if number else str(path)
+        rows.append(f"{place}: `{'.'.join(map(str, location))}`: there is no {file}")
+    if rows:
+        found = rows[0] if len(rows) == 1 else "\n  ".join(["files of the configuration are missing", *rows])
+        raise ConfigError(found, "; ".join(dict.fromkeys(remedy for _, _, remedy in missing)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,14 +14,19 @@ from rtl_core.config.plugins import import_plugins
 from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.learning.reward import TERMS
+from rtl_core.problems.problem_set import SplitBy
 from rtl_core.problems.sources import Source
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.templates import TEMPLATES
 from rtl_core.types.section import Section
+from rtl_core.types.tokenizer import Tokenizer
 
 
 class RunSection(Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
     """Name of the run. To run a name again is to go on where it stopped."""
+    purpose: Literal["train", "evaluation"] = "train"
+    """`evaluation`: the student is evaluated on all problems of the sources and never trained (`rtl-distill evaluate --model`)."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything that is random and ours: splits, order, sampling (where the service allows it), LoRA start."""
     epochs: int = Field(default=2, ge=1)
@@ -39,6 +45,10 @@ class RunSection(Section):
 class ProblemsSection(Section):
     sources: tuple[Source, ...] = Field(min_length=1)
     """The problem sets of the run, one `[[problems.sources]]` table each."""
+    split: SplitBy = "design"
+    """What stands on one side of the split as a whole, in sets that are read from files. `design`: all problems of one design, such as
+    CVDP's of one IP or those that share an RTL module; near-duplicates are judged by text, golden answer and code. `id`: each problem
+    alone, as releases before this key did it; what they began goes on so where the configuration does not name the key."""
     validation_mutants: int = Field(default=2, ge=0)
     """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
     require_golden: bool = True
@@ -57,6 +67,15 @@ class PromptingSection(Section):
     )
     max_prompt_tokens: int = Field(default=8192, ge=32)
     """Token budget of a prompt. Context files are cut, then dropped, to meet it (see prompting/budget.py), never silently."""
+    thinking: bool | None = None
+    """Whether the model thinks before it answers. Left out: what its chat template does by itself (Qwen3.5 and Qwen3.6 think, DeepSeek-V3.1
+    does not; docs/models.md has a table). Thoughts count among `sampling.max_tokens`; an answer cut off within them is none."""
+    reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
+    """How long the model thinks, for templates that take it (gpt-oss: `low`, `medium`, `high`). Left out: the template's own."""
+
+    def chat(self, tokenizer: Tokenizer, model: str) -> Chat:
+        """The chat of a model as it is set here. Raises ConfigError when its template cannot do that."""
+        return Chat(tokenizer, thinking=self.thinking, reasoning_effort=self.reasoning_effort, model=model)
 
 
 class SamplingSection(Section):
@@ -134,6 +153,12 @@ class EvaluationSection(Section):
     """The k of pass@k."""
     temperature: float | None = Field(default=None, gt=0)
     """Sampling temperature of evaluations; left out: that of training. Below 1 a model slips less often than in training."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Evaluations draw each token from the fewest likeliest ones whose probabilities sum to this; training always from all (1)."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Longest completion of an evaluation, in tokens; left out: `sampling.max_tokens`."""
+    weights: str | None = Field(default=None, pattern=r"^tinker://.+")
+    """Of a run whose purpose is evaluation: saved weights to sample from in place of `tinker.student`'s own."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
     teacher: bool = True
@@ -147,9 +172,16 @@ class TinkerSection(Section):
     """The model to train, as the service names it."""
     teacher: str | None = None
     """The model to distil from; must share the student's tokenizer. Needed when λ is above 0 in some step (`learning.kl_weight`,
-    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`."""
+    `learning.final_kl_weight`), for a warm start on its answers, and for `evaluation.teacher`. `tinker://RUN/sampler_weights/NAME`
+    takes saved weights: a teacher of your own training."""
+    teachers: dict[str, str] = Field(default_factory=dict)
+    """Other teachers for the problems of some sources: a problem's `source` (`starter`, `cvdp`, `cvdp-agentic`, ...) -> a teacher, named
+    as `teacher` is, which stays the one for all other problems."""
     lora_rank: int = Field(default=32, ge=1)
-    """Rank of the LoRA adapter."""
+    """Rank of the LoRA adapter. Tinker's cloud trains powers of two."""
+    start_from: str | None = None
+    """`tinker://RUN/weights/NAME`: the saved state that the student starts from in place of a fresh adapter. Its weights are taken and its
+    optimizer is not. `student` and `lora_rank` must be its own. With `local` a run of the same `run.directory` has saved it."""
     local_models: dict[str, Path] = Field(default_factory=dict)
     """With `local`: model name -> folder. `student` and `teacher` without an entry are the tiny models of the package."""
     local_threads: int = Field(default=2, ge=1)
@@ -164,9 +196,29 @@ class TinkerSection(Section):
             raise ValueError(f"{value!r} is neither `local` nor a URL; leave it out for Tinker's cloud")
         return value
 
+    @field_validator("start_from")
+    @classmethod
+    def _state(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"tinker://[^/\s]+/weights/[^/\s]+", value):
+            raise ValueError(
+                f"{value!r} is no saved state: give tinker://RUN/weights/NAME (`rtl-distill checkpoints RUN` lists them);"
+                " sampler_weights cannot be trained on"
+            )
+        return value
+
     @property
     def is_local(self) -> bool:
         return self.base_url == "local"
+
+    def teacher_of(self, source: str | None) -> str | None:
+        """The teacher of the problems of a source (`Problem.source`)."""
+        return self.teacher if source is None else self.teachers.get(source, self.teacher)
+
+    @property
+    def named_teachers(self) -> dict[str, str]:
+        """Key of the configuration -> the teacher that it names, `tinker.teacher` first."""
+        rest = {} if self.teacher is None else {"tinker.teacher": self.teacher}
+        return rest | {f"tinker.teachers.{source}": name for source, name in self.teachers.items()}
 
 
 class BackendSection(Section):
@@ -181,11 +233,17 @@ class CheckpointsSection(Section):
     keep_last: int = Field(default=3, ge=1)
     """How many of the newest steps keep their weights on the service."""
     keep_best: int = Field(default=1, ge=0)
-    """How many of the steps with the best held-out pass@1 keep theirs."""
+    """How many of the steps with the best held-out pass@1 keep theirs. What decides is the mean over all held-out problems, of all
+    sources together."""
     keep_every: int = Field(default=0, ge=0)
     """Keep the weights of every n-th step as well; 0 for none."""
     ttl_days: float | None = Field(default=90.0, ge=1, le=3650)
     """When weights expire on the service, in days after they were saved. Those of a finished run's end never do."""
+
+    @property
+    def ttl_s(self) -> int | None:
+        """The same in seconds, as the service takes it."""
+        return None if self.ttl_days is None else int(self.ttl_days * 86400)
 
 
 class CostSection(Section):
@@ -227,6 +285,16 @@ class RunConfig(Section):
                 "tinker.teacher: a KL weight above 0 needs a teacher; name one, or set learning.kl_weight = 0 and, with a schedule,"
                 " learning.final_kl_weight = 0"
             )
+        if self.tinker.teachers and self.tinker.teacher is None:
+            raise ValueError("tinker.teacher: name the teacher of the problems whose source is not in tinker.teachers")
+        rank = self.tinker.lora_rank
+        if self.backend.name == "tinker" and not self.tinker.is_local and rank & (rank - 1):
+            below = 1 << (rank.bit_length() - 1)
+            raise ValueError(
+                f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
+            )
+        if self.evaluation.weights is not None and self.run.purpose == "train":
+            raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
         if self.evaluation.teacher and self.tinker.teacher is None:
             raise ValueError(
                 "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"

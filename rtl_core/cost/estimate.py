@@ -9,10 +9,12 @@ In neither: what a crash takes before it is recorded, train steps that are repea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Tokens, Usage, sampled, scored, together, trained
+from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars, trained
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Workload:
     """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
     failed_share: float = 1.0
     """Share of answers that fail, and so are followed up where there are further turns."""
+    train_sources: Mapping[str, float] = field(default_factory=dict)
+    """Source -> share of the training problems; of the rest nothing is known. Counts where a run has several teachers."""
+    heldout_sources: Mapping[str, float] = field(default_factory=dict)
+    """The same of the held-out problems."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +145,21 @@ def likely(config: RunConfig, work: Workload, pace: Pace, step_s: float | None =
     return _estimate(config, rules, pace, step_s)
 
 
-def at_most(config: RunConfig, work: Workload, pace: Pace) -> Estimate:
-    """The most that the run as configured can use (see the module's first lines). Of `work` count the problems and what bounds their prompts."""
+def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None = None) -> Estimate:
+    """The most that the run as configured can use (see the module's first lines). Of `work` count the problems and what bounds their prompts.
+
+    With several teachers the dearest by `prices` is charged for all that any of them does: which problems come up how often, and how
+    long their prompts are, no bound by source can tell.
+    """
+    if config.tinker.teachers:
+        alone = [
+            config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": name, "teachers": {}})})
+            for name in config.tinker.named_teachers.values()
+        ]
+        found = [at_most(one, work, pace) for one in alone]
+        costs = [total_dollars(most.usage, prices) if prices else None for most in found]
+        # What has no price comes first: whoever reads the estimate is told of it.
+        return max(zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1])[0]
     limit = float(config.prompting.max_prompt_tokens)
     longest = limit if work.longest_train_prompt is None else work.longest_train_prompt
     planned = limit if work.most_train_prompt is None else work.most_train_prompt
@@ -161,6 +180,12 @@ def at_most(config: RunConfig, work: Workload, pace: Pace) -> Estimate:
 def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None) -> Estimate:
     student, teacher = config.tinker.student, config.tinker.teacher
     learning, turns, work = config.learning, config.refinement.turns, rules.work
+
+    def by_teachers(tokens: Tokens, sources: Mapping[str, float]) -> Usage:
+        shares = {source: sources.get(source, 0.0) for source in config.tinker.teachers}
+        rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
+        return together([rest, *({config.tinker.teachers[source]: tokens * share} for source, share in shares.items())])
+
     groups_of_steps = planned_groups(config, work.train_problems)
     steps = len(groups_of_steps)
     answers = trained_tokens = scored_tokens = 0.0
@@ -171,7 +196,7 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
             asked = rules.ask(groups, work.train_prompt, samples, turns=1)
             usages.append({student: asked.training})
             if learning.imitates_teacher and teacher:
-                usages.append({teacher: asked.sampling})
+                usages.append(by_teachers(asked.sampling, work.train_sources))
                 answers += asked.answers
             trained_tokens += asked.training.train
             continue
@@ -186,23 +211,22 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
             answers += asked.answers
             trained_tokens += asked.training.train * share
             if charged and teacher:
-                usages.append({teacher: asked.scoring})
+                usages.append(by_teachers(asked.scoring, work.train_sources))
                 scored_tokens += asked.training.train
     sampled_before = 0.0
     if config.curriculum.measure_samples:
         measured = rules.ask(work.train_problems, work.train_prompt, config.curriculum.measure_samples, turns=1)
-        for model in (student, teacher):
-            if model:
-                usages.append({model: measured.sampling})
-                sampled_before += measured.answers
+        usages.append({student: measured.sampling})
+        usages.append(by_teachers(measured.sampling, work.train_sources))
+        sampled_before += measured.answers * (2 if teacher else 1)
 
     every = config.evaluation.every
     evaluations = 2 + ((steps - 1) // every if every else 0)
     teacher_evaluations = int(config.evaluation.teacher and teacher is not None)
     one = rules.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)
     evaluating: list[Usage] = [{student: one.sampling * evaluations}]
-    if teacher_evaluations and teacher:
-        evaluating.append({teacher: one.sampling * teacher_evaluations})
+    if teacher_evaluations:
+        evaluating.append(by_teachers(one.sampling * teacher_evaluations, work.heldout_sources))
 
     def sample_and_grade(count: float) -> float:
         waves = max(1.0, count / pace.streams)

@@ -53,6 +53,10 @@ class RunRecord(BaseModel):
     """Why it stopped, for people."""
     ended_by: EndedBy | None = None
     """Of a cancelled run: a signal ended its process, or somebody asked Prefect to cancel it."""
+    start_state: str | None = None
+    """Of a run that starts from saved weights: its own copy of them, to train from; None for a fresh adapter."""
+    start_sampler: str | None = None
+    """The same, to sample from."""
     heartbeat_at: datetime | None = None
     finished_at: datetime | None = None
 
@@ -145,12 +149,41 @@ class TeacherRecord:
     k2_mean: float
     k3_mean: float
     n_tokens: int
+    teacher: str | None = None
+    """The model or the saved weights that scored; None: not recorded, since the run had one teacher."""
 
 
-class EvaluationRecord(BaseModel):
-    """One evaluation of one policy on one split. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+class Conditions(BaseModel):
+    """What differs from a run's own evaluations; None for what does not."""
 
     model_config = ConfigDict(frozen=True)
+    template: str | None = None
+    """Another prompt template than the run's own."""
+    temperature: float | None = Field(default=None, gt=0)
+    """Another sampling temperature than the run's own."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Another top_p than the run's own."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Another limit of an answer's tokens than the run's own."""
+
+    @property
+    def conditions(self) -> list[str]:
+        """Them in words."""
+        named = [(name, getattr(self, name)) for name in Conditions.model_fields]
+        return [
+            f"{name} {f'{value:g}' if isinstance(value, float) else value}"
+            for name, value in named
+            if value is not None
+        ]
+
+
+OWN = Conditions()
+"""The run's own conditions."""
+
+
+class EvaluationRecord(Conditions):
+    """One evaluation of one policy on one split. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+
     key: str = Field(min_length=1)
     run: str
     policy: PolicyName
@@ -169,19 +202,8 @@ class EvaluationRecord(BaseModel):
     by_family: dict[str, float] = Field(default_factory=dict)
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
-    template: str | None = None
-    """Another prompt template than the run's own."""
-    temperature: float | None = None
-    """Another sampling temperature than the run's own."""
-
-    @property
-    def conditions(self) -> list[str]:
-        """What differs from the run's own evaluations, in words."""
-        named = (
-            ("template", self.template),
-            ("temperature", None if self.temperature is None else f"{self.temperature:g}"),
-        )
-        return [f"{name} {value}" for name, value in named if value is not None]
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Why problems of the set are not in the figures -> how many."""
 
 
 @dataclass(frozen=True, slots=True)

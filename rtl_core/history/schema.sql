@@ -1,4 +1,4 @@
--- rtl-distill history, schema version 4 (DuckDB).
+-- rtl-distill history, schema version 6 (DuckDB).
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.
@@ -34,7 +34,9 @@ CREATE TABLE runs (
     problems_hash VARCHAR,                  -- over the fingerprints of all problems in use
     versions      JSON,                     -- package, tool or image -> version or digest
     message       VARCHAR,                  -- why it stopped, if it did, for people
-    ended_by      VARCHAR                   -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
+    ended_by      VARCHAR,                  -- of a cancelled run: signal (its process was told to end) | request (in Prefect)
+    start_state   VARCHAR,                  -- of a run with `tinker.start_from`: its own copy of the weights that it began with,
+    start_sampler VARCHAR                   -- to train and to sample from; NULL for a fresh adapter
 );
 
 CREATE TABLE problems (
@@ -140,7 +142,10 @@ CREATE TABLE evaluations (
     started_at     TIMESTAMP NOT NULL,
     finished_at    TIMESTAMP,
     template       VARCHAR,                 -- another prompt template than the run's; NULL for the run's own
-    temperature    DOUBLE                   -- another sampling temperature than the run's; NULL for the run's own
+    temperature    DOUBLE,                  -- another sampling temperature than the run's; NULL for the run's own
+    top_p          DOUBLE,                  -- another top_p than the run's; NULL for the run's own
+    max_tokens     INTEGER,                 -- another limit of an answer's tokens than the run's; NULL for the run's own
+    left_out       JSON                     -- why problems of the set are not in the figures -> how many
 );
 
 -- ------------------------------------------------------------------------------------------------------------- rollouts
@@ -160,7 +165,7 @@ CREATE TABLE rollouts (
     prompt       VARCHAR NOT NULL,          -- key of `prompts`
     n_prompt     INTEGER NOT NULL,
     n_tokens     INTEGER NOT NULL,
-    text         VARCHAR NOT NULL,          -- what the model wrote, verbatim: hostile, escape it before showing it
+    text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
     turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed
@@ -200,7 +205,8 @@ CREATE TABLE teacher_scores (
     k1_mean     DOUBLE NOT NULL,
     k2_mean     DOUBLE NOT NULL,
     k3_mean     DOUBLE NOT NULL,
-    n_tokens    INTEGER NOT NULL
+    n_tokens    INTEGER NOT NULL,
+    teacher     VARCHAR                     -- model or saved weights that scored; NULL in older histories: the run's only teacher
 );
 
 -- --------------------------------------------------------------------------------------- verdicts, rewards, advantages

@@ -74,6 +74,13 @@ class History(Transactions):
             if not found:
                 raise HistoryError(f"there is no run {name!r} in {self.path}", "start_run comes first")
 
+    def record_start(self, name: str, state_path: str, sampler_path: str) -> None:
+        """Note the run's own copy of the weights that it starts from."""
+        with self._writing() as con:
+            con.execute(
+                "UPDATE runs SET start_state = ?, start_sampler = ? WHERE run = ?", [state_path, sampler_path, name]
+            )
+
     def heartbeat(self, name: str) -> None:
         """Note that a run is alive."""
         with self._writing() as con:

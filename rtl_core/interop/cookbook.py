@@ -9,7 +9,7 @@
     )
     asyncio.run(train.main(config))
 
-From our configuration are taken: problem sources, prompt template and budget, grading, and reward weights. Everything else is the
+From our configuration are taken: problem sources, prompt template, budget, thinking, grading, and reward weights. Everything else is the
 recipe's. Prompts are rendered by the tokenizer's chat template, as in our own runs, whatever renderer the recipe names.
 
 Not done here: validation (`rtl-distill validate CONFIG` first), the history, resuming. Needs the cookbook (0.5.8 was tried): see
@@ -48,6 +48,7 @@ from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.chat import answer_text
 from rtl_core.run.session import graders_of, limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
@@ -60,6 +61,7 @@ class Workbench:
         """Starts the executor of the configuration; see `make_executor` for what it raises."""
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
+        self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
         self._grader = Grader(
@@ -90,8 +92,8 @@ class RtlEnv(Env):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Grade the answer. Raises InfrastructureError, for the recipe's rollout strategy to handle."""
         tokens_T = list(action)
-        ended = bool(tokens_T) and tokens_T[-1] == self._stop[0]
-        text = self._bench.tokenizer.decode(tokens_T[:-1] if ended else tokens_T)
+        text, ended = answer_text(self._bench.tokenizer, tokens_T, self._stop)
+        text = self._bench.chat.opening(self._prompt.tokens_P) + text
         verdict = await self._bench.grade(self._problem, text)
         graded = Graded(self._problem, verdict, text, tokens_T, "stop" if ended else "length")
         earned = reward(graded, self._bench.config.reward.weights)
@@ -110,7 +112,7 @@ class RtlEnv(Env):
 
     @property
     def _stop(self) -> list[int]:
-        return [self._bench.tokenizer.eos_token_id]
+        return list(self._bench.chat.stop)
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ class RtlDatasetBuilder(RLDatasetBuilder):
         """Raises ProblemError when no problem fits the prompt's budget, and what loading and the executor raise."""
         settings = load_config(self.config, self.overrides)
         bench = _workbench(settings.model_dump_json())
-        loaded = load_problems(settings.problems.sources, settings.run.seed)
+        loaded = load_problems(settings.problems.sources, settings.run.seed, settings.problems.split)
         ordered = order_problems(loaded.train, settings.curriculum.order, settings.run.seed)
         train = self._groups(bench, ordered, self.group_size)
         heldout = self._groups(bench, loaded.heldout, self.heldout_group_size)
@@ -185,7 +187,7 @@ class RtlDatasetBuilder(RLDatasetBuilder):
 def _prompt_or_none(bench: Workbench, problem: Problem) -> Prompt | None:
     section = bench.config.prompting
     try:
-        return build_prompt(problem, bench.tokenizer, section.template, section.max_prompt_tokens)
+        return build_prompt(problem, bench.chat, section.template, section.max_prompt_tokens)
     except ProblemError:  # too long even without its context: left out, as in our own runs
         return None
 

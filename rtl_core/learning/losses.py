@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 POLICY_INPUTS = ("logprobs", "advantages")
 """What a step of reinforcement gives its loss beside the target tokens, one number a token."""
-CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+CLIP = ("clip_low_threshold", "clip_high_threshold")
 """The smallest and largest ratio that counts; parameters, or inputs with a value for each token."""
 
 
@@ -75,7 +75,7 @@ def importance_sampling(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[st
     return -(logp_BLK - inputs["logprobs"]).exp() * inputs["advantages"]
 
 
-@loss(*POLICY_INPUTS, optional=tuple(CLIP), parameters=CLIP)
+@loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.8, 1.2), strict=True)))
 def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
     """-min(r A, clip(r, low, high) A) with r = exp(logp - q)."""
     ratio = (logp_BLK - inputs["logprobs"]).exp()
@@ -83,9 +83,13 @@ def ppo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Te
     return -(ratio * advantages).minimum(_clip(ratio, inputs, parameters) * advantages)
 
 
-@loss(*POLICY_INPUTS, optional=tuple(CLIP), parameters=CLIP)
+@loss(*POLICY_INPUTS, optional=CLIP, parameters=dict(zip(CLIP, (0.0, 4.0), strict=True)))
 def cispo(logp_BLK: Tensor, inputs: Inputs, parameters: Mapping[str, float]) -> Tensor:
-    """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient."""
+    """-sg(clip(r, low, high)) logp A: the clipped ratio is a weight, not a path for the gradient.
+
+    Within its bounds the gradient is that of `importance_sampling`. A lower bound above 0 would train on with tokens that the policy
+    has left (MiniMax-M1, 2025, arXiv:2506.13585, has none).
+    """
     ratio = (logp_BLK - inputs["logprobs"]).exp()
     return -_clip(ratio, inputs, parameters).detach() * logp_BLK * inputs["advantages"]
 

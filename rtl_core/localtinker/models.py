@@ -18,6 +18,7 @@ from rtl_core.localtinker.decoder import DenseDecoder, is_small
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
+from rtl_core.localtinker.settings import context_of
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +125,6 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
     recompute = nbytes > CHECKPOINT_BYTES and model.supports_gradient_checkpointing
     if recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    own_limit = getattr(model.config.get_text_config(), "max_position_embeddings", None) or max_context
     split_head, dense = _probe(model)
     logger.info("model %s: %s, %.1f MB, dense decoder: %s", name, type(model).__name__, nbytes / 1e6, dense)
     return ServedModel(
@@ -135,7 +135,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         adapters=AdapterBank(model),
         eos_ids=_eos_ids(model, tokenizer),
         vocab_size=model.get_input_embeddings().weight.shape[0],
-        max_context=min(max_context, own_limit),
+        max_context=context_of(model.config, max_context),
         nbytes=nbytes,
         dense=dense,
         split_head=split_head,

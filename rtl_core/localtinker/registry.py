@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,18 @@ class Registry:
             unused = [folder for folder in self._blobs.iterdir() if folder.name not in used]
         for folder in unused:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_checkpoint(state: Path, path: str) -> Checkpoint | None:
+    """The live checkpoint at a tinker:// path of a state folder, which a service may be using; nothing is changed there."""
+    file = state / "registry.sqlite"
+    if not file.is_file():
+        return None
+    with closing(sqlite3.connect(file)) as db:
+        db.row_factory = sqlite3.Row
+        live = "path = ? and (expires is null or expires > ?)"
+        rows = db.execute(f"select * from checkpoints where {live}", (path, time.time())).fetchall()
+    return _checkpoint(rows[0]) if rows else None
 
 
 def parse_path(path: str, field: str) -> tuple[str, str, str]:

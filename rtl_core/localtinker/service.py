@@ -48,6 +48,8 @@ class Service:
         sampling = SamplingLoop(pool, threads=settings.threads, cache_bytes=cache_bytes)
         self.engine = Engine(sampling, threads=settings.threads)
         self.futures: FutureStore
+        self._done: Counter[str] = Counter()
+        """Kind of request -> how many were done; of sampling, how many answers, and of scoring, how many sequences."""
 
     def _start_processes(self, limits: SamplingLimits) -> SamplingProcesses | None:
         count = self.settings.sampling_processes
@@ -77,7 +79,7 @@ class Service:
         load = Counter(self.engine.load())
         if self._processes is not None:
             load.update(self._processes.load())
-        return {**load, **resident, "futures": len(self.futures)}
+        return {**load, **resident, "futures": len(self.futures), "done": dict(self._done)}
 
     def keep_house(self) -> None:
         """Release what nobody needs; called every few seconds on the event loop."""
@@ -114,6 +116,7 @@ class Service:
                 logger.exception("%s failed", kind)
                 self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
             else:
+                self._done[kind] += 1
                 if isinstance(result, bytes):
                     self.futures.resolve_proto(future, result)
                 else:
@@ -340,10 +343,12 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        future = self._queue_sample(model, path, job, key)
+        future = self._queue_sample(model, path, job, key, "score" if request.prompt_logprobs else "sample")
         return future, _sequence_ids(future, request.num_samples)
 
-    def _queue_sample(self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None) -> Future:
+    def _queue_sample(
+        self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
+    ) -> Future:
         """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
         future = self.futures.create("sample", key)
         weights = Weights(model.name)
@@ -360,8 +365,12 @@ class Service:
                 message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
                 self.futures.resolve_error(future, message, "server")
 
+        def deliver(body: bytes) -> None:
+            self._done[kind] += job.num_samples
+            self.futures.resolve_proto(future, body)
+
         where = self._processes if self._processes is not None and model.small else self.engine
-        future.cancel = where.sample(weights, job, partial(self.futures.resolve_proto, future), fail)
+        future.cancel = where.sample(weights, job, deliver, fail)
         return future
 
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+MAX_CONTEXT = 32768
+"""Longest sequence served, in tokens, unless the service is told otherwise."""
+
+
+def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
+    """Tokens of the longest sequence of a model with this configuration (transformers'): its own limit, and no more than `most`."""
+    own = getattr(model_config.get_text_config(), "max_position_embeddings", None) or most
+    return min(most, own)
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class Settings:
     threads: int = 2
     sampling_processes: int | None = None
     deterministic: bool = False
-    max_context: int = 32768
+    max_context: int = MAX_CONTEXT
     micro_tokens: int | None = None
     cache_bytes: int | None = None
     samplers: int = 16

@@ -15,10 +15,11 @@ from rtl_core.history.store import History
 
 # One row per prompt of a step, evaluation or measurement, and of each turn.
 _GROUPS = """
-SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt,
+SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions, coalesce(list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
+LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = ?
 GROUP BY r.purpose, r.policy, r.evaluation, r.step, r.turn, r.problem_id, r.prompt
 """
@@ -27,23 +28,29 @@ _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run
 
 @dataclass
 class PaidGroup:
-    """Answers to one prompt that were asked for together: tokens of the prompt, of each answer, and of those the teacher scored."""
+    """Answers to one prompt that were asked for together: tokens of the prompt, of each answer, and of those the teacher scored.
+
+    `source` is the problem's, None where the history does not know it; `scorer` the teacher that scored, None where it was not recorded.
+    """
 
     by_teacher: bool
     prompt: int
+    source: str | None = None
+    scorer: str | None = None
     completions: list[int] = field(default_factory=list)
     scored: list[int] = field(default_factory=list)
 
 
 def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
     """Tokens by model of sampling and scoring some groups, and of training on `train_tokens`."""
-    student, teacher = config.tinker.student, config.tinker.teacher
+    student = config.tinker.student
     usages: list[Usage] = [{student: Tokens(train=train_tokens)}] if train_tokens else []
     for group in groups:
+        teacher = config.tinker.teacher_of(group.source)
         sampler = teacher if group.by_teacher and teacher else student
         usages.append({sampler: sampled(group.prompt, group.completions)})
-        if teacher and group.scored:
-            usages.append({teacher: scored(group.prompt, group.scored)})
+        if group.scored and (scorer := group.scorer or teacher):
+            usages.append({scorer: scored(group.prompt, group.scored)})
     return together(usages)
 
 
@@ -67,8 +74,11 @@ def step_costs(history: History, run: str) -> list[float]:
 
 
 def cost_metrics(usage: Mapping[str, Tokens], config: RunConfig, prices: Prices) -> dict[str, float]:
-    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where everything has a price."""
-    roles = {config.tinker.student: "student", **({config.tinker.teacher: "teacher"} if config.tinker.teacher else {})}
+    """Metrics of a step: `tokens/student/sample` and so on, and `cost/usd` where everything has a price. A teacher of some sources is
+    `teacher-SOURCE`, by the first of them."""
+    section = config.tinker
+    roles = {name: f"teacher-{source}" for source, name in reversed(section.teachers.items())}
+    roles |= {section.student: "student", **({section.teacher: "teacher"} if section.teacher else {})}
     metrics = {
         f"tokens/{roles.get(model, model)}/{kind}": float(count)
         for model, tokens in usage.items()

@@ -4,7 +4,8 @@ Single-turn: `id, categories, input{prompt, context}, output{response, context},
 categories, system_message, prompt, context, patch, harness`, where `patch` maps files to unified-diff bodies without a
 file header. In the public sets the solutions are withheld: the files are named, their texts are empty.
 
-A broken line is kept as a BrokenLine and the others are read; what cannot be graded with open tools is a LeftOut.
+A broken line is kept as a BrokenLine and the others are read; what cannot be graded with open tools is a LeftOut, and so are the
+`agentic_heavy` records, whose context is a repository and a commit.
 Not read: the comprehension categories, whose answers are judged by BLEU or by a model, not by a simulator.
 """
 
@@ -20,23 +21,18 @@ import yaml
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.known_sets import command_for
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
-from rtl_core.types.problem import Difficulty, Problem
+from rtl_core.types.problem import CATEGORIES, Difficulty, Problem
 
+SINGLE_TURN, AGENTIC = "cvdp", "cvdp-agentic"
+"""Short names of the two sets, as in `Problem.source`."""
 MAX_LINE_BYTES = 64 << 20
 MAX_FILE_CHARS = 8 << 20
 MAX_PROMPT_CHARS = 2 << 20
 MAX_FILES = 2000
 
-CATEGORIES = {
-    "cid002": "completion",
-    "cid003": "specification to RTL",
-    "cid004": "modification",
-    "cid005": "module reuse",
-    "cid007": "lint and quality of results",
-    "cid016": "debugging",
-}
 _NOT_GRADABLE = {
     "cid006": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
     "cid008": "comprehension: the answer is compared by BLEU, there is nothing to simulate",
@@ -81,16 +77,25 @@ def read_cvdp(path: Path | str) -> ProblemSet:
                     pass
                 if too_long:
                     reason = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
-                    found.broken.append(BrokenLine(path.name, count, None, "line", reason))
+                    found.broken.append(BrokenLine(path.name, count, None, "line", reason, SINGLE_TURN))
                 elif line.strip():
-                    _read_line(line, BrokenLine(path.name, count, None, "line", ""), found, first_seen)
+                    _read_line(line, path.name, count, found, first_seen)
     except OSError as error:
-        raise ProblemError(
-            f"cannot read the problem file {path}: {error.strerror}", "check the path and its permissions"
-        ) from error
+        hint = cvdp_remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
+        raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
     if not (found.problems or found.broken or found.left_out):
         raise ProblemError(f"{path} holds no problem", "it should hold one JSON object a line, in a CVDP format")
     return found
+
+
+def cvdp_remedy(path: Path) -> str:
+    """What to do when there is no CVDP file at `path`: the command that gets the public one."""
+    command = command_for(path)
+    return (
+        f"get it with `{command}`"
+        if command
+        else "check the path; `rtl-distill problems fetch cvdp` gets the public set"
+    )
 
 
 def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
@@ -101,6 +106,10 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     identity = _text(record, "id", 200)
     if not identity.strip() or not identity.isprintable():
         raise FieldError("id", "is empty or has characters that cannot be printed")
+    if _is_repository(record.get("context")):
+        raise NotGradableError(
+            "its context is a repository at a commit (agentic_heavy), not files that a prompt can show"
+        )
     category, difficulty = _categories(record)
     if category in _NOT_GRADABLE:
         raise NotGradableError(f"{category} is {_NOT_GRADABLE[category]}")
@@ -146,10 +155,12 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     )
 
 
-def _read_line(line: bytes, place: BrokenLine, found: ProblemSet, first_seen: dict[str, int]) -> None:
+def _read_line(line: bytes, file: str, number: int, found: ProblemSet, first_seen: dict[str, int]) -> None:
+    source = SINGLE_TURN
+
     def broken(identity: object, field_name: str, reason: str) -> None:
         known = identity if isinstance(identity, str) else None
-        found.broken.append(BrokenLine(place.file, place.line, known, field_name, reason))
+        found.broken.append(BrokenLine(file, number, known, field_name, reason, source))
 
     try:
         record = json.loads(line)
@@ -159,20 +170,26 @@ def _read_line(line: bytes, place: BrokenLine, found: ProblemSet, first_seen: di
     if not isinstance(record, dict):
         broken(None, "line", f"is a JSON {type(record).__name__}, not an object")
         return
+    source = SINGLE_TURN if "input" in record else AGENTIC
     identity = record.get("id")
     if isinstance(identity, str) and identity in first_seen:
         broken(identity, "id", f"was already used in line {first_seen[identity]}")
         return
     try:
-        problem = problem_from_record(record, source="cvdp" if "input" in record else "cvdp-agentic")
+        problem = problem_from_record(record, source=source)
     except NotGradableError as reason:
-        found.left_out.append(LeftOut(cast(str, identity), reason.message))
+        found.left_out.append(LeftOut(cast(str, identity), reason.message, source))
     except FieldError as error:
         broken(identity, error.field, error.reason)
         return
     else:
         found.problems.append(problem)
-    first_seen[cast(str, identity)] = place.line
+    first_seen[cast(str, identity)] = number
+
+
+def _is_repository(context: object) -> bool:
+    """Whether the context of a record names a repository and a commit, as in CVDP's `agentic_heavy` files."""
+    return isinstance(context, dict) and {"repo", "commit"} <= set(context)
 
 
 def _categories(record: Mapping[str, Any]) -> tuple[str, Difficulty]:

@@ -1,7 +1,8 @@
 """Fetch a problem set from the Hugging Face hub, and record what was fetched.
 
-Files land under a folder with `fetched.json` beside them: repository, commit, and size and SHA-256 of every file. A later
-fetch compares: a file that changed on this disk is named, not overwritten.
+Files land under a folder with `fetched.json` beside them: repository, commit, licence, and size and SHA-256 of every file. A file
+counts as fetched when its size and hash are those that the hub lists; whatever else stands in its place (cut short, an older version)
+is fetched anew, and one that the record knows and that was changed on this disk is named, not overwritten.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import ProblemError
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoFile
 
 RECORD = "fetched.json"
 
@@ -37,6 +41,8 @@ class Fetched(BaseModel):
     repository: str
     revision: str
     """The commit that `revision` named when it was fetched."""
+    licence: str | None = None
+    """As the project knows it or else the hub tells it; None where neither does."""
     fetched_at: datetime
     files: tuple[FetchedFile, ...]
 
@@ -48,31 +54,46 @@ def fetch(
     patterns: Sequence[str] = ("*.jsonl",),
     revision: str = "main",
     endpoint: str | None = None,
-) -> Fetched:
+    licence: str | None = None,
+) -> tuple[Fetched, list[str]]:
     """Fetch the files of a data set repository that match a pattern, and record their checksums.
 
+    Returns:
+        The record, and the names of the files that were downloaded: those that were not there whole.
+
     Raises:
-        ProblemError: the hub cannot be reached or refuses, nothing matches, or a file on this disk is not the one that
-            was fetched.
+        ProblemError: the hub cannot be reached or refuses, a pattern matches nothing, a file arrived cut short or changed, or one on
+            this disk is not the one that was fetched.
     """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub import errors as hub_errors
+    from huggingface_hub.hf_api import RepoFile
 
     if changed := changed_files(folder):
         raise ProblemError(
             f"files in {folder} are not what was fetched: {', '.join(changed)}", "remove them, or name another folder"
         )
     api = HfApi(endpoint=endpoint)
+    downloaded = []
     try:
-        commit = api.dataset_info(repository, revision=revision).sha
-        names = api.list_repo_files(repository, repo_type="dataset", revision=commit)
-        wanted = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-        if not wanted:
-            raise ProblemError(
-                f"{repository} holds no file that matches {', '.join(patterns)}", f"it holds {', '.join(names[:10])}"
-            )
-        for name in wanted:
-            hf_hub_download(repository, name, repo_type="dataset", revision=commit, local_dir=folder, endpoint=endpoint)
+        info = api.dataset_info(repository, revision=revision)
+        listed = api.list_repo_tree(repository, repo_type="dataset", revision=info.sha, recursive=True)
+        wanted = _matching([entry for entry in listed if isinstance(entry, RepoFile)], patterns, repository)
+        for file in wanted:
+            if _is_whole(folder / file.path, file):
+                continue
+            # Forced: the hub's client takes a file that it once fetched for whole, whatever has become of it since.
+            hf_hub_download(
+                repository, file.path, repo_type="dataset", revision=info.sha, local_dir=folder, endpoint=endpoint,
+                force_download=True,
+            )  # fmt: skip
+            if not _is_whole(folder / file.path, file):
+                (folder / file.path).unlink(missing_ok=True)
+                raise ProblemError(
+                    f"{file.path} did not arrive as the hub lists it ({file.size:,} bytes); what arrived was removed",
+                    "fetch again",
+                )
+            downloaded.append(file.path)
     except hub_errors.GatedRepoError as error:
         raise ProblemError(
             f"{repository} asks for its terms to be accepted first",
@@ -83,23 +104,33 @@ def fetch(
             f"the hub knows no data set {repository}, or not for this token",
             "check the name; a private one needs HF_TOKEN",
         ) from error
+    except hub_errors.RevisionNotFoundError as error:
+        raise ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit") from error
+    except hub_errors.HFValidationError as error:
+        raise ProblemError(f"{repository!r} is no name of a data set: {error}", "write OWNER/NAME") from error
     except hub_errors.OfflineModeIsEnabled as error:
         raise ProblemError(
             "HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here"
         ) from error
     except (hub_errors.HTTPError, OSError) as error:
         raise ProblemError(
-            f"the Hugging Face hub cannot be reached: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            "without a network, copy the data set here and give its path",
+            f"the set could not be fetched whole: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            "fetch again; where the hub cannot be reached, copy the data set here and give its path",
         ) from error
+    before = read_record(folder)
+    # Of one commit of one repository several patterns may have been fetched, one after the other.
+    same = before is not None and (before.repository, before.revision) == (repository, info.sha)
+    others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
+    files = others | {file.path: _describe(folder, file.path) for file in wanted}
     fetched = Fetched(
         repository=repository,
-        revision=str(commit),
+        revision=str(info.sha),
+        licence=licence or _licence_of(info.tags or []),
         fetched_at=datetime.now(UTC),
-        files=tuple(_describe(folder, name) for name in wanted),
+        files=tuple(files.values()),
     )
     (folder / RECORD).write_text(fetched.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    return fetched
+    return fetched, downloaded
 
 
 def read_record(folder: Path) -> Fetched | None:
@@ -122,8 +153,40 @@ def changed_files(folder: Path) -> list[str]:
     return [f.path for f in record.files if (folder / f.path).is_file() and _describe(folder, f.path) != f]
 
 
+def _matching(files: Sequence[RepoFile], patterns: Sequence[str], repository: str) -> list[RepoFile]:
+    """The files that match a pattern, in the hub's order. ProblemError for a pattern that none matches."""
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(file.path, pattern) for file in files):
+            names = [file.path for file in files if file.path.endswith(".jsonl")] or [file.path for file in files]
+            raise ProblemError(
+                f"{repository} holds no file that matches {pattern}",
+                f"it holds {', '.join(names[:10]) or 'nothing'}; name some with --pattern",
+            )
+    return [file for file in files if any(fnmatch.fnmatch(file.path, pattern) for pattern in patterns)]
+
+
+def _is_whole(path: Path, listed: RepoFile) -> bool:
+    """Whether a file is there as the hub lists it: by size, and by SHA-256 (large files) or git's hash of its content."""
+    if not path.is_file() or path.stat().st_size != listed.size:
+        return False
+    if listed.lfs is not None:
+        return _digest(path, hashlib.sha256()) == listed.lfs.sha256
+    return _digest(path, hashlib.sha1(f"blob {listed.size}\0".encode(), usedforsecurity=False)) == listed.blob_id
+
+
+def _licence_of(tags: Sequence[str]) -> str | None:
+    """What the hub's tags say (`license:mit`)."""
+    return next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), None)
+
+
 def _describe(folder: Path, name: str) -> FetchedFile:
     path = folder / name
+    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=_digest(path, hashlib.sha256()))
+
+
+def _digest(path: Path, digest: Any) -> str:
+    """The digest (hex) with the file's content added."""
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
-    return FetchedFile(path=name, bytes=path.stat().st_size, sha256=digest.hexdigest())
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return str(digest.hexdigest())

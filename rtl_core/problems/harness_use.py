@@ -50,7 +50,10 @@ def parse_python(text: str) -> ast.Module | None:
     # CPython before 3.12 keeps one recursion counter for all threads that build a tree and fails when two do.
     with _parsing:
         try:
-            return ast.parse(text)
+            try:
+                return ast.parse(text)
+            except SystemError:  # another library's thread built one just then, which no lock of ours prevents
+                return ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last for what is nested too deeply
             return None
 

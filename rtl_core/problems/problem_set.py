@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import Literal
 
+from rtl_core.problems.design import Design
 from rtl_core.problems.near_duplicates import NearDuplicate
 from rtl_core.types.problem import Problem
+
+SplitBy = Literal["design", "id"]
+"""What stands on one side of the split as a whole: `problems.split` of a configuration."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class BrokenLine:
     field: str
     """The field at fault in dots (`input.prompt`), or `line` when the line is no JSON object."""
     reason: str
-    source: str = "cvdp"
+    source: str
     """Short name of the set, as in `Problem.source`."""
 
     def __str__(self) -> str:
@@ -33,7 +38,8 @@ class LeftOut:
 
     id: str
     reason: str
-    source: str = "cvdp"
+    source: str
+    """Short name of the set, as in `Problem.source`."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class LoadedProblems:
     left_out: list[LeftOut] = field(default_factory=list)
     moved: list[NearDuplicate] = field(default_factory=list)
     """Training problems that are held out because a held-out one asks for nearly the same."""
+    split: SplitBy = "design"
+    """How sources with files are split; given before they are read."""
+    designs: dict[str, Design] = field(default_factory=dict)
+    """Problem id -> its design; only with `split` "design", and not of generated problems."""
     heldout_split: str = "heldout"
     """Which held-out specifications were loaded: `heldout`, or `test`, the one kept apart while tuning."""
 
@@ -65,8 +75,3 @@ class LoadedProblems:
             f"heldout {p.fingerprint}" for p in self.heldout
         )
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
-
-
-def heldout_by_hash(problem: Problem, fraction: float) -> bool:
-    """Whether a problem is held out: decided by its fingerprint alone, so that it never changes sides."""
-    return int(problem.fingerprint[:8], 16) / 2**32 < fraction

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rtl_core.errors import ProblemError
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.messages import Message, build_messages
 from rtl_core.types.problem import Problem
-from rtl_core.types.tokenizer import Tokenizer
 
 CUT_MARKER = "... (cut here: the file is longer than the prompt's budget)"
 
@@ -29,12 +29,7 @@ class Prompt:
     notes: tuple[str, ...] = ()
 
 
-def encode_messages(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
-    """Tokens of chat messages through the tokenizer's chat template, with the header of the assistant's turn."""
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
-
-
-def build_prompt(problem: Problem, tokenizer: Tokenizer, template: str, max_tokens: int) -> Prompt:
+def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -> Prompt:
     """The prompt of a problem within `max_tokens`.
 
     Raises:
@@ -43,7 +38,7 @@ def build_prompt(problem: Problem, tokenizer: Tokenizer, template: str, max_toke
 
     def render(context: dict[str, str]) -> tuple[list[Message], list[int]]:
         messages = build_messages(problem, template, context)
-        return messages, encode_messages(tokenizer, messages)
+        return messages, chat.encode(messages)
 
     context = dict(problem.context)
     messages, tokens_P = render(context)

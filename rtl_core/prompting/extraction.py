@@ -3,8 +3,7 @@
 The rules, in order:
 
 1. What stands between `<think>` and `</think>` (or `thinking`, `reasoning`, `thought`) is no answer; an unclosed thought
-   reaches to the end, and a closing tag without an opening one (the chat template opened it) ends a thought that
-   began with the response.
+   reaches to the end. Of messages in channels (gpt-oss) only `final` is an answer (thoughts.py).
 2. JSON, bare or in a fence, offers files: `{"code": [{path: text}, ...]}`, `{"code": {path: text}}`, or `{path: text}`.
    Each fenced block offers its text.
 3. One target: the first offer that defines a demanded module in full (`module` to `endmodule`, with a body), else the
@@ -35,8 +34,8 @@ from rtl_core.prompting.offers import (
     fenced_blocks,
     has_design_unit,
     json_values,
-    without_thoughts,
 )
+from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.answer import Answer
 
 MAX_RESPONSE_CHARS = 2_000_000

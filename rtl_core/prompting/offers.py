@@ -1,4 +1,4 @@
-"""What a response offers: fenced blocks and JSON values, with its thoughts left out, and what each text defines.
+"""What a response offers: fenced blocks and JSON values, and what each text defines. Its thoughts are left out before (thoughts.py).
 
 Every step is linear in the length of the response: no regular expression here can match one stretch of text in two ways, and the
 number of blocks and of JSON values that are tried is bounded.
@@ -21,8 +21,6 @@ MAX_JSON_CHARS = 4_000_000
 """How much text all tries in a response may read together, when one begins within another."""
 MAX_LABEL_CHARS = 500
 
-_THINK_OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
-_THINK_CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
 _FENCE = re.compile("```|~~~")
 _FENCE_RUN = re.compile(r"`+|~+")
 _JSON_START = re.compile(r"\{\s{0,20}\"(?:code|files)\"\s{0,20}:")
@@ -73,11 +71,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the fence line's words, the nearest line with text before it, the content."""
+    """One fenced block: the fence line's words, the nearest line with text before it, the content, and where it stands in the response."""
 
     info: str
     before: str
     source: Source
+    span: tuple[int, int]
 
     @property
     def text(self) -> str:
@@ -150,10 +149,10 @@ def _files_of(value: object) -> dict[str, str]:
 
 def fenced_blocks(text: str) -> list[Block]:
     """The blocks of a response that hold any text, in order."""
-    return [block for block in islice(_blocks(text), MAX_BLOCKS) if block.text.strip()]
+    return [block for block in islice(blocks_in(text), MAX_BLOCKS) if block.text.strip()]
 
 
-def _blocks(text: str) -> Iterator[Block]:
+def blocks_in(text: str) -> Iterator[Block]:
     """Fenced blocks in order. A fence may close at the end of a code line, and an unclosed one reaches to the end."""
     at = 0
     outside = 0  # where the text behind the last block begins
@@ -163,7 +162,7 @@ def _blocks(text: str) -> Iterator[Block]:
         at = end + 1
         inline = _one_line(line)
         if inline is not None:
-            yield Block("", _last_line(text[outside:start]), Source(inline))
+            yield Block("", _last_line(text[outside:start]), Source(inline), (start, at))
             outside = at
             continue
         opening = _opening(line)
@@ -172,7 +171,7 @@ def _blocks(text: str) -> Iterator[Block]:
         before, fence, info = opening
         before = before.strip()[:MAX_LABEL_CHARS] or _last_line(text[outside:start])
         content, at = _content(text, at, fence)
-        yield Block(info, before, Source(_untagged(content)))
+        yield Block(info, before, Source(_untagged(content)), (start, at))
         outside = at
 
 
@@ -229,33 +228,3 @@ def _untagged(text: str) -> str:
     """Drops a language tag that stands alone on the first line inside the fence."""
     first, _, rest = text.partition("\n")
     return rest if first.strip().lower() in ("verilog", "systemverilog", "sv") else text
-
-
-def without_thoughts(text: str) -> str:
-    """The response without what stands between tags such as `<think>` and `</think>`."""
-    opened = _THINK_OPEN.search(text)
-    closed = _THINK_CLOSE.search(text)
-    if closed and (opened is None or closed.start() < opened.start()):
-        text = text[closed.end() :]
-        opened = _THINK_OPEN.search(text)
-    kept: list[str] = []
-    at = 0
-    while opened:
-        fence = text.find("```", at, opened.start())
-        if fence >= 0:
-            # A tag inside a block is part of the code: go on behind that block.
-            end = text.find("\n```", fence + 3)
-            if end < 0:
-                break
-            kept.append(text[at : end + 4])
-            at = end + 4
-            if at > opened.start():
-                opened = _THINK_OPEN.search(text, at)
-            continue
-        kept.append(text[at : opened.start()])
-        closed = _THINK_CLOSE.search(text, opened.end())
-        if closed is None:
-            return "".join(kept)
-        at = closed.end()
-        opened = _THINK_OPEN.search(text, at)
-    return "".join(kept) + text[at:]

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from rtl_core.errors import InfrastructureError
-from rtl_core.prompting.budget import Prompt, encode_messages
+from rtl_core.errors import InfrastructureError, PolicyError
+from rtl_core.prompting.budget import Prompt
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.messages import Message
+from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.problem import Interface, Problem
-from rtl_core.types.tokenizer import Tokenizer
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _HEAD = {
@@ -81,8 +82,11 @@ def terse_feedback(verdict: Verdict, demanded: Interface | None) -> str:
 
 
 def chat_messages(messages: Sequence[Message], answer: str, said: str) -> list[Message]:
-    """The chat of a further turn after `messages`, the chat of the first."""
-    return [*messages, {"role": "assistant", "content": answer}, {"role": "user", "content": f"{said}\n{ASK}"}]
+    """The chat of a further turn after `messages`, the chat of the first. Of the answer its thoughts are left out, as every chat
+    template does with turns that are over."""
+    # The empty thought, told apart, keeps templates from looking for one in the answer, where `</think>` may stand in a string.
+    said_before = {"role": "assistant", "reasoning_content": "", "content": without_thoughts(answer).strip()}
+    return [*messages, said_before, {"role": "user", "content": f"{said}\n{ASK}"}]
 
 
 def terse_messages(messages: Sequence[Message], said: str) -> list[Message]:
@@ -96,13 +100,14 @@ def build_refinement(
     first: Prompt,
     answer: str,
     verdict: Verdict,
-    tokenizer: Tokenizer,
+    chat: Chat,
     *,
     style: Literal["chat", "terse"],
     most_chars: int,
     max_tokens: int,
 ) -> Prompt | None:
-    """The prompt of a further turn within `max_tokens`; None where it does not fit: that answer is not followed up.
+    """The prompt of a further turn within `max_tokens`; None where it does not fit, or where the chat template refuses what the model
+    wrote (gpt-oss's does if that holds marks of channels): that answer is not followed up.
 
     The turns between are left out: the last answer and its verdict are what there is to mend.
     """
@@ -110,5 +115,8 @@ def build_refinement(
         messages = terse_messages(first.messages, terse_feedback(verdict, problem.interface))
     else:
         messages = chat_messages(first.messages, answer, feedback(verdict, most_chars))
-    tokens_P = encode_messages(tokenizer, messages)
+    try:
+        tokens_P = chat.encode(messages)
+    except PolicyError:
+        return None
     return Prompt(first.problem_id, messages, tokens_P) if len(tokens_P) <= max_tokens else None

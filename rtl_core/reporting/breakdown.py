@@ -1,4 +1,4 @@
-"""An evaluation in detail: pass@k with intervals, whole and by difficulty, category and family, and paired with the others of its split."""
+"""An evaluation in detail: pass@k with intervals, whole and by source, difficulty, category and family, and paired with the others of its split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Slice:
     """pass@k of some of an evaluation's problems; intervals of 95 % over problems."""
 
     kind: str
-    """`all`, `difficulty`, `category` or `family`."""
+    """`all`, `source`, `difficulty`, `category` or `family`."""
     name: str
     n: int
     pass_at: dict[int, Interval]
@@ -47,17 +47,18 @@ def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int
 
 
 def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
-    """All problems, then each difficulty, category and family that is not all of them. Without `problems` known: all alone."""
+    """All problems, then each source, difficulty, category and family that is not all of them. Without `problems` known: all alone."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
         if problem_id in problems:
             problem = problems[problem_id]
+            groups["source", problem.source].append(problem_id)
             groups["difficulty", problem.difficulty].append(problem_id)
             groups["category", problem.category].append(problem_id)
             if problem.family:
                 groups["family", problem.family].append(problem_id)
-    order = {"all": 0, "difficulty": 1, "category": 2, "family": 3}
+    order = {"all": 0, "source": 1, "difficulty": 2, "category": 3, "family": 4}
     rank = {"easy": "0", "medium": "1", "hard": "2"}
     found = []
     for (kind, name), ids in sorted(groups.items(), key=lambda g: (order[g[0][0]], rank.get(g[0][1], g[0][1]))):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, paired, run_result
 from rtl_core.reporting.text import p_in_words
 
 _STYLES = {"student before": "", "student after": "bold", "teacher": "yellow"}
@@ -20,7 +20,8 @@ def before_after_table(history: History, run: str) -> Table:
     """Held-out results of a run: student before, student after, teacher.
 
     pass@1 and the share of answers with the demanded interface carry 95 % intervals over problems; gain and p-value are
-    against the student before, paired by problem (sign-flip permutation, two-sided).
+    against the student before, paired by problem (sign-flip permutation, two-sided). Where the problems are of several sources, each
+    has its rows, and all together come last.
     """
     result = run_result(history, run)
     ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
@@ -35,12 +36,16 @@ def before_after_table(history: History, run: str) -> Table:
     table.add_column("policy", no_wrap=True)
     for name in ("pass@1", *(f"pass@{k}" for k in ks), "interface\nright", "gain,\npoints", "p"):
         table.add_column(name, justify="right", overflow="fold")
-    for name, view in result.shown:
-        gain, p_value = _gain(result, view)
-        passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
-        steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
-        cells = [f"{name}{steps}", with_interval(view.pass_at_1), *passes, with_interval(view.interface), gain, p_value]
-        table.add_row(*cells, style=_STYLES[name])
+    for label, part in result.parts:
+        if label:
+            table.add_section()
+            table.add_row(Text(f"{label}:\n{part.shown[0][1].record.n_problems} problems", style="bold"))
+        for name, view in part.shown:
+            gain, p_value = _gain(part, view)
+            passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
+            steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
+            rates = [with_interval(view.pass_at_1), *passes, with_interval(view.interface)]
+            table.add_row(f"{name}{steps}", *rates, gain, p_value, style=_STYLES[name])
     if not result.shown:
         table.add_row(Text("no evaluation has ended yet", style="dim"))
     return table
@@ -91,6 +96,8 @@ def _caption(result: RunResult) -> str | None:
         return None
     record = result.shown[-1][1].record
     text = f"{record.n_problems} problems × {record.samples} samples, [95 % interval over problems].\nGain and p: against student before, paired by problem."
+    if result.mixed:
+        return f"{text}\n{MIXTURE}"
     if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
         text += f"\nThe student is at {100 * result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0f} % of the teacher's pass@1."
     return text

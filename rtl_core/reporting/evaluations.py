@@ -1,14 +1,20 @@
-"""What the evaluations of a run say together: each policy's rates with intervals, and paired tests against the start."""
+"""What the evaluations of a run say together: each policy's rates with intervals, and paired tests against the start.
+
+A run with problems of several sources has a result for each: a rate over a mixture is comparable with nobody else's.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
+from rtl_core.learning.passk import pass_at_k_P
 
 PROBLEMS_SQL = (
     "SELECT problem_id, samples, passed FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation"
@@ -18,14 +24,30 @@ INTERFACE_SQL = (
     " WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id"
 )
 
+ALL_SOURCES = "all together"
+"""Name of the whole beside those of the sources."""
+MIXTURE = "Compare with others by source: all together is a mean over this run's own mixture."
+
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """One finished evaluation, ready to be shown. `rates` is problem -> share of its samples that passed."""
+    """One finished evaluation, ready to be shown."""
 
     record: EvaluationRecord
-    rates: dict[str, float]
-    interface: Interval | None
+    counts: dict[str, tuple[int, int]]
+    """Problem -> (samples, passed)."""
+    interfaces: dict[str, float]
+    """Problem -> share of its samples with the demanded interface."""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Problem -> share of its samples that passed."""
+        return {problem: passed / samples for problem, (samples, passed) in self.counts.items()}
+
+    @property
+    def interface(self) -> Interval | None:
+        """Share of answers with the demanded interface; None where no answer got that far."""
+        return mean_interval(list(self.interfaces.values())) if self.interfaces else None
 
     @property
     def pass_at_1(self) -> Interval:
@@ -34,6 +56,20 @@ class EvaluationView:
         if r.pass_at_1 is None or r.lo is None or r.hi is None:
             return mean_interval(list(self.rates.values()))
         return Interval(r.pass_at_1, r.lo, r.hi, r.n_problems, "t")
+
+    def of(self, problems: Collection[str]) -> EvaluationView:
+        """The same evaluation as if it had been of these problems alone, of which it must hold some."""
+        counts = {problem: count for problem, count in self.counts.items() if problem in problems}
+        n_P, c_P = ([count[i] for count in counts.values()] for i in (0, 1))
+        rate = mean_interval(pass_at_k_P(n_P, c_P, 1))
+        record = self.record.model_copy(
+            update={
+                "n_problems": len(counts),
+                "pass_at_1": rate.mean, "lo": rate.lo, "hi": rate.hi,
+                "pass_at_k": {k: float(np.mean(pass_at_k_P(n_P, c_P, k))) for k in self.record.pass_at_k if k <= min(n_P)},
+            }
+        )  # fmt: skip
+        return EvaluationView(record, counts, {p: share for p, share in self.interfaces.items() if p in problems})
 
 
 @dataclass(frozen=True)
@@ -47,6 +83,18 @@ class RunResult:
     """All evaluations of the student, by step: the learning curve."""
     gain: PairedResult | None
     """Student after against student before, over the problems that both saw."""
+    by_source: dict[str, RunResult] = field(default_factory=dict)
+    """Source -> the result over its problems alone, in the order of the names."""
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the problems are of several sources."""
+        return len(self.by_source) > 1
+
+    @property
+    def parts(self) -> list[tuple[str, RunResult]]:
+        """(name, result) of each source and then of all of them together; of a single source the whole, without a name."""
+        return [*self.by_source.items(), (ALL_SOURCES, self)] if self.mixed else [("", self)]
 
     @property
     def shown(self) -> list[tuple[str, EvaluationView]]:
@@ -59,21 +107,47 @@ def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
     record = history.existing_run(run)
-    done = [_view(history, e) for e in _own(record, [e for e in history.evaluations(run) if e.status == "done"])]
+    samples = record.config.get("evaluation", {}).get("samples")
+    done = [view_of(history, e) for e in own_evaluations(history, run) if samples is None or e.samples == samples]
+    # Where nothing is trained, the model's only evaluation is the result.
+    trains = record.config.get("run", {}).get("purpose", "train") == "train"
+    parts = {source: _result(views, trains) for source, views in _by_source(history, run, done).items()}
+    return _result(done, trains, parts)
+
+
+def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
+    """Source -> the evaluation of its problems alone, in the order of the names."""
+    return {source: views[0] for source, views in _by_source(history, view.record.run, [view]).items()}
+
+
+def _by_source(history: History, run: str, done: Sequence[EvaluationView]) -> dict[str, list[EvaluationView]]:
+    """Source -> those evaluations that saw problems of it, each of its problems alone."""
+    problems: dict[str, set[str]] = defaultdict(set)
+    seen = {problem for view in done for problem in view.counts}
+    for row in history.query("SELECT problem_id, source FROM run_problems WHERE run = $run", {"run": run}).to_pylist():
+        if row["problem_id"] in seen:
+            problems[row["source"]].add(row["problem_id"])
+    return {
+        source: [view.of(problems[source]) for view in done if problems[source] & view.counts.keys()]
+        for source in sorted(problems)
+    }
+
+
+def _result(done: Sequence[EvaluationView], trains: bool, parts: dict[str, RunResult] | None = None) -> RunResult:
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
-    before = student[0] if student and student[0].record.step == 0 else None
-    after = student[-1] if student and student[-1].record.step > 0 else None
+    before = student[0] if trains and student and student[0].record.step == 0 else None
+    after = student[-1] if student and (student[-1].record.step > 0 or not trains) else None
     gain = paired(before, after) if before and after else None
-    return RunResult(before, after, teachers[-1] if teachers else None, student, gain)
+    return RunResult(before, after, teachers[-1] if teachers else None, student, gain, parts or {})
 
 
-def _own(run: RunRecord, done: list[EvaluationRecord]) -> list[EvaluationRecord]:
-    """Those with the split and the number of samples that the run's configuration names; all where it names none."""
-    samples = run.config.get("evaluation", {}).get("samples")
-    sources = run.config.get("problems", {}).get("sources", [])
+def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
+    """The finished evaluations of a run on its own held-out split and under its own conditions, with any number of samples: only
+    these say which of its weights are better. HistoryError when there is no such run."""
+    sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
-    return [e for e in done if samples is None or (e.samples == samples and e.split == split and not e.conditions)]
+    return [e for e in history.evaluations(run) if e.status == "done" and e.split == split and not e.conditions]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
@@ -84,8 +158,9 @@ def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None
     return paired_test([first.rates[p] for p in shared], [second.rates[p] for p in shared])
 
 
-def _view(history: History, record: EvaluationRecord) -> EvaluationView:
+def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
+    """A finished evaluation with what each problem came to."""
     place = {"run": record.run, "evaluation": record.key}
-    rates = {r["problem_id"]: r["passed"] / r["samples"] for r in history.query(PROBLEMS_SQL, place).to_pylist()}
-    shares = [r["share"] for r in history.query(INTERFACE_SQL, place).to_pylist()]
-    return EvaluationView(record, rates, mean_interval(np.array(shares)) if shares else None)
+    counts = {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
+    shares = {r["problem_id"]: r["share"] for r in history.query(INTERFACE_SQL, place).to_pylist()}
+    return EvaluationView(record, counts, shares)

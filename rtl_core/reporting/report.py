@@ -168,7 +168,10 @@ def _header(runs: list[RunRecord], results: dict[str, RunResult], facts_: list[t
 
 
 def headline(result: RunResult) -> str:
-    """The run in one sentence (HTML)."""
+    """The run in one sentence (HTML), for each source of problems where there are several."""
+    if result.mixed and result.before:
+        ends = [f"{_ends(part)} on {clean(source)}" for source, part in result.by_source.items()]
+        return f"Held-out pass@1 {', '.join(ends)}"
     if result.before and result.after:
         was, now = result.before.pass_at_1.mean, result.after.pass_at_1.mean
         verb = "rose" if now > was else "fell" if now < was else "stayed"
@@ -178,13 +181,20 @@ def headline(result: RunResult) -> str:
     return "No evaluation has ended yet"
 
 
+def _ends(result: RunResult) -> str:
+    """`from 10 % to 20 %`, or the start alone (HTML)."""
+    named = (("from", "before", result.before), ("to", "after", result.after))
+    found = [f'{word} <b class="{role}">{100 * v.pass_at_1.mean:.1f}\u00a0%</b>' for word, role, v in named if v]
+    return " ".join(found)
+
+
 def _detail(result: RunResult) -> str:
     parts = []
     if result.gain:
         g = result.gain
         parts.append(
             f"{100 * g.gain:+.1f} points, 95 % interval {100 * g.lo:.1f} to {100 * g.hi:.1f}, p {p_in_words(g.p_value)}"
-            f" over {g.n} problems: {g.better} better, {g.worse} worse"
+            f" over {g.n} problems{' of all sources' if result.mixed else ''}: {g.better} better, {g.worse} worse"
         )
     if result.teacher:
         rate = result.teacher.pass_at_1.mean

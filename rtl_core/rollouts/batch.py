@@ -162,7 +162,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
                 batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
             )
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
-        answers = await answers_to(session, batch, prompt.tokens_P, len(missing), seeds)
+        answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
     return record_answers(
         session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
@@ -170,17 +170,39 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
 
 
 async def answers_to(
-    session: Session, batch: Batch, prompt_P: Sequence[int], count: int, seeds: list[int] | None
+    session: Session, batch: Batch, problem_id: str, prompt_P: Sequence[int], count: int, seeds: list[int] | None
 ) -> list[SampledAnswer]:
-    """`count` answers to one prompt by the policy that a batch is sampled from; `seeds` has one for each, or is None."""
-    return await session.require_backend().sample(
-        Weights(batch.sampler, batch.sampler_path),
+    """`count` answers to one prompt of a problem by the policy that a batch is sampled from; `seeds` has one for each, or is None.
+
+    Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
+    """
+    chat = session.require_chat()
+    max_tokens, temperature, top_p = sampling_of(session.config, batch)
+    if (room := session.room_after(prompt_P)) is not None:
+        max_tokens = min(max_tokens, room)
+        if max_tokens < 1:
+            # What was never answered is an empty answer, which fails: a benchmark counts it.
+            return [SampledAnswer([], [], "length", "") for _ in range(count)]
+    weights = Weights("student", batch.sampler_path)
+    answers = await session.require_backend().sample(
+        weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
-        max_tokens=session.config.sampling.max_tokens,
-        temperature=temperature_of(session.config, batch),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        stop=chat.stop,
+        top_p=top_p,
         seeds=seeds,
     )
+    opening = chat.opening(prompt_P)
+    return [replace(answer, text=opening + answer.text) for answer in answers]
+
+
+def teacher_of(session: Session, problem_id: str) -> str:
+    """The teacher of a problem: a model, or saved weights."""
+    teacher = session.config.tinker.teacher_of(session.problems[problem_id].source)
+    assert teacher is not None, "the configuration was checked"
+    return teacher
 
 
 def rollout_seed(*parts: object) -> int:
@@ -189,11 +211,13 @@ def rollout_seed(*parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-def temperature_of(config: RunConfig, batch: Batch) -> float:
-    """At which temperature the answers of a batch are sampled."""
-    if batch.purpose == "evaluation" and config.evaluation.temperature is not None:
-        return config.evaluation.temperature
-    return config.sampling.temperature
+def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
+    """Most tokens, temperature and top_p of the answers of a batch."""
+    own, held = config.sampling, config.evaluation
+    if batch.evaluation is None:
+        return own.max_tokens, own.temperature, 1.0
+    temperature = own.temperature if held.temperature is None else held.temperature
+    return held.max_tokens or own.max_tokens, temperature, held.top_p
 
 
 def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:
@@ -246,12 +270,12 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
-    """Teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
-    backend, teacher = session.require_backend(), Weights("teacher")
+    """The problem's teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
+    backend, teacher = session.require_backend(), teacher_of(session, problem_id)
     waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
     with batch.clock.measure("score"):
         scores = await asyncio.gather(
-            *(backend.logprobs(teacher, s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
+            *(backend.logprobs(Weights.of_teacher(teacher), s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
         )
     records = []
     for stored, scores_T in zip(waiting, scores, strict=True):
@@ -263,6 +287,7 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
             k2_mean=float(k2(student_T, scores_T).mean()),
             k3_mean=float(k3(student_T, scores_T).mean()),
             n_tokens=len(scores_T),
+            teacher=teacher,
         )
         records.append(record)
         batch.update(stored, teacher=record)

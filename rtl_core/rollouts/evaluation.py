@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rtl_core.errors import HistoryError
-from rtl_core.history.records import EvaluationRecord, utc_now
+from rtl_core.errors import HistoryError, ProblemError
+from rtl_core.history.records import OWN, Conditions, EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.observe.progress import progress
+from rtl_core.problems.sources import FileSource
 from rtl_core.reporting import breakdown
+from rtl_core.reporting.evaluations import by_source, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.turns import passed_by_turn
 from rtl_core.run.session import Session
@@ -30,28 +32,27 @@ class EvaluationPlan:
     samples: int
     sampler_path: str | None = None
     """Weights of the student; None for the untrained one and for the teacher."""
-    template: str | None = None
-    """Another prompt template than the run's own."""
-    temperature: float | None = None
-    """Another sampling temperature than the run's own."""
+    other: Conditions = OWN
+    """What differs from the run's own evaluations."""
 
     def key(self, run: str) -> str:
         """Primary key of the evaluation in the history."""
-        names = [self.split, self.template, None if self.temperature is None else f"temperature {self.temperature:g}"]
-        name = ", ".join(name for name in names if name is not None)
-        return f"{run}/{self.policy}/{self.step:05d}/{name}x{self.samples}"
+        names = [self.split, *(words.removeprefix("template ") for words in self.other.conditions)]
+        return f"{run}/{self.policy}/{self.step:05d}/{', '.join(names)}x{self.samples}"
 
     def record(self, run: str, **found: Any) -> EvaluationRecord:
         """What is recorded of the evaluation, with what was found."""
         return EvaluationRecord(
-            key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, template=self.template,
-            temperature=self.temperature, samples=self.samples, finished_at=utc_now(), **found,
+            key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, samples=self.samples,
+            finished_at=utc_now(), **self.other.model_dump(), **found,
         )  # fmt: skip
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
     """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, its newest weights."""
-    path = session.checkpoint.sampler_path if session.checkpoint and policy == "student" else None
+    path = None
+    if policy == "student":
+        path = session.checkpoint.sampler_path if session.checkpoint else session.config.evaluation.weights
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
 
 
@@ -71,7 +72,18 @@ def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:
 
 
 def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> EvaluationRecord:
-    """Figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family."""
+    """Figures of a graded evaluation: pass@1 with its 95 % interval over problems, pass@k, and by difficulty and family.
+
+    Raises:
+        ProblemError: no problem is left to speak of.
+    """
+    batch.problem_ids = tuple(p for p in batch.problem_ids if p not in session.unfit)
+    if not batch.problem_ids:
+        reasons = "; ".join(f"{count}: {why}" for why, count in left_out(session).items())
+        raise ProblemError(
+            f"no problem could be evaluated ({reasons or 'the split is empty'})",
+            "`rtl-distill query validation` says what was found of each",
+        )
     counts = {p: sum(s.verdict is not None and s.verdict.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
     rates = np.array([counts[p] / n for p in batch.problem_ids])
@@ -84,6 +96,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
     return plan.record(
         session.run,
         status="done",
+        left_out=left_out(session),
         n_problems=len(batch.problem_ids),
         pass_at_1=interval.mean,
         lo=interval.lo,
@@ -96,6 +109,48 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
         by_difficulty={name: float(np.mean(values)) for name, values in by_difficulty.items()},
         by_family={name: float(np.mean(values)) for name, values in by_family.items()},
     )
+
+
+def left_out(session: Session) -> dict[str, int]:
+    """Why problems are not in an evaluation's figures -> how many: not gradable here, or of a published set and not given."""
+    reasons = Counter(one.reason for one in session.loaded.left_out)
+    reasons.update(f"broken line: {one.reason}" for one in session.loaded.broken)
+    held = {problem.id for problem in session.loaded.heldout}
+    reasons.update(why for problem_id, why in session.unfit.items() if problem_id in held)
+    if not session.trains:
+        given = Counter(problem.source for problem in session.loaded.heldout)
+        for kind, whole in published(session).items():
+            if (missing := whole - given[kind]) > 0:
+                reasons[f"not in the given files, of the {whole} of the public set {kind}"] += missing
+    return dict(reasons)
+
+
+def published(session: Session) -> dict[str, int]:
+    """Source -> how many problems its public set has."""
+    sources = session.config.problems.sources
+    return {s.kind: s.published[0] for s in sources if isinstance(s, FileSource) and s.published is not None}
+
+
+def not_whole(session: Session) -> list[str]:
+    """A warning for each public set of which not all problems are in the figures."""
+    in_figures = Counter(problem.source for problem in session.usable(session.loaded.heldout))
+    return [
+        f"WARNING: the figures are over {in_figures[kind]} of the {whole} problems of the public set {kind}, published ones over all"
+        for kind, whole in published(session).items()
+        if in_figures[kind] < whole
+    ]
+
+
+def tell_unanswered(session: Session) -> None:
+    """Say which problems' prompts leave no room for an answer; each of their answers is an empty one and fails."""
+    prompts = [session.prompts[p.id] for p in session.usable(session.loaded.heldout)]
+    too_long = [prompt for prompt in prompts if session.room_after(prompt.tokens_P) == 0]
+    if too_long:
+        shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
+        progress.get().line(
+            f"not answered: {len(too_long)} of {len(prompts)} problems, whose prompts fill the model's context of"
+            f" {session.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
+        )
 
 
 def show(session: Session, plan: EvaluationPlan) -> None:
@@ -129,6 +184,15 @@ async def record_failure(session: Session, plan: EvaluationPlan) -> None:
     await session.recorder.settle()
 
 
+def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
+    """One line for each source of problems: pass@1 with its interval. None where all are of one source."""
+    found = by_source(session.history, view_of(session.history, record))
+    return [
+        f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, {view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
+        for source, view in (found.items() if len(found) > 1 else ())
+    ]
+
+
 def turns_in_words(batch: Batch) -> list[str]:
     """One line for each later turn: pass@1 by its end, with its interval. None for a single-shot evaluation."""
     lines = []
@@ -139,10 +203,14 @@ def turns_in_words(batch: Batch) -> list[str]:
     return lines
 
 
-def in_words(record: EvaluationRecord) -> str:
+def whose(session: Session, plan: EvaluationPlan) -> str:
+    """Whose answers are evaluated, in words."""
+    if not session.trains:
+        return session.config.evaluation.weights or session.config.tinker.student
+    return f"student after {plan.step} steps" if plan.policy == "student" else plan.policy
+
+
+def in_words(session: Session, plan: EvaluationPlan, record: EvaluationRecord) -> str:
     """One line for a human."""
     problems = f"{record.n_problems} {', '.join([record.split, *record.conditions])} problems × {record.samples}"
-    return (
-        f"{record.policy} after {record.step} steps: pass@1 {record.pass_at_1:.3f} "
-        f"[{record.lo:.3f}, {record.hi:.3f}] on {problems}"
-    )
+    return f"{whose(session, plan)}: pass@1 {record.pass_at_1:.3f} [{record.lo:.3f}, {record.hi:.3f}] on {problems}"

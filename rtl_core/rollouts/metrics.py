@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from rtl_core.cost.tokens import Tokens
 from rtl_core.observe.usage import PaidGroup, usage_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.credit import has_signal
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Stage
 
 
@@ -88,15 +89,20 @@ def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
     return metrics
 
 
-def batch_usage(batch: Batch, train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
-    """Tokens of one training batch: sampled and scored in all its turns, and the `train_tokens` that were trained on."""
+def batch_usage(
+    batch: Batch, train_tokens: int, config: RunConfig, problems: Mapping[str, Problem] | None = None
+) -> dict[str, Tokens]:
+    """Tokens of one training batch: sampled and scored in all its turns, and the `train_tokens` that were trained on. `problems`, by id,
+    tell whose teacher it was where there are several."""
     groups: dict[tuple[str, str, tuple[int, ...]], PaidGroup] = {}
     for turn in (batch, *batch.later.values()):
         for stored in turn.rollouts.values():
             rollout = stored.rollout
             place = turn.key, rollout.problem_id, rollout.prompt_P
-            group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P)))
+            source = problems[rollout.problem_id].source if problems else None
+            group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P), source))
             group.completions.append(len(rollout.tokens_T))
             if stored.teacher is not None:
+                group.scorer = stored.teacher.teacher
                 group.scored.append(len(rollout.tokens_T))
     return usage_of(groups.values(), train_tokens, config)

@@ -57,7 +57,7 @@ def _take_up(session: Session) -> None:
     epochs = range(session.config.run.epochs)
     session.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
     trained = [state for state in session.steps if state.status == "trained"]
-    session.sampler_paths = {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
+    session.sampler_paths |= {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
     if trained and trained[-1].state_path and trained[-1].sampler_path:
         session.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
 
@@ -128,6 +128,7 @@ def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batc
         policy_step=0,
         problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
         group_size=session.config.curriculum.measure_samples,
+        sampler_path=session.sampler_paths.get(0) if policy == "student" else None,
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from rtl_core.config import RunConfig
-from rtl_core.config.models import Template
 from rtl_core.errors import HistoryError
+from rtl_core.history.records import OWN, Conditions
 from rtl_core.history.store import History
 from rtl_core.rollouts.evaluation import EvaluationPlan
 from rtl_core.run.folder import config_of
@@ -18,11 +18,10 @@ def settings_of(
     path: Path,
     run: str,
     split: Literal["heldout", "test"] = "heldout",
-    template: Template | None = None,
-    temperature: float | None = None,
+    other: Conditions = OWN,
 ) -> RunConfig:
-    """The configuration that a run was begun with, reading its held-out problems from `split`, with `template` and evaluated at
-    `temperature` if given.
+    """The configuration that a run was begun with, reading its held-out problems from `split`, with its evaluations under `other`
+    conditions.
 
     Raises:
         HistoryError: there is no such run.
@@ -31,10 +30,8 @@ def settings_of(
     config = config_of(History(path, read_only=True), run)
     data = config.model_dump(mode="json")
     data["problems"]["sources"] = [source.with_split(split) for source in config.problems.sources]
-    if template is not None:
-        data["prompting"]["template"] = template
-    if temperature is not None:
-        data["evaluation"]["temperature"] = temperature
+    for name, value in other.model_dump(exclude_none=True).items():
+        data["prompting" if name == "template" else "evaluation"][name] = value
     return RunConfig.model_validate(data)
 
 
@@ -43,10 +40,9 @@ def plan(
     policy: Literal["student", "teacher"],
     step: int | None,
     samples: int,
-    template: Template | None = None,
-    temperature: float | None = None,
+    other: Conditions = OWN,
 ) -> EvaluationPlan:
-    """The evaluation of a policy at a step; None means the newest weights. `template`, `temperature`: see `settings_of`.
+    """The evaluation of a policy at a step; None means the newest weights. `other`: see `settings_of`.
 
     Raises:
         HistoryError: the run has not trained that far.
@@ -57,5 +53,6 @@ def plan(
         raise HistoryError(
             f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
         )
-    path = trained[step - 1].sampler_path if step else None
-    return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, template, temperature)
+    begun = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
+    path = trained[step - 1].sampler_path if step else begun if policy == "student" else None
+    return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
+from rtl_core.observe.progress import progress
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
-from rtl_core.validation.validate import validate_problem
+from rtl_core.validation.validate import unsupported, validate_problem
 
 if TYPE_CHECKING:
     from rtl_core.run.session import Session
@@ -146,6 +147,19 @@ def begin(session: Session, level: Level) -> Survey:
                 survey.records[problem_id] = record.model_copy(update={"problem_id": problem_id})
     survey.known = len(survey.records)
     return survey
+
+
+async def leave_out_unsupported(session: Session) -> None:
+    """Take the problems out of the session that cannot be graded here at all, and tell it. Nothing is simulated, and a weak harness
+    stays: a published benchmark counts its weak problems, too."""
+    loop = asyncio.get_running_loop()
+    found: dict[str, list[str]] = defaultdict(list)
+    for problem in session.usable(list(session.problems.values())):
+        if reason := await loop.run_in_executor(session.pool, unsupported, problem, session.grader):
+            session.unfit[problem.id] = reason
+            found[reason].append(problem.id)
+    for reason, ids in found.items():
+        progress.get().line(f"left out: {len(ids)} problems (such as {ids[0]}): {reason}")
 
 
 def _samples(session: Session) -> dict[str, list[str]]:

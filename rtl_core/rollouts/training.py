@@ -50,9 +50,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 f"(limit {config.learning.max_sampler_trainer_kl}): the weights that sampled are not the ones that train",
                 "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
             )
-        days = config.checkpoints.ttl_days
-        ttl_s = None if days is None else int(days * 86400)
-        checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", ttl_s)
+        checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
     session.store_mark = session.recorder.times()
     store = session.store_mark - batch.store_before
     batch.clock.add("store", store.busy_s)
@@ -70,7 +68,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
         metrics={
             **metrics,
             **pool_metrics(session, batch),
-            **cost_metrics(batch_usage(batch, trained.tokens, config), config, session.prices),
+            **cost_metrics(batch_usage(batch, trained.tokens, config, session.problems), config, session.prices),
             **{f"time/{k}": v for k, v in times.items()},
             "cpu/store": store.cpu_s,
         },

@@ -64,10 +64,10 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             session.prompts[problem_id],
             parent.rollout.text,
             parent.verdict,
-            session.require_backend().tokenizer,
+            session.require_chat(),
             style=section.style,
             most_chars=section.feedback_chars,
-            max_tokens=config.prompting.max_prompt_tokens,
+            max_tokens=session.prompt_limit,
         )
         if prompt is None:
             return None
@@ -75,7 +75,7 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
         seeds = (
             [batches.rollout_seed(config.run.seed, later.key, problem_id, sample)] if config.sampling.seeded else None
         )
-        (answer,) = await batches.answers_to(session, later, prompt.tokens_P, 1, seeds)
+        (answer,) = await batches.answers_to(session, later, problem_id, prompt.tokens_P, 1, seeds)
         return later.rollout(session.run, problem_id, sample, prompt.tokens_P, answer)
 
     with later.clock.measure("sample"):

@@ -38,17 +38,18 @@ def golden_response(problem: Problem) -> str:
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
-    """The data of a supervised step. A known-good answer is followed by the end token; one longer than may be sampled is left out."""
+    """The data of a supervised step. A known-good answer is a whole turn, its thought finished and its end told; one longer than may be sampled is
+    left out."""
     config = session.config
     if config.learning.warm_start_source == "teacher":
         return build_datums(batch, algorithm_of(config, batch), 0.0)
-    tokenizer = session.require_backend().tokenizer
+    chat = session.require_chat()
     datums = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]
         if not problem.golden or not set(problem.targets) <= set(problem.golden):
             continue
-        tokens_T = [*tokenizer.encode(golden_response(problem), add_special_tokens=False), tokenizer.eos_token_id]
+        tokens_T = chat.tokens_of(golden_response(problem))
         if len(tokens_T) <= config.sampling.max_tokens:
             datums.append(Datum(session.prompts[problem_id].tokens_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
     return datums

@@ -15,12 +15,13 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.history.store import History
+from rtl_core.reporting.evaluations import ALL_SOURCES, by_source, own_evaluations, view_of
 from rtl_core.run.retention import kept, retention_of
 
 
 def checkpoint_table(history: History, config: RunConfig) -> Table:
     """The trained steps whose weights are kept, with their held-out pass@1."""
-    trained, evaluations = history.trained_steps(config.run.name), history.evaluations(config.run.name)
+    trained, evaluations = history.trained_steps(config.run.name), own_evaluations(history, config.run.name)
     scores = _scores(evaluations)
     keep = kept(trained, evaluations, retention_of(config))
     table = Table(title=f"run {config.run.name!r}: weights on the service", box=box.SIMPLE_HEAD)
@@ -48,7 +49,7 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
         return trained[-1]
     by_count = {state.step + 1: state for state in trained}
     if which == "best":
-        scores = {n: score for n, score in _scores(history.evaluations(run)).items() if n in by_count}
+        scores = {n: score for n, score in _scores(own_evaluations(history, run)).items() if n in by_count}
         if not scores:
             raise HistoryError(f"run {run!r} has evaluated none of its trained weights", "choose --step last")
         return by_count[max(scores, key=lambda n: (scores[n], -n))]
@@ -100,6 +101,7 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
         "",
         f"- LoRA rank {tinker_section.lora_rank}, {learning.loss}, learning rate {learning.learning_rate:g}, groups of"
         f" {config.sampling.group_size}, {config.curriculum.problems_per_step} problems a step, seed {config.run.seed}",
+        *([f"- started from the weights at {tinker_section.start_from}"] if tinker_section.start_from else []),
         f"- begun {record.created_at:%Y-%m-%d}; configuration {record.config_hash[:12]}, problems {record.problems_hash[:12]}",
         "",
         "## Problems",
@@ -124,21 +126,28 @@ def model_card(history: History, config: RunConfig, state: StepState) -> str:
 
 
 def results_table(history: History, run: str) -> list[str]:
-    """The lines of a Markdown table of a run's finished evaluations."""
+    """The lines of a Markdown table of a run's finished evaluations, each by source of problems where there are several."""
     lines = [
-        "| policy | train steps | pass@1 | 95 % interval over problems | problems × samples |",
-        "|---|---|---|---|---|",
+        "| policy | train steps | split and conditions | source | pass@1 | 95 % interval over problems | problems × samples |",
+        "|---|---|---|---|---|---|---|",
     ]
     for e in history.evaluations(run):
-        if e.status == "done":
-            interval = "" if e.lo is None or e.hi is None else f"{e.lo:.3f} to {e.hi:.3f}"
-            lines.append(f"| {e.policy} | {e.step} | {e.pass_at_1:.3f} | {interval} | {e.n_problems} × {e.samples} |")
+        if e.status != "done":
+            continue
+        where = ", ".join([e.split, *e.conditions])
+        parts = {source: view.record for source, view in by_source(history, view_of(history, e)).items()}
+        for source, r in [*parts.items(), (ALL_SOURCES, e)] if len(parts) > 1 else [(next(iter(parts), ""), e)]:
+            interval = "" if r.lo is None or r.hi is None else f"{r.lo:.3f} to {r.hi:.3f}"
+            lines.append(
+                f"| {e.policy} | {e.step} | {where} | {source} | {r.pass_at_1:.3f} | {interval} | {r.n_problems} × {e.samples} |"
+            )
     return lines
 
 
 def _teacher(config: RunConfig) -> str:
     """What the student learnt from a teacher, in words."""
-    learning, teacher = config.learning, config.tinker.teacher
+    learning, section = config.learning, config.tinker
+    teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
     parts = []
     if learning.uses_kl:
         weight = f"λ = {learning.kl_weight:g}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -28,12 +28,19 @@ def config_of(history: History, run: str) -> RunConfig:
     """
     record = history.existing_run(run)
     try:
-        return RunConfig.model_validate(
-            {**record.config, "run": {**record.config["run"], "history": str(history.path)}}
-        )
+        return as_stored({**record.config, "run": {**record.config["run"], "history": str(history.path)}})
     except ValidationError as error:
         reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
         raise ConfigError("\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])) from None
+
+
+def as_stored(data: Mapping[str, Any]) -> RunConfig:
+    """A configuration that a history holds, with the keys that have come since at what the run was begun with.
+
+    That is their default, but for `problems.split`: before that key problems were held out one by one.
+    Raises ValidationError for keys or values that are refused today.
+    """
+    return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}})
 
 
 def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:

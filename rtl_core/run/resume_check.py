@@ -15,21 +15,44 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.run.folder import as_stored
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
     "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "refinement", "grading",
+    "evaluation",
 )  # fmt: skip
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor"},
     "tinker": {"base_url", "local_threads", "local_models"},
     "backend": {"options"},
+    "evaluation": {"samples", "k", "every", "teacher"},
 }
 
 
 def config_hash(config: RunConfig) -> str:
     """SHA-256 (hex) of the whole configuration."""
     return hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+def as_begun(config: RunConfig, history: History) -> RunConfig:
+    """The configuration, with the begun run's values where its file is silent and the defaults have changed since.
+
+    These are the split of the problems, and the clip bounds, which earlier versions stored as 0.8 and 1.2 with every loss.
+    """
+    before = history.run(config.run.name)
+    if before is None:
+        return config
+    problems, learning = config.problems, config.learning
+    if "split" not in problems.model_fields_set:
+        split = _with_defaults(before.config).get("problems", {}).get("split", "id")
+        problems = problems.model_copy(update={"split": split})
+    stored = before.config.get("learning", {})
+    left_out = [key for key in ("clip_low", "clip_high") if getattr(learning, key) is None]
+    bounds = {key: stored[key] for key in left_out if stored.get(key) is not None}
+    if bounds:
+        learning = learning.model_copy(update=bounds)
+    return config.model_copy(update={"problems": problems, "learning": learning})
 
 
 def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
@@ -49,6 +72,8 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
                 changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
     if old.get("run", {}).get("seed") != config.run.seed:
         changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
+    if (purpose := old.get("run", {}).get("purpose", "train")) != config.run.purpose:
+        changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
         changes.append("the problems themselves: the data set is not the one that the run began with")
     if changes:
@@ -62,7 +87,7 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
 def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
     """A stored configuration with the keys that have come since at their defaults, which is what it was run with."""
     try:
-        return RunConfig.model_validate(stored).model_dump(mode="json")
+        return as_stored(stored).model_dump(mode="json")
     except ValidationError:
         return stored  # it holds keys or values that are refused today: shown as the differences that they are
 
@@ -76,7 +101,7 @@ def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
         config_hash=config_hash(config),
         seed=config.run.seed,
         student=config.tinker.student,
-        teacher=config.tinker.teacher or "",
+        teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),
         problems_hash=loaded.fingerprint,
         versions={"rtl-distill": __version__, **{name: version(name) for name in packages}},
     )

@@ -13,6 +13,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.observe.progress import progress
+from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.faults import is_transient
 from rtl_core.run.session import Session
 
@@ -29,7 +30,7 @@ class Retention:
 def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
     """Steps whose weights are kept, out of those that are trained.
 
-    An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
+    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
     """
     steps = sorted(state.step for state in trained)
     if not steps:
@@ -37,13 +38,27 @@ def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], 
     keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
+    return keep | set(best(trained, evaluations, retention))
+
+
+def best(
+    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
+) -> dict[int, EvaluationRecord]:
+    """Step -> the evaluation for which its weights are kept: the `keep_best` with the highest pass@1, the best first.
+
+    What decides is the mean over all held-out problems: of several sources together, the larger source counting more.
+    """
+    steps = {state.step for state in trained}
     scored = [
-        (-evaluation.pass_at_1, evaluation.step - 1)
+        (-evaluation.pass_at_1, evaluation.step - 1, evaluation.key, evaluation)
         for evaluation in evaluations
         if evaluation.policy == "student" and evaluation.status == "done" and evaluation.pass_at_1 is not None
     ]
-    best = [step for _, step in sorted(scored) if step in set(steps)]
-    return keep | set(best[: retention.keep_best])
+    found: dict[int, EvaluationRecord] = {}
+    for _, step, _, evaluation in sorted(scored, key=lambda row: row[:3]):
+        if step in steps and len(found) < retention.keep_best:
+            found.setdefault(step, evaluation)
+    return found
 
 
 def superseded(
@@ -67,7 +82,7 @@ async def tidy(session: Session) -> int:
     """
     with session.history.reading():
         trained = session.history.trained_steps(session.run)
-        evaluations = session.history.evaluations(session.run)
+        evaluations = own_evaluations(session.history, session.run)
     old = superseded(trained, evaluations, retention_of(session.config))
     old = [state for state in old if state.step not in session.tidied]
     if not old:
@@ -86,7 +101,15 @@ async def secure(session: Session) -> None:
     await tidy(session)
     trained = session.history.trained_steps(session.run)
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
-    keep = kept(trained, session.history.evaluations(session.run), retention)
+    evaluations = own_evaluations(session.history, session.run)
+    keep = kept(trained, evaluations, retention)
+    for step, evaluation in best(trained, evaluations, retention).items():
+        sources = sorted({problem.source for problem in session.loaded.heldout})
+        of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
+        progress.get().line(
+            f"kept as the best: the weights after {step + 1} steps, by pass@1 {evaluation.pass_at_1:.3f} on the"
+            f" {evaluation.n_problems} held-out problems of {of} (checkpoints.keep_best)"
+        )
     try:
         await session.require_backend().keep(_paths(state for state in trained if state.step in keep))
     except WeightsGoneError as error:

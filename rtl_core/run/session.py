@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import Backend, Checkpoint, Provider, Trainer, check_same_tokens
+from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
-from rtl_core.errors import ConfigError, HistoryError, ProblemError
+from rtl_core.cost.tokens import Prices, load_prices
+from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -29,11 +29,17 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.budget import Prompt
+from rtl_core.prompting.chat import Chat
+from rtl_core.run.check.before import before_sampling
+from rtl_core.run.check.budgets import context, prompt_limit
+from rtl_core.run.check.known import Known, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
+from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
+from rtl_core.run.prompts import prepare
 from rtl_core.run.recorder import Recorder, StoreTime
-from rtl_core.run.resume_check import check_unchanged, run_record
+from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
@@ -63,16 +69,22 @@ class Session:
     prompts: dict[str, Prompt] = field(factory=dict)
     unfit: dict[str, str] = field(factory=dict)
     """Problem id -> why it takes no part in the run."""
+    prompt_limit: int = 0
+    """Tokens of the longest prompt that is sent, if the run was opened with a backend."""
+    context: int | None = None
+    """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
     backend: Backend | None = None
     """What trains and samples, if the run was opened with it."""
+    chat: Chat | None = None
+    """How the student is talked to, if the run was opened with a backend."""
     trainer: Trainer | None = None
     """With the weights of the last recorded step; None when the next train step has to open one."""
     steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
-    """The weights that the last recorded step left; None before the first."""
+    """The weights that the last recorded step left; before the first those of `tinker.start_from`, or None."""
     sampler_paths: dict[int, str] = field(factory=dict)
-    """Train steps seen -> weights to sample from, as far as recorded; the untrained student (0) has none."""
+    """Train steps seen -> weights to sample from, as far as recorded; an untrained student (0) has none."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
     store_mark: StoreTime | None = None
@@ -95,6 +107,11 @@ class Session:
     def run(self) -> str:
         return self.config.run.name
 
+    @property
+    def trains(self) -> bool:
+        """Whether the run is there to train; one that only evaluates a model is not."""
+        return self.config.run.purpose == "train"
+
     def cancelled_by_request(self) -> None:
         """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
         self.ended_by = "request"
@@ -104,6 +121,18 @@ class Session:
         if self.backend is None:
             raise RuntimeError("this session was opened without a backend")
         return self.backend
+
+    def require_chat(self) -> Chat:
+        if self.chat is None:
+            raise RuntimeError("this session was opened without a backend")
+        return self.chat
+
+    def room_after(self, prompt_P: Sequence[int]) -> int | None:
+        """How many tokens the model's context leaves for the answer to a prompt of P tokens; None where that sets no limit.
+
+        Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
+        """
+        return None if self.trains or self.context is None else max(0, self.context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -139,8 +168,19 @@ async def open_session(
         provider = backend_of(config)
         if not as_visitor or provider.embedded(config):
             await stack.enter_async_context(run_lock(lock_path(config), dict(holder or {}), tell))
+        readiness = None
+        if with_policy:
+            progress.get().stage("check")
+            readiness = await ready(provider, config, tell)
         history = History(config.run.history)
-        loaded = load_problems(config.problems.sources, config.run.seed)
+        config = as_begun(config, history)
+        loaded = load_problems(
+            config.problems.sources,
+            config.run.seed,
+            config.problems.split,
+            hold_out_all=config.run.purpose == "evaluation",
+        )
+        _check_sources(config, loaded)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
@@ -172,10 +212,20 @@ async def open_session(
             prices=prices_of(config),
             ending=ending,
         )
-        if with_policy:
-            session.backend = await stack.enter_async_context(provider.open(config, tell))
-            at_once.append(session.backend.abort)
-            _prepare_prompts(session, session.backend, provider)
+        if readiness is not None:
+            session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
+            at_once.append(backend.abort)
+            saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
+            bases = {name: (await backend.describe(name)).base_model for name in sorted(saved)}
+            if config.tinker.start_from and not as_visitor and not _has_begun(history, config.run.name):
+                check_start(config, await backend.describe(config.tinker.start_from))
+            session.prices = prices_of(config, bases)
+            _prepare_prompts(session, backend, provider, bases)
+            session.prompt_limit = prompt_limit(config, readiness)
+            session.context = readiness.context.get(config.tinker.student)
+            known = Known(config, readiness, session.prompts, loaded, history)
+            if session.trains:
+                refuse_or_tell(context(known) if as_visitor else before_sampling(known), tell)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -189,6 +239,12 @@ async def open_session(
         finally:
             # Also when the run fails: what was sampled and graded is paid for.
             await session.recorder.settle()
+
+
+def _has_begun(history: History, run: str) -> bool:
+    """Whether a run has weights of its own, so that those it started from may be gone."""
+    record = history.run(run)
+    return record is not None and (record.start_state is not None or history.last_trained_step(run) is not None)
 
 
 def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
@@ -208,24 +264,6 @@ async def _heartbeat(session: Session) -> None:
             await session.recorder.call(session.history.heartbeat, session.run)
 
 
-def prices_of(config: RunConfig) -> Prices:
-    """The price list of a run.
-
-    Raises:
-        ConfigError: a budget in dollars is set, and something that the run uses has no price.
-    """
-    prices = load_prices(config.cost.prices)
-    usage = {config.tinker.student: Tokens(1, 1, 1, 1)}
-    if config.tinker.teacher is not None:
-        usage[config.tinker.teacher] = Tokens(1, 1, 1)
-    if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
-        raise ConfigError(
-            f"cost.budget_usd is set, but the price list of {prices.as_of} has no price for {', '.join(missing)}",
-            "copy rtl_core/cost/prices.toml, add them, and name the copy with cost.prices",
-        )
-    return prices
-
-
 def limits_of(config: RunConfig) -> Limits:
     """The grader's limits as the configuration sets them."""
     section = config.grading
@@ -236,6 +274,16 @@ def limits_of(config: RunConfig) -> Limits:
         disk_mb=section.disk_mb,
         processes=section.processes,
     )
+
+
+def _check_sources(config: RunConfig, loaded: LoadedProblems) -> None:
+    """ConfigError for a teacher of problems that the run does not have: a source that is misspelt would go to the other teacher."""
+    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
+    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
+        raise ConfigError(
+            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
+            f"its problems are from {', '.join(sources)}",
+        )
 
 
 def _tell_left_out(loaded: LoadedProblems) -> None:
@@ -249,20 +297,17 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
         )
 
 
-def _prepare_prompts(session: Session, backend: Backend, provider: Provider) -> None:
-    """Build the prompt of every problem, and see that the teacher reads them as the student does."""
-    config, tokenizer = session.config, backend.tokenizer
-    tell = progress.get()
-    for problem in session.problems.values():
-        try:
-            prompt = build_prompt(problem, tokenizer, config.prompting.template, config.prompting.max_prompt_tokens)
-        except ProblemError as error:
-            session.unfit[problem.id] = error.message
-            tell.line(f"left out: {error.message}")
-            continue
-        session.prompts[problem.id] = prompt
+def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> None:
+    """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`."""
+    config, tell = session.config, progress.get()
+    models = dict.fromkeys(bases.get(name, name) for name in config.tinker.named_teachers.values())
+    teachers = {model: provider.tokenizer(config, model) for model in models}
+    found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
+    session.chat, session.prompts = found.chat, found.prompts
+    tell.line(found.rendering)
+    session.unfit |= found.unfit
+    for why in found.unfit.values():
+        tell.line(f"left out: {why}")
+    for problem_id, prompt in found.prompts.items():
         for note in prompt.notes:
-            tell.line(f"prompt of {problem.id}: {note}")
-    if config.tinker.teacher is not None:
-        samples = [prompt.messages for prompt in list(session.prompts.values())[:16]]
-        check_same_tokens(tokenizer, provider.tokenizer(config, config.tinker.teacher), samples)
+            tell.line(f"prompt of {problem_id}: {note}")

@@ -11,6 +11,8 @@ from rtl_core.history.records import EndedBy, RunStatus
 from rtl_core.observe.live_report import LiveReport
 from rtl_core.observe.progress import progress
 from rtl_core.observe.tracking import Tracker
+from rtl_core.reporting.benchmark import tables_of
+from rtl_core.reporting.comparison import rich_table
 from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.report import write_report
 from rtl_core.run.faults import is_transient
@@ -77,7 +79,10 @@ def finish(session: Session) -> str:
         return f"stopped: {session.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
     tell = progress.get()
-    tell.show(before_after_table(session.history, session.run))
+    if session.trains:
+        tell.show(before_after_table(session.history, session.run))
+    for table in tables_of(session.history, session.run):
+        tell.show(rich_table(table))
     tell.line(f"database: {session.config.run.history}")
     tell.line(f"report:   {path}")
     return str(path)

@@ -12,6 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Direction = Literal["input", "output", "inout"]
 Difficulty = Literal["easy", "medium", "hard"]
+CATEGORIES = {
+    "cid002": "completion",
+    "cid003": "specification to RTL",
+    "cid004": "modification",
+    "cid005": "module reuse",
+    "cid007": "lint and quality of results",
+    "cid016": "debugging",
+}
+"""CVDP's categories that a simulator can judge."""
 
 
 class InterfaceSource(StrEnum):

@@ -34,7 +34,8 @@ class Rollout(BaseModel):
     logprobs_T: tuple[float, ...]
     stop_reason: Literal["stop", "length"]
     text: str
-    """The decoded completion, without the end-of-turn token."""
+    """The decoded completion without the token that ends the turn, and before it what the prompt's end had opened: the tag of a thought,
+    or the header of a message. So it can be read without the prompt."""
     policy_step: int
     """How many train steps the sampling weights had seen (equal to `step` when on-policy)."""
     policy: PolicyName = "student"

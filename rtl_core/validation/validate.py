@@ -88,6 +88,17 @@ def validate_problem(
     )
 
 
+def unsupported(problem: Problem, grader: Grader) -> str | None:
+    """What the harness needs that the executor lacks, or asks for that it cannot do, in words; None where it can run. Nothing is simulated."""
+    if lacking := grader.lacking(problem):
+        return f"its harness needs {', '.join(lacking)}"
+    try:
+        read_services(problem.harness)
+    except InfrastructureError as error:
+        return error.message
+    return None
+
+
 def _seeded(grader: Grader) -> Callable[[int], Grader]:
     def make(seed: int) -> Grader:
         other = copy.copy(grader)  # shares executor and analysis processes
@@ -118,8 +129,8 @@ class _Validation:
     def run(self) -> tuple[ValidationStatus, str]:
         problem = self.problem
         self.evidence["interface"] = describe_interface(problem)
-        if unsupported := self._unsupported():
-            return "unsupported", unsupported
+        if reason := unsupported(problem, self.first):
+            return "unsupported", reason
         if problem.golden is not None and (verdict := self._golden(problem.golden)):
             return verdict
         if verdict := self._nothing_new():
@@ -143,16 +154,6 @@ class _Validation:
             raise InfrastructureError(f"{self.problem.id} cannot be validated: {'; '.join(verdict.reasons)}")
         self.missed += [reason for reason in verdict.reasons if any(word in reason for word in _MISSING)]
         return verdict
-
-    def _unsupported(self) -> str | None:
-        lacking = self.first.lacking(self.problem)
-        if lacking:
-            return f"its harness needs {', '.join(lacking)}"
-        try:
-            read_services(self.problem.harness)
-        except InfrastructureError as error:
-            return error.message
-        return None
 
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []

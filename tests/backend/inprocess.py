@@ -16,19 +16,33 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SampledAnswer, StepResult, Weights, checked_scores
+from rtl_core.backend.base import (
+    SAVED,
+    Adam,
+    Backend,
+    Checkpoint,
+    Datum,
+    Readiness,
+    SampledAnswer,
+    Saved,
+    StepResult,
+    Weights,
+    checked_scores,
+)
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future
+from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.registry import Registry
 from rtl_core.localtinker.service import Service
-from rtl_core.localtinker.settings import Settings
+from rtl_core.localtinker.settings import Settings, context_of
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest, pb
 from rtl_core.tinymodels import model_path
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 
@@ -108,15 +122,18 @@ class InProcess:
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        stop = [self.tokenizer.eos_token_id]
         requests = [
             self._ask(
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
-                sampling_params=rq.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed, stop=stop),
+                sampling_params=rq.SamplingParams(
+                    max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
+                ),
             )
             for seed in ([None] if seeds is None else seeds)
         ]
@@ -126,6 +143,7 @@ class InProcess:
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,
                 self.tokenizer,
+                stop,
             )
             for response in await asyncio.gather(*requests)
             for one in response.sequences
@@ -139,14 +157,19 @@ class InProcess:
         return checked_scores(np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist(), count)
 
     async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
-        names = {"student": self._config.tinker.student, "teacher": self._config.tinker.teacher}
+        names = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
         source = {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():
             future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
             return pb.SampleResponse.FromString((await answer_of(future)).proto or b"")
 
-    async def open_trainer(self, state_path: str | None) -> InProcessTrainer:
+    async def describe(self, path: str) -> Saved:
+        with errors_of_ours(PolicyError):
+            found = self._service.registry.checkpoint(path)
+            return Saved(found.base_model, LoraSpec.from_json(found.lora).rank)
+
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> InProcessTrainer:
         number, tinker = next(self._clients), self._config.tinker
         client: dict[str, Any] = {"session_id": self._session, "model_seq_id": number}
         with errors_of_ours():
@@ -155,7 +178,7 @@ class InProcess:
                 request = rq.CreateModel(**client, base_model=tinker.student, lora_config=lora)
                 made = self._service.create_model(request)
             else:
-                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=True))
+                made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=not weights_only))
             return InProcessTrainer(self._service, (await json_of(made))["model_id"])
 
     async def delete(self, paths: Collection[str]) -> int:
@@ -180,6 +203,14 @@ class InProcess:
 class InProcessProvider:
     def embedded(self, config: RunConfig) -> bool:
         return True
+
+    async def check(self, config: RunConfig) -> Readiness:
+        try:
+            models = models_of(config)
+        except PolicyError as error:
+            return Readiness([Finding("models", "wrong", error.message, "name student and teacher")])
+        context = {name: context_of(AutoConfig.from_pretrained(path)) for name, path in models.items()}
+        return Readiness([Finding("models", "ok", f"in this process: {', '.join(models)}")], context)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(models_of(config)[model])
@@ -219,7 +250,8 @@ def state_folder(config: RunConfig) -> Path:
 
 
 def models_of(config: RunConfig) -> dict[str, Path]:
-    names = {config.tinker.student, config.tinker.teacher or config.tinker.student}
+    named = {config.tinker.student, *config.tinker.named_teachers.values()}
+    names = {name for name in named if not name.startswith(SAVED)}
     models: dict[str, Path] = {name: model_path(name) for name in ("student", "teacher")}
     models |= config.tinker.local_models
     if unknown := names - set(models):

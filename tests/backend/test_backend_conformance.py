@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, Trainer, Weights
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, SampledAnswer, Saved, Trainer, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
@@ -38,8 +38,15 @@ class Opened:
 
     def answer(self, weights: Weights = STUDENT, **more: Any) -> list[int]:
         """The tokens of one answer."""
-        sampled = self(self.backend.sample(weights, PROMPT, 1, max_tokens=12, temperature=1.0, **more))
-        return sampled[0].tokens_T
+        return self.sample(weights, 1, **more)[0].tokens_T
+
+    def sample(self, weights: Weights, number: int, **more: Any) -> list[SampledAnswer]:
+        asked: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more}
+        return self(self.backend.sample(weights, PROMPT, number, **asked))
+
+    @property
+    def stop(self) -> tuple[int, ...]:
+        return self.config.prompting.chat(self.backend.tokenizer, self.config.tinker.student).stop
 
     def score(self, weights: Weights, tokens_T: Sequence[int]) -> np.ndarray:
         return self(self.backend.logprobs(weights, PROMPT, tokens_T))
@@ -88,8 +95,8 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -> None:
-    answers = opened(opened.backend.sample(STUDENT, PROMPT, 5, max_tokens=12, temperature=1.0))
-    end = opened.backend.tokenizer.eos_token_id
+    answers = opened.sample(STUDENT, 5)
+    (end,) = opened.stop
     assert len(answers) == 5
     for answer in answers:
         assert 0 < len(answer.tokens_T) == len(answer.logprobs_T) <= 12
@@ -98,10 +105,28 @@ def test_a_group_has_its_answers_with_a_logprob_for_each_token(opened: Opened) -
         assert answer.text == opened.backend.tokenizer.decode([token for token in answer.tokens_T if token != end])
 
 
+def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_without_it(opened: Opened) -> None:
+    (free,) = opened.sample(STUDENT, 1, seeds=[3])
+    ends = [*opened.stop, free.tokens_T[4], free.tokens_T[7]]
+    at = next(place for place, token in enumerate(free.tokens_T) if token in ends)
+    (answer,) = opened.sample(STUDENT, 1, seeds=[3], stop=ends)
+    assert (answer.tokens_T, answer.stop_reason) == (free.tokens_T[: at + 1], "stop")
+    assert answer.text == opened.backend.tokenizer.decode(answer.tokens_T[:-1])
+
+
+def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
+    sampled = opened.backend.sample(STUDENT, PROMPT, 4, max_tokens=6, temperature=1.0, stop=opened.stop, top_p=1e-6)
+    answers = opened(sampled)
+    assert len({tuple(answer.tokens_T) for answer in answers}) == 1
+    assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
+    # What is reported is the model's own distribution, which the teacher's scores are held against.
+    scored = opened.score(STUDENT, answers[0].tokens_T)
+    np.testing.assert_allclose(answers[0].logprobs_T, scored, atol=1e-3)
+
+
 def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) -> None:
     def texts(seeds: list[int]) -> list[list[int]]:
-        asked = opened.backend.sample(TEACHER, PROMPT, 3, max_tokens=12, temperature=1.0, seeds=seeds)
-        return [answer.tokens_T for answer in opened(asked)]
+        return [answer.tokens_T for answer in opened.sample(TEACHER, 3, seeds=seeds)]
 
     first = texts([1, 2, 3])
     assert first == texts([1, 2, 3])
@@ -109,7 +134,7 @@ def test_a_seed_gives_the_same_answer_and_another_one_another(opened: Opened) ->
 
 
 def test_scores_are_the_samplers_own_logprobs_and_the_teachers_are_others(opened: Opened) -> None:
-    (answer,) = opened(opened.backend.sample(STUDENT, PROMPT, 1, max_tokens=12, temperature=1.0))
+    (answer,) = opened.sample(STUDENT, 1)
     own = opened.score(STUDENT, answer.tokens_T)
     assert own.dtype == np.float32
     assert own == pytest.approx(answer.logprobs_T, abs=1e-3)
@@ -167,6 +192,35 @@ def test_a_saved_state_goes_on_as_the_trainer_that_saved_it(opened: Opened) -> N
     assert opened.trained(saved.state_path) == pytest.approx(live, abs=1e-4)
 
 
+def test_a_start_takes_the_weights_of_a_saved_state_and_a_fresh_optimizer(opened: Opened) -> None:
+    trainer = opened.open_trainer()
+    opened.train(trainer)
+    saved = opened.save(trainer)
+    begun = opened(opened.backend.open_trainer(saved.state_path, weights_only=True))
+    own = opened.save(begun)
+    for path in (own.sampler_path, saved.sampler_path):
+        likely = opened.score(Weights(path=path), [50, 60, 70, 80])
+        assert likely == pytest.approx(opened.score(Weights(path=saved.sampler_path), [50, 60, 70, 80]), abs=1e-5)
+    # Adam's moments are not those of the run that it came from, and its own copy goes on as it does.
+    opened.train(begun)
+    went_on = opened.score(Weights(path=opened.save(begun).sampler_path), [50, 60, 70, 80])
+    assert opened.trained(own.state_path) == pytest.approx(went_on, abs=1e-4)
+    assert not np.allclose(opened.trained(saved.state_path), went_on, atol=1e-3)
+
+
+def test_a_teacher_may_be_saved_weights_or_another_model(opened: Opened) -> None:
+    trainer = opened.open_trainer()
+    opened.train(trainer)
+    path = opened.save(trainer).sampler_path
+    assert opened(opened.backend.describe(path)) == Saved("student", 8)
+    tokens = [50, 60, 70, 80]
+    assert opened.score(Weights.of_teacher(path), tokens) == pytest.approx(opened.score(Weights(path=path), tokens))
+    assert opened.score(Weights.of_teacher("student"), tokens) == pytest.approx(opened.score(STUDENT, tokens))
+    assert opened.score(Weights.of_teacher("teacher"), tokens) == pytest.approx(opened.score(TEACHER, tokens))
+    with pytest.raises(PolicyError):
+        opened(opened.backend.describe(f"{path}-none"))
+
+
 def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Opened) -> None:
     saved, other = (opened.save(opened.open_trainer()) for _ in range(2))
     paths = [saved.state_path, saved.sampler_path]
@@ -184,7 +238,7 @@ def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Op
 
 def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened: Opened) -> None:
     with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0))
+        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0, stop=opened.stop))
     assert opened.answer()
     wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
     with pytest.raises(PolicyError):
@@ -199,6 +253,22 @@ def test_an_adapter_is_exported_as_files(opened: Opened, tmp_path: Path) -> None
     assert all(file.stat().st_size for file in files)
     with pytest.raises(PolicyError):
         opened(opened.provider.export(opened.config, f"{saved.state_path}-none", "adapter", tmp_path))
+
+
+def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it_lacks(
+    opened: Opened, tmp_path: Path
+) -> None:
+    found = opened(opened.provider.check(opened.config))
+    assert {finding.level for finding in found.findings} == {"ok"}
+    longest = found.context["student"]
+    opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=1, temperature=1.0, stop=opened.stop))
+    with pytest.raises(PolicyError):
+        opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=2, temperature=1.0, stop=opened.stop))
+    lacking = settings(opened.config.backend.name, tmp_path, "tinker.student=nobody")
+    (wrong,) = opened(opened.provider.check(lacking)).findings
+    assert wrong.level == "wrong"
+    assert "nobody" in wrong.text
+    assert wrong.remedy
 
 
 @pytest.mark.parametrize("name", ["tinker", "tests.backend.inprocess:BACKEND"])

@@ -11,8 +11,9 @@ import tinker
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
-from rtl_core.backend.tinker.faults import client_may_be_lost, translated
+from rtl_core.backend.tinker.faults import SessionLostError, client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.errors import (
+    BackendUnavailableError,
     ConfigError,
     InfrastructureError,
     PolicyError,
@@ -27,8 +28,8 @@ from rtl_core.run.faults import is_transient
 REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")
 
 
-def status(kind: type[tinker.APIStatusError], code: int) -> tinker.APIStatusError:
-    return kind("refused", response=httpx.Response(code, request=REQUEST), body=None)
+def status(kind: type[tinker.APIStatusError], code: int, words: str = "refused") -> tinker.APIStatusError:
+    return kind(words, response=httpx.Response(code, request=REQUEST), body=None)
 
 
 def fetched(error: Exception) -> ValueError:
@@ -63,6 +64,8 @@ def passed_on(error: Exception, border: Callable[[], AbstractContextManager[None
         tinker.RequestFailedError("who knows", "r1", RequestErrorCategory.Unknown),
         tinker.TinkerError("polling failed"),
         fetched(status(tinker.NotFoundError, 404)),
+        ValueError("Proto deserialization failed: truncated for self.request_id='r1'"),
+        tinker.APIResponseValidationError(httpx.Response(200, request=REQUEST), body="<html>"),
         ExceptionGroup("tasks", [InfrastructureError("a"), ConnectionResetError()]),
     ],
     ids=lambda error: f"{type(error).__name__}",
@@ -82,7 +85,11 @@ def test_what_time_mends_is_tried_again(error: Exception) -> None:
         status(tinker.BillingError, 402),
         status(tinker.PermissionDeniedError, 403),
         status(tinker.NotFoundError, 404),
+        status(tinker.APIStatusError, 410),
         status(tinker.UnprocessableEntityError, 422),
+        fetched(status(tinker.AuthenticationError, 401)),
+        fetched(status(tinker.BillingError, 402)),
+        fetched(status(tinker.PermissionDeniedError, 403)),
         tinker.RequestFailedError("bad datum", "r1", RequestErrorCategory.User),
         ValueError("our own mistake"),
         ExceptionGroup("tasks", [InfrastructureError("a"), ConfigError("b")]),
@@ -107,5 +114,57 @@ def test_a_training_client_that_a_restarted_service_forgot_is_recognised() -> No
     assert lost(status(tinker.NotFoundError, 404))
     assert lost(fetched(status(tinker.NotFoundError, 404)))
     assert lost(RetryableException("promise expired"))
+    assert lost(status(tinker.APIStatusError, 410))
     assert not lost(status(tinker.BadRequestError, 400))
     assert not lost(tinker.APIConnectionError(request=REQUEST))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        status(tinker.BadRequestError, 400, "Error code: 400 - {'detail': 'Invalid session_id'}"),
+        status(tinker.NotFoundError, 404, "session 7f not found"),
+        status(tinker.APIStatusError, 410, "session_id: session '7f' is finished"),
+        fetched(status(tinker.NotFoundError, 404)).__class__("Invalid session_id"),
+        tinker.RequestFailedError("Invalid session_id", "r1", RequestErrorCategory.User),
+    ],
+    ids=["400", "404", "410", "plain ValueError", "failed request"],
+)
+@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
+def test_a_lost_session_is_recognised_by_whoever_meets_it(
+    error: Exception, border: Callable[[], AbstractContextManager[None]]
+) -> None:
+    ours = passed_on(error, border)
+    if isinstance(error, ValueError):  # no answer of the service: our own mistake
+        assert ours is error
+        return
+    assert isinstance(ours, SessionLostError)
+    assert is_transient(ours)
+
+
+@pytest.mark.parametrize("code", [404, 410])
+def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code: int) -> None:
+    kind = tinker.NotFoundError if code == 404 else tinker.APIStatusError
+    gone = status(kind, code, "sampling_session_id: no sampler 'a:sample:3' on this service")
+    assert isinstance(passed_on(gone, sampler_may_be_lost), BackendUnavailableError)
+    assert not isinstance(passed_on(gone, sampler_may_be_lost), SessionLostError)
+    assert isinstance(passed_on(gone), WeightsGoneError)
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "remedy"),
+    [
+        (status(tinker.AuthenticationError, 401), "does not accept the key", "TINKER_API_KEY"),
+        (status(tinker.BillingError, 402), "no credit", "add credit"),
+        (status(tinker.PermissionDeniedError, 403), "does not allow this", "use a key"),
+        (status(tinker.NotFoundError, 404), "does not have", "models are retired"),
+        (status(tinker.BadRequestError, 400, "prompt too long"), "prompt too long", "which setting"),
+        (AttributeError("no attribute '_last_logged_billing_exception_time'"), "no credit", "add credit"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_no_time_mends_is_told_in_a_sentence_with_what_to_do(error: Exception, says: str, remedy: str) -> None:
+    ours = passed_on(error)
+    assert isinstance(ours, PolicyError)
+    assert says in ours.message
+    assert remedy in (ours.hint or "")

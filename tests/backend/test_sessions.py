@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+import tinker
 
-from rtl_core.backend.base import Weights
-from rtl_core.backend.tinker import connect
+from rtl_core.backend.base import Backend, Checkpoint, SampledAnswer, Trainer, Weights
+from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.config import load_config
+from rtl_core.errors import BackendUnavailableError, WeightsGoneError
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
@@ -57,8 +65,140 @@ def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_session(config) as session:
-            await session.require_backend().sample(Weights(), [2, 3], 1, max_tokens=1, temperature=1.0)
+            await session.require_backend().sample(
+                Weights(), [2, 3], 1, max_tokens=1, temperature=1.0, stop=session.require_chat().stop
+            )
             assert "_session_heartbeat" in sdk_loops()
 
     asyncio.run(run())
     assert sdk_loops() == []
+
+
+@contextmanager
+def opened(
+    service: LocalTinker, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[asyncio.Runner, Backend, list[str]]]:
+    """A backend on a service of its own, as on a cloud: what runs it, itself, and the lines that it told."""
+    monkeypatch.setenv("TINKER_API_KEY", service.api_key)
+    names = {role: f"tinker.{role}={model_path(role)}" for role in ("student", "teacher")}
+    config = load_config(
+        "demo",
+        [f"run.directory={folder}", f"tinker.base_url={service.base_url}", "tinker.lora_rank=8", *names.values()],
+        environment={},
+    )
+    told: list[str] = []
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        yield runner, runner.run(stack.enter_async_context(backend_of(config).open(config, told.append))), told
+        runner.run(stack.aclose())
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[LocalTinker]:
+    """A service whose models are named by their folders, so that their tokenizers are found as a cloud's are."""
+    with LocalTinker(
+        {str(model_path(role)): model_path(role) for role in ("student", "teacher")}, tmp_path / "cloud"
+    ) as running:
+        yield running
+
+
+def at_last(runner: asyncio.Runner, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What `work` gives once it was tried again as a task would."""
+    with suppress(BackendUnavailableError):
+        return runner.run(work())
+    return runner.run(work())
+
+
+def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
+    cloud: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"X-API-Key": cloud.api_key}
+    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
+        old = runner.run(backend.open_trainer(None))
+        saved = runner.run(save(old))
+        (session,) = httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]
+        httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
+
+        async def sample() -> list[SampledAnswer]:
+            return await backend.sample(
+                Weights(path=saved.sampler_path), [2, 3], 2, max_tokens=2, temperature=1.0, stop=[0]
+            )
+
+        assert len(at_last(runner, sample)) == 2
+        with pytest.raises(
+            BackendUnavailableError
+        ):  # made on the session that is over: the step is to be repeated with another one
+            runner.run(save(old))
+        runner.run(save(runner.run(backend.open_trainer(saved.state_path))))
+        assert told[0] == "Tinker had ended the session; the run goes on in a new one"
+        assert "the trainer was opened again from the last saved state" in told[1]
+        assert len(httpx.get(f"{cloud.base_url}/api/v1/sessions", headers=headers).json()["sessions"]) == 2
+    assert sdk_loops() == []
+
+
+def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_sample_the_same(
+    cloud: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(cloud, tmp_path, monkeypatch) as (runner, backend, told):
+        saved = runner.run(save(runner.run(backend.open_trainer(None))))
+
+        async def sample() -> list[SampledAnswer]:
+            asked = backend.sample(
+                Weights(path=saved.sampler_path), [2, 3], 1, max_tokens=4, temperature=1.0, stop=[0], seeds=[5]
+            )
+            return await asked
+
+        before = runner.run(sample())
+        assert runner.run(backend.delete([saved.sampler_path])) == 1
+        assert at_last(runner, sample) == before
+        assert "were saved again from the state" in told[-1]
+        assert (
+            runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2
+        )  # what was saved again goes with them
+        with pytest.raises(WeightsGoneError, match=r"neither .* nor the state"):
+            at_last(runner, sample)
+
+
+async def save(trainer: Trainer) -> Checkpoint:
+    return await trainer.save("one", None)
+
+
+def test_an_account_without_credit_is_told_at_once_and_when_it_is_served_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "UNPAID_PAUSE_S", 0.0)
+    told: list[str] = []
+    unpaid = tinker.BillingError(
+        "no credit left", response=httpx.Response(402, request=httpx.Request("POST", "http://a")), body=None
+    )
+    answers: list[Exception | str] = [unpaid, unpaid, "a client"]
+
+    async def make() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    before = time.monotonic()
+    with pauses.pauses_told(told.append) as heard:
+        logging.getLogger("tinker.lib.internal_client_holder").warning(
+            "The job is paused due to billing status. Error: no credit left"
+        )
+        assert len(told) == 1
+        assert "no credit at Tinker (402): no credit left" in told[0]
+        assert asyncio.run(heard.when_paid(make)) == "a client"
+        assert len(told) == 1  # the same pause
+        heard.served(before)  # asked for before the refusal
+        assert len(told) == 1
+        heard.served(time.monotonic())
+        heard.served(time.monotonic())
+        assert len(told) == 2
+        assert "serves the account again" in told[1]
+        logging.getLogger("tinker.lib.retry_handler").error("Request failed")  # comes as an error as well
+        logging.getLogger("tinker.lib.public_interfaces.sampling_client").warning(
+            "Sampling is paused. Reason: capacity"
+        )
+        assert told[2:] == ["Tinker: Sampling is paused. Reason: capacity"]
+
+    monkeypatch.setattr(pauses, "UNPAID_PATIENCE_S", -1.0)
+    answers[:] = [unpaid]
+    with pytest.raises(tinker.BillingError):
+        asyncio.run(pauses.Pauses(told.append).when_paid(make))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.config import RunConfig, load_config, shipped_configs, to_toml
+from rtl_core.cost.estimate import planned_groups
 from rtl_core.errors import ConfigError
 
 
@@ -27,6 +28,10 @@ def test_a_loss_and_its_parameters_are_those_that_are_registered() -> None:
     assert settings_of() == {}
     clip = {"clip_low_threshold": 0.9, "clip_high_threshold": 1.2}
     assert settings_of("learning.loss=ppo", "learning.clip_low=0.9") == clip
+    assert settings_of("learning.loss=ppo") == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+    assert settings_of("learning.loss=cispo") == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    only_low = settings_of("learning.loss=cispo", "learning.clip_low=0.8")
+    assert only_low == {"clip_low_threshold": 0.8, "clip_high_threshold": 4.0}
     high = "learning.loss_parameters={clip_high_threshold = 3.0}"
     assert settings_of("learning.loss=cispo", high)["clip_high_threshold"] == 3.0
     # It has a gradient at the prompt's tokens.
@@ -167,3 +172,52 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
         load_config("demo", ["run.seed"], environment={})
     with pytest.raises(ConfigError, match="one of: cvdp, demo"):
         load_config("nosuch", environment={})
+
+
+CLOUD = ("tinker.base_url=https://service.example",)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ([*CLOUD, "tinker.lora_rank=24"], r"`tinker\.lora_rank`: .*powers of two, not 24; take 16 or 32"),
+        (["tinker.start_from=runs/other"], r"`tinker\.start_from`: 'runs/other' is no saved state"),
+        (
+            ["tinker.start_from=tinker://a:train:0/sampler_weights/b"],
+            r"`tinker\.start_from`: .*sampler_weights cannot be trained on",
+        ),
+        (
+            [
+                'tinker={student = "s", teachers = {starter = "t"}}',
+                "learning.kl_weight=0",
+                "evaluation.teacher=false",
+            ],
+            r"`tinker\.teacher`: name the teacher of the problems whose source is not in",
+        ),
+    ],
+)
+def test_models_and_ranks_that_no_service_takes_are_refused(overrides: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        load_config("demo", overrides, environment={})
+
+
+def test_any_rank_trains_on_this_machine() -> None:
+    assert load_config("demo", ["tinker.lora_rank=24"], environment={}).tinker.lora_rank == 24
+
+
+def test_a_problem_has_the_teacher_of_its_source() -> None:
+    saved = "tinker://a:train:0/sampler_weights/b"
+    tinker = load_config("demo", [f'tinker.teachers={{cvdp = "{saved}"}}'], environment={}).tinker
+    assert [tinker.teacher_of(source) for source in ("cvdp", "starter", None)] == [saved, "teacher", "teacher"]
+    assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}
+
+
+def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it() -> None:
+    config = load_config("cvdp", environment={}, check_files=False)
+    steps = len(planned_groups(config, round(0.8 * 302) + 64))
+    assert 100 <= steps <= 220
+    asked = [config.learning.uses_kl_at(step, steps) for step in range(steps)]
+    assert asked == sorted(asked, reverse=True)
+    assert sum(asked) == steps // 2 - 1
+    assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+    assert not config.problems.require_golden

@@ -26,6 +26,7 @@ from rtl_core.cost.tokens import (
     unpriced,
 )
 from rtl_core.errors import ConfigError
+from rtl_core.run.session import prices_of
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 PACE = Pace(
@@ -178,6 +179,36 @@ def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
     assert likely(imitated, SMALL, PACE).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
     measured = a_run("learning.kl_weight=0", "curriculum.measure_samples=2")
     assert likely(measured, SMALL, PACE).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
+
+
+def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would() -> None:
+    config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
+    work = replace(SMALL, train_sources={"cvdp": 0.25, "starter": 0.75})
+    found, alone = likely(config, work, PACE).training, likely(a_run("learning.kl_weight=0.1"), SMALL, PACE).training
+    assert (found["other"], found["teacher"]) == (alone["teacher"] * 0.25, alone["teacher"] * 0.75)
+    price = ModelPrice(prefill=1.0, cached=1.0, sample=1.0, train=1.0)
+    dear = ModelPrice(prefill=9.0, cached=9.0, sample=9.0)
+    for dearest, models in (
+        ("other", {"teacher": price, "other": dear}),
+        ("teacher", {"teacher": dear, "other": price}),
+    ):
+        prices = Prices(as_of="2026-01-01", models={"student": price, **models})
+        most = at_most(config, work, PACE, prices)
+        assert set(most.training) == {"student", dearest}
+        assert most.training[dearest] == Tokens(prefill=12 * 150, sample=12)
+    unknown = Prices(as_of="2026-01-01", models={"student": price, "teacher": dear})
+    assert "other" in at_most(config, work, PACE, unknown).training
+
+
+def test_saved_weights_have_the_price_of_their_base_model(tmp_path: Path) -> None:
+    path = "tinker://run:train:0/sampler_weights/last"
+    config = load_config(
+        "demo", [f"tinker.student={STUDENT}", f"tinker.teacher={path}", "cost.budget_usd=5"], environment={}
+    )
+    prices = prices_of(config, {path: TEACHER})
+    assert prices.models[path] == prices.models[TEACHER]
+    with pytest.raises(ConfigError, match=f"no price for {path}"):
+        prices_of(config, {path: "a model without a price"})
 
 
 def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -> None:

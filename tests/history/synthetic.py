@@ -52,6 +52,8 @@ class Shape:
     heldout: int = 16
     steps_per_epoch: int = 4
     evaluation_samples: int = 4
+    sources: tuple[str, ...] = ("starter",)
+    """The problems are of these in turn."""
 
 
 def problem(index: int, split: str) -> Problem:
@@ -97,6 +99,10 @@ def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: 
     )
     train = [problem(i, "train") for i in range(shape.train)]
     heldout = [problem(i, "heldout") for i in range(shape.heldout)]
+    train, heldout = (
+        [p.model_copy(update={"source": shape.sources[i % len(shape.sources)]}) for i, p in enumerate(found)]
+        for found in (train, heldout)
+    )
     rows = [(p, "train", i) for i, p in enumerate(train)] + [(p, "heldout", None) for p in heldout]
     history.record_problems(name, rows)
     history.record_validation(name, [validation(p, i) for i, p in enumerate(train + heldout)])

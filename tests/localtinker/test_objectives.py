@@ -49,8 +49,9 @@ def step(
         return {**drift_metrics(datums, trained), **trained.metrics}
 
     ratio, a, lp = np.exp(-np.concatenate(noise)), np.concatenate(advantages), np.concatenate(logp)
-    low, high = config.learning.clip_low, config.learning.clip_high
-    clipped = np.clip(ratio, low, high)
+    own = (0.0, 4.0) if config.learning.loss == "cispo" else (0.8, 1.2)
+    clip = (config.learning.clip_low, config.learning.clip_high)
+    clipped = np.clip(ratio, *(default if given is None else given for given, default in zip(clip, own, strict=True)))
     losses = {
         "importance_sampling": -ratio * a,
         "ppo": -np.minimum(ratio * a, clipped * a),

@@ -7,7 +7,9 @@ import pytest
 import torch
 from localtinker_helpers import PROMPT, params, prompt, random_sequences, score, wait_for
 from tinker import types
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TopPLogitsWarper
+
+from rtl_core.localtinker.sampling import SamplingOptions, _truncate
 
 
 @pytest.fixture
@@ -110,6 +112,23 @@ def test_top_p_keeps_only_the_nucleus(sampler, reference):
     response = sampler.sample(prompt(), 500, params(1, seed=1, top_p=0.3)).result()
     ordered, index = reference_logprobs(reference, PROMPT)[-1].exp().sort(descending=True)
     nucleus = set(index[(ordered.cumsum(0) - ordered) < 0.3].tolist())
+    assert {s.tokens[0] for s in response.sequences} <= nucleus
+
+
+def test_top_p_keeps_what_transformers_keeps():
+    shaped_BV = torch.log_softmax(3 * torch.randn(40, 200, generator=torch.Generator().manual_seed(0)), -1)
+    for top_p in (0.05, 0.3, 0.7, 0.95):
+        ours = _truncate(shaped_BV, [SamplingOptions(max_tokens=1, top_p=top_p)] * 40)
+        theirs = TopPLogitsWarper(top_p)(None, shaped_BV.clone())
+        torch.testing.assert_close(ours.softmax(-1), theirs.softmax(-1))
+        assert (ours == -torch.inf).any()
+
+
+def test_a_temperature_acts_before_top_p(sampler, reference):
+    """As at the services whose figures are compared: a cold model has a smaller nucleus."""
+    response = sampler.sample(prompt(), 500, params(1, seed=1, temperature=0.2, top_p=0.7)).result()
+    cold = (reference_logprobs(reference, PROMPT)[-1] / 0.2)[None]
+    nucleus = set(TopPLogitsWarper(0.7)(None, cold)[0].isfinite().nonzero()[:, 0].tolist())
     assert {s.tokens[0] for s in response.sequences} <= nucleus
 
 

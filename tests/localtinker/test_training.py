@@ -39,7 +39,8 @@ def plain_loss(name: str, logp: torch.Tensor, data: types.Datum, config: dict) -
     if name == "cross_entropy":
         return -(logp * inputs["weights"]).sum()
     ratio, adv = torch.exp(logp - inputs["logprobs"]), inputs["advantages"]
-    low, high = config.get("clip_low_threshold", 0.8), config.get("clip_high_threshold", 1.2)
+    own = (0.0, 4.0) if name == "cispo" else (0.8, 1.2)
+    low, high = config.get("clip_low_threshold", own[0]), config.get("clip_high_threshold", own[1])
     if name == "importance_sampling":
         return -(ratio * adv).sum()
     if name == "ppo":

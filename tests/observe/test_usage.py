@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from cli.estimate import Measured, _measured
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, StoredRollout, TeacherRecord
@@ -17,7 +17,9 @@ from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.metrics import batch_usage
+from rtl_core.run.forecast import Measured, measured
 from rtl_core.run.limits import stop_reason
+from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 
 PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cached=0, sample=0, train=1.0)})
@@ -79,6 +81,28 @@ def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
     assert spent(history, "r", settings()) == usage
 
 
+def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path: Path) -> None:
+    config = settings('tinker.teachers={cvdp = "other"}')
+    problems = {
+        name: Problem(
+            id=name, source=source, category="cid003", difficulty="easy", prompt=name, targets=("rtl/a.sv",), harness={}
+        )
+        for name, source in (("a", "cvdp"), ("b", "starter"))
+    }
+    scored = batch_of([answer("a", 0, 5, (1, 2, 3)), answer("b", 0, 9, (4,))], scored=True)
+    history = recorded(tmp_path / "h.duckdb", scored, examples=2, train_tokens=17)
+    history.record_problems("r", [(problem, "train", 0) for problem in problems.values()])
+    usage = batch_usage(scored, 17, config, problems)
+    assert usage["other"] == Tokens(prefill=3 + 5, sample=1)
+    assert usage["teacher"] == Tokens(prefill=1 + 9, sample=1)
+    assert spent(history, "r", config) == usage
+    # Who is recorded to have scored counts, whatever the configuration says by now.
+    teacher = next(iter(scored.rollouts.values())).teacher
+    assert teacher is not None
+    history.record_teacher([replace(teacher, teacher="before")])
+    assert set(spent(history, "r", config)) == {"student", "before", "teacher"}
+
+
 def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path: Path) -> None:
     """Of eight answers of 1000 tokens two were trained on: a budget of just over two such steps leaves room for the second."""
     sampled = batch_of([answer(p, s, 1000, (1, 2)) for p in "abcd" for s in (0, 1)], scored=False)
@@ -107,6 +131,6 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
-    assert _measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
+    assert measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
     assert notes == []
-    assert _measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
+    assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None

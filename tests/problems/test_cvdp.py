@@ -115,6 +115,17 @@ def test_a_commercial_image_is_not_gradable():
         problem_from_record(changed(SINGLE, "harness.files", files), source="cvdp")
 
 
+def test_a_record_whose_context_is_a_repository_is_left_out_with_the_reason(tmp_path):
+    """As in CVDP's agentic_heavy files: the keys of `context` are no files, although their values are texts."""
+    heavy = AGENTIC | {"id": "heavy_1", "context": {"repo": "cvdp_agentic_heavy_x", "commit": "0123abcd"}}
+    (tmp_path / "heavy.jsonl").write_text(json.dumps(heavy) + "\n" + json.dumps(AGENTIC) + "\n")
+    found = read_cvdp(tmp_path / "heavy.jsonl")
+    assert [p.id for p in found.problems] == ["agentic_1"]
+    assert found.broken == []
+    assert [(left.id, left.source) for left in found.left_out] == [("heavy_1", "cvdp-agentic")]
+    assert "a repository at a commit (agentic_heavy)" in found.left_out[0].reason
+
+
 def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_kept(tmp_path):
     lines = [
         json.dumps(SINGLE),
@@ -142,7 +153,7 @@ def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_k
 
 
 def test_a_file_that_is_not_there_or_empty_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(ProblemError, match="cannot read"):
+    with pytest.raises(ProblemError, match=r"cannot read.*\n.*rtl-distill problems fetch cvdp"):
         read_cvdp(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(ProblemError, match="holds no problem"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtl_core.problems.load import load_problems
-from rtl_core.problems.near_duplicates import pairs, separate
-from rtl_core.problems.problem_set import heldout_by_hash
+from rtl_core.problems.near_duplicates import BY_ID, pairs, separate
 from rtl_core.problems.sources.cvdp import CvdpSource
 from rtl_core.problems.sources.rtllm import RtllmSource
 from rtl_core.problems.sources.starter import StarterSource
@@ -57,14 +56,14 @@ def test_starter_problems_sound_alike_but_keep_their_own_split() -> None:
     assert separate(train, heldout) == (train, heldout, [])
 
 
-def test_loading_moves_near_duplicates_and_keeps_the_split_by_fingerprint(data: Path) -> None:
+def test_split_by_id_keeps_problems_by_fingerprint_and_moves_near_duplicates(data: Path) -> None:
     sources = (
         StarterSource(kind="starter", train=18, heldout=18),
         CvdpSource(kind="cvdp", path=data / "cvdp"),
         VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
         RtllmSource(kind="rtllm", path=data / "RTLLM"),
     )
-    loaded = load_problems(sources, 0)
+    loaded = load_problems(sources, 0, "id")
     assert {p.source for p in loaded.train} == {"starter", "cvdp-agentic", "verilog-eval", "rtllm"} | {
         p.source for p in loaded.train if p.source == "cvdp"
     }
@@ -72,8 +71,8 @@ def test_loading_moves_near_duplicates_and_keeps_the_split_by_fingerprint(data: 
     assert moved, "the published agentic set holds twins"
     for problem in [*loaded.train, *loaded.heldout]:
         if problem.source != "starter" and problem.id not in moved:
-            assert heldout_by_hash(problem, 0.2) == (problem in loaded.heldout)
-    assert not pairs(loaded.train, loaded.heldout)
+            assert (int(problem.fingerprint[:8], 16) / 2**32 < 0.2) == (problem in loaded.heldout)
+    assert not pairs(loaded.train, loaded.heldout, BY_ID)
     assert {"cvdp_agentic_fixed_arbiter_0001", "cvdp_copilot_lfsr_0001"} <= {
         p.id for p in (*loaded.train, *loaded.heldout)
     }

@@ -17,9 +17,9 @@ import pytest
 
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
+from rtl_core.problems.known_sets import CVDP
 from rtl_core.problems.sources import override_of, source_of
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', "README.md": b"# hello\n"}
 
 
@@ -31,48 +31,73 @@ def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]
     )  # fmt: skip
 
 
-class _Hub(BaseHTTPRequestHandler):
-    """The three answers that the hub's library needs to list and fetch a data set's files."""
+class Hub:
+    """A stand-in for the Hugging Face hub, which cannot be reached from a test: one data set, in the hub's protocol.
 
-    def do_GET(self) -> None:
-        path = self.path.split("?")[0]
-        if path.startswith("/api/datasets/some/set/revision/"):
-            self._json({"id": "some/set", "sha": COMMIT, "private": False, "downloads": 0, "likes": 0, "tags": []})
-        elif path.startswith(f"/api/datasets/some/set/tree/{COMMIT}"):
-            oid = {name: hashlib.sha1(body).hexdigest() for name, body in FILES.items()}
-            self._json([{"type": "file", "path": n, "size": len(b), "oid": oid[n]} for n, b in FILES.items()])
-        elif path.startswith(f"/datasets/some/set/resolve/{COMMIT}/"):
-            body = FILES[path.split(f"{COMMIT}/")[1]]
-            self.send_response(200)
-            self.send_header("ETag", f'"{hashlib.sha1(body).hexdigest()}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-        else:
-            self.send_response(404)
-            self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    `files` may change between fetches; `cut` holds names of files of which only the first half is sent; `sent` are the names of
+    the files whose content was sent.
+    """
 
-    do_HEAD = do_GET
+    def __init__(self, repository: str, files: dict[str, bytes], large: bool = False) -> None:
+        self.repository, self.files, self.large = repository, files, large
+        self.cut: set[str] = set()
+        self.sent: list[str] = []
 
-    def _json(self, value: object) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    @property
+    def commit(self) -> str:
+        return hashlib.sha1(repr(sorted(self.files.items())).encode()).hexdigest()
 
-    def log_message(self, *_: object) -> None: ...
+    def entry(self, name: str) -> dict[str, object]:
+        """A file as the hub lists it: git's hash of its content or, for a large one, of its pointer and its own SHA-256."""
+        body = self.files[name]
+        oid = hashlib.sha1(f"blob {len(body)}\0".encode() + body).hexdigest()
+        lfs = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 130}
+        return {"type": "file", "path": name, "size": len(body), "oid": oid} | ({"lfs": lfs} if self.large else {})
 
 
 @contextmanager
-def hub() -> Iterator[str]:
-    """A stand-in for the Hugging Face hub, which cannot be reached from a test."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+def serving(served: Hub) -> Iterator[str]:
+    """The hub's address on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.split("?")[0]
+            if path.startswith(f"/api/datasets/{served.repository}/revision/"):
+                self._json({"id": served.repository, "sha": served.commit, "tags": ["license:mit"]})
+            elif path.startswith(f"/api/datasets/{served.repository}/tree/{served.commit}"):
+                self._json([served.entry(name) for name in served.files])
+            elif path.startswith(f"/datasets/{served.repository}/resolve/{served.commit}/"):
+                self._file(path.split(f"{served.commit}/")[1])
+            else:
+                self.send_response(404)
+                self.send_header("X-Error-Code", "RepoNotFound")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        do_HEAD = do_GET
+
+        def _file(self, name: str) -> None:
+            body, entry = served.files[name], served.entry(name)
+            self.send_response(200)
+            self.send_header("ETag", f'"{entry["lfs"]["oid"] if served.large else entry["oid"]}"')
+            self.send_header("X-Repo-Commit", served.commit)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                served.sent.append(name)
+                self.wfile.write(body[: len(body) // 2] if name in served.cut else body)
+
+        def _json(self, value: object) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -84,12 +109,13 @@ def hub() -> Iterator[str]:
 
 
 def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path: Path) -> None:
-    with hub() as endpoint:
+    served = Hub("some/set", FILES)
+    with serving(served) as endpoint:
         words = ("problems", "fetch", "some/set", "--into", str(tmp_path / "set"))
         done = command(*words, HF_ENDPOINT=endpoint)
         assert done.returncode == 0, done.stderr
         record = json.loads((tmp_path / "set" / "fetched.json").read_text())
-        assert (record["repository"], record["revision"]) == ("some/set", COMMIT)
+        assert (record["repository"], record["revision"], record["licence"]) == ("some/set", served.commit, "mit")
         wanted = {name: body for name, body in FILES.items() if name.endswith(".jsonl")}
         assert {f["path"]: f["sha256"] for f in record["files"]} == {
             name: hashlib.sha256(body).hexdigest() for name, body in wanted.items()
@@ -110,9 +136,96 @@ def test_fetch_brings_the_matching_files_and_records_their_checksums(tmp_path: P
         assert "knows no data set no/such" in unknown.stderr
 
 
+@pytest.fixture
+def published(cvdp: Path) -> dict[str, bytes]:
+    """The files of CVDP that are here, under the names that they have on the hub, beside others that are not for training."""
+    agentic = (cvdp / "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl").read_bytes()
+    return {
+        "README.md": b"# CVDP\n",
+        "cvdp_v1.1.0_agentic_code_generation_no_commercial.jsonl": agentic,
+        "cvdp_v1.1.0_agentic_heavy_code_generation_no_commercial.jsonl": b"{}\n",
+        "cvdp_v1.1.0_nonagentic_code_generation_no_commercial.jsonl": (
+            cvdp.parent / "cvdp-single" / "problems.jsonl"
+        ).read_bytes(),
+    }
+
+
+def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
+    tmp_path: Path, published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    missing = command("problems", "list", "--config", "cvdp")
+    assert missing.returncode == 2
+    assert "get it with `rtl-distill problems fetch cvdp`" in missing.stderr
+    served = Hub("nvidia/cvdp-benchmark-dataset", published, large=True)
+    with serving(served) as endpoint:
+        done = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert done.returncode == 0, done.stderr
+        assert "licence: CC BY 4.0, its code Apache-2.0" in done.stdout
+        wanted = sorted(name for name in published if "agentic_code" in name)
+        assert sorted(served.sent) == wanted
+        record = json.loads(Path("data/cvdp/fetched.json").read_text())
+        assert sorted(f["path"] for f in record["files"]) == wanted
+        assert record["licence"].startswith("CC BY 4.0")
+
+        again = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert again.returncode == 0
+        assert "unchanged: nothing was downloaded" in again.stdout
+        assert sorted(served.sent) == wanted, "nothing was sent a second time"
+
+        served.files = {**published, wanted[0]: published[wanted[0]] + b"\n"}
+        newer = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert f"downloaded: {wanted[0]}\n" in newer.stdout
+        assert served.sent[len(wanted) :] == [wanted[0]]
+    listed = command("problems", "list", "--config", "cvdp")
+    assert listed.returncode == 0, listed.stderr
+    assert "cvdp_copilot_lfsr_0007" in listed.stdout
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_that_was_cut_short_is_never_taken_for_whole(
+    tmp_path: Path, published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    served = Hub("nvidia/cvdp-benchmark-dataset", published, large)
+    name = CVDP.files[0]
+    served.cut = {name}
+    with serving(served) as endpoint:
+        cut = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert cut.returncode == 2
+        assert "fetch again" in cut.stderr
+        assert "Traceback" not in cut.stderr
+        assert not CVDP.path.exists()
+        assert not Path("data/cvdp/fetched.json").exists()
+        served.cut = set()
+        assert command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint).returncode == 0
+        assert CVDP.path.read_bytes() == published[name]
+
+        # A file that lost its end later, without a record of it, and with the hub's client believing that it has it.
+        Path("data/cvdp/fetched.json").unlink()
+        CVDP.path.write_bytes(published[name][:-100])
+        mended = command("problems", "fetch", "cvdp", HF_ENDPOINT=endpoint)
+        assert f"downloaded: {name}\n" in mended.stdout
+        assert CVDP.path.read_bytes() == published[name]
+
+
+def test_a_set_that_nobody_knows_and_a_repository_without_the_files_are_told(tmp_path: Path) -> None:
+    nobody = command("problems", "fetch", "cvpd")
+    assert nobody.returncode == 2
+    assert "no set is known as 'cvpd'" in nobody.stderr
+    with serving(Hub("nvidia/cvdp-benchmark-dataset", FILES)) as endpoint:
+        renamed = command("problems", "fetch", "cvdp", "--into", str(tmp_path), HF_ENDPOINT=endpoint)
+    assert renamed.returncode == 2
+    assert f"holds no file that matches {CVDP.files[0]}" in renamed.stderr
+    assert "cvdp_a.jsonl" in renamed.stderr
+
+
 @pytest.mark.parametrize(
     ("environment", "said"),
-    [({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"), ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "cannot be reached")],
+    [
+        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
+        ({"HF_ENDPOINT": "http://127.0.0.1:9"}, "could not be fetched"),
+    ],
 )
 def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path: Path, environment: dict[str, str], said: str) -> None:
     done = command("problems", "fetch", "--into", str(tmp_path / "set"), **environment)
@@ -120,6 +233,33 @@ def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path: Path, environm
     assert said in done.stderr
     assert "copy" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("train", "cvdp"), ("validate", "cvdp"), ("validate", "--source", "cvdp=data/cvdp"), ("grade", str(CVDP.path))],
+)
+def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = ("--answers", "answers.jsonl", "--output", "out.jsonl") if words[0] == "grade" else ()
+    Path("answers.jsonl").write_text("")
+    done = command(*words, *more)
+    assert done.returncode == 2
+    assert ("cannot read the problem file data/cvdp" if words[0] == "grade" else "there is no data/cvdp") in done.stderr
+    assert "get it with `rtl-distill problems fetch cvdp`\n" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("estimate", "cvdp")
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert f"there is no {CVDP.path} (get it with `rtl-distill problems fetch cvdp`): 302 problems" in said
 
 
 def test_list_shows_interfaces_with_source_and_confidence_and_all_that_is_left_out(data: Path) -> None:

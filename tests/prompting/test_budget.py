@@ -10,18 +10,19 @@ from transformers import PreTrainedTokenizerFast
 
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.budget import CUT_MARKER, build_prompt
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Any:
+def chat() -> Chat:
     """A real tokenizer with one token per word or mark."""
     plain = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
     plain.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="?")
     fast.chat_template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}assistant"
-    return fast
+    return Chat(fast)
 
 
 CONTEXT = {
@@ -40,15 +41,15 @@ def problem(**changes: Any) -> Problem:
     return Problem(**{**values, **changes})
 
 
-def test_a_prompt_that_fits_is_whole_and_has_no_notes(tokenizer: Any) -> None:
-    prompt = build_prompt(problem(), tokenizer, "exact", 10_000)
+def test_a_prompt_that_fits_is_whole_and_has_no_notes(chat: Chat) -> None:
+    prompt = build_prompt(problem(), chat, "exact", 10_000)
     assert prompt.notes == ()
     assert all(text in prompt.messages[-1]["content"] for text in CONTEXT.values())
 
 
-def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(tokenizer: Any) -> None:
-    whole = len(build_prompt(problem(), tokenizer, "exact", 10_000).tokens_P)
-    prompt = build_prompt(problem(), tokenizer, "exact", whole - 100)
+def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(chat: Chat) -> None:
+    whole = len(build_prompt(problem(), chat, "exact", 10_000).tokens_P)
+    prompt = build_prompt(problem(), chat, "exact", whole - 100)
     assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v"]
     assert "left out (20 lines)" in prompt.notes[0]
     content = prompt.messages[-1]["content"]
@@ -61,16 +62,16 @@ def test_files_are_given_up_least_needed_first_and_the_last_is_cut_at_a_line(tok
     assert kept == CONTEXT["rtl/helper.v"].splitlines()[: len(kept)]
 
 
-def test_the_file_to_be_changed_is_given_up_last(tokenizer: Any) -> None:
-    bare = len(build_prompt(problem(context={}), tokenizer, "exact", 10_000).tokens_P)
-    prompt = build_prompt(problem(), tokenizer, "exact", bare + 40)
+def test_the_file_to_be_changed_is_given_up_last(chat: Chat) -> None:
+    bare = len(build_prompt(problem(context={}), chat, "exact", 10_000).tokens_P)
+    prompt = build_prompt(problem(), chat, "exact", bare + 40)
     assert [note.split(":")[0] for note in prompt.notes] == ["verif/tb.v", "rtl/helper.v", "docs/spec.md", "rtl/top.v"]
     assert "target line 0" in prompt.messages[-1]["content"]
 
 
-def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(tokenizer: Any) -> None:
+def test_a_problem_whose_own_text_does_not_fit_is_refused_by_name(chat: Chat) -> None:
     with pytest.raises(ProblemError, match=r"problem p: its text alone takes \d+ tokens, the budget is 20"):
-        build_prompt(problem(), tokenizer, "exact", 20)
+        build_prompt(problem(), chat, "exact", 20)
 
 
 def test_the_exact_template_names_the_target_and_the_bare_one_adds_nothing() -> None:

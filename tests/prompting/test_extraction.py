@@ -67,6 +67,48 @@ def test_a_response_that_ends_within_its_thoughts_is_no_answer():
     assert "thoughts" in (answer.error or "")
 
 
+NAMED = CODE.replace(
+    "endmodule",
+    """  // not </think>
+  initial $display("so </think>");
+  /*
+</think>
+  */
+endmodule""",
+)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        f"```verilog\n{NAMED}```",
+        f'Here:\n```verilog\n{NAMED}```\nIt names `</think>`, and "</think>", in comments.',
+        f"```verilog\n{NAMED}",
+        NAMED,
+        json.dumps({"code": [{"rtl/m.sv": NAMED}]}),
+        f"```python\nassert text.endswith('</think>')\n```\n```verilog\n{NAMED}```",
+        f"<think>\nWhich?\n</think>\n```verilog\n{NAMED}```",
+    ],
+)
+def test_a_closing_tag_in_code_ends_no_thought_that_is_not_open(response):
+    assert extract_answer(response, ONE).files == {"rtl/m.sv": NAMED}
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "```verilog\nmodule m; // hm\n</think>\n",
+        "```verilog\nmodule m; endmodule\n```\nSo it is.</think>",
+        "module m; endmodule </think>",
+        '<think>\n```verilog\nmodule m; endmodule\n```\n// "</think>\n',
+    ],
+)
+def test_a_thought_that_broke_off_a_draft_is_left_out_whole(draft):
+    assert extract_answer(f"{draft}```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
+    assert not extract_answer(draft, ONE).files
+    assert extract_answer(f"```verilog\nmodule m;\nNo.</think>\n```verilog\n{CODE}```", ONE).files == {"rtl/m.sv": CODE}
+
+
 def test_a_think_tag_in_a_comment_does_not_eat_the_code():
     code = "module m; // <think> about it\nendmodule\n"
     assert extract_answer(f"```verilog\n{code}```", ONE).files == {"rtl/m.sv": code}

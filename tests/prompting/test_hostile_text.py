@@ -13,6 +13,7 @@ TARGETS = (("rtl/m.sv",), ("rtl/a.sv", "rtl/b.sv"))
 REPEATED = [
     "```\n", "```x\n", "```\n\n", "`", "~", "``` `\n", "~~~ `\n", "~~~x\n", "a```\n", "```v x```\n", "``` x```",
     "<think>", "</think>", "<think>```", "<think>```\n```\n", "```\n<think>\n",
+    "</think>\n", "```\n</think>x\n", "// </think>\n", "`</think>", "<|start|>assistant<|channel|>", "<|channel|>final", "<|end|> ",
     "{", "[", "[{", '{"a":', '{"code":', '{"code":[', '{"code":1}', '{"code": [{"a.sv": "x"}]}', '{"code":[{"m.sv":"module m;"}]}\n',
     "module ", "module m;", "module m; assign a = b; endmodule ", "endmodule ", "interface ", "package a;\n", "wire a; ",
     "(* ", "*)", "#(", ";", "\t", " ", "\n", "\r", "\t \n", '"', '"\\"', "\\", "\\\\ ", "/*", "/*a", "//", "//\n", "/**/", "./", "x", "é", "\0",
@@ -30,6 +31,8 @@ HEADS = [
     '{"./',
     '{"code":9',
     "<think>",
+    "```\n</think>",
+    "<|start|>assistant<|channel|>final<",
 ]
 AFTER_HEADS = ["`", "~", " ", "\t", "```x\n", "9", "./", ".a", "\\\\", "\\n", '{"a":', "[],", "wire a;", "(*)", "*)", "module ", "/*"]  # fmt: skip
 

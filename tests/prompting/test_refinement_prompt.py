@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 from rtl_core.errors import InfrastructureError
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.budget import build_prompt
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.refinement import ASK, build_refinement, feedback, terse_feedback
 from rtl_core.tinymodels import model_path
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind, Outcome, Verdict
@@ -23,8 +24,8 @@ def problem():
 
 
 @pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(model_path("student"))
+def chat():
+    return Chat(AutoTokenizer.from_pretrained(model_path("student")))
 
 
 def test_failing_checks_are_told_with_their_number():
@@ -48,11 +49,11 @@ def test_an_answer_that_passed_or_was_never_judged_has_no_further_turn():
         feedback(verdict(Outcome.INFRASTRUCTURE_ERROR), 100)
 
 
-def test_the_chat_shows_problem_answer_and_what_was_said(problem, tokenizer):
-    first = build_prompt(problem, tokenizer, "bare", 256)
+def test_the_chat_shows_problem_answer_and_what_was_said(problem, chat):
+    first = build_prompt(problem, chat, "bare", 256)
     failed = verdict(Outcome.COMPILE_FAILED, ("x.sv:1: syntax error",))
     found = build_refinement(
-        problem, first, "module m; endmodule", failed, tokenizer, style="chat", most_chars=500, max_tokens=1024
+        problem, first, "module m; endmodule", failed, chat, style="chat", most_chars=500, max_tokens=1024
     )
     assert [m["role"] for m in found.messages] == ["user", "assistant", "user"]
     assert found.messages[0]["content"] == problem.prompt
@@ -62,7 +63,7 @@ def test_the_chat_shows_problem_answer_and_what_was_said(problem, tokenizer):
     assert found.tokens_P[: len(first.tokens_P) - 3] == first.tokens_P[:-3]
 
 
-def test_the_terse_style_restates_what_is_wrong_as_the_specification_would(problem, tokenizer):
+def test_the_terse_style_restates_what_is_wrong_as_the_specification_would(problem, chat):
     port = next(p for p in problem.interface.ports if p.direction == "input")
     mismatches = (
         InterfaceMismatch(kind=MismatchKind.WRONG_MODULE, name="m", expected="m", got="adder"),
@@ -71,18 +72,16 @@ def test_the_terse_style_restates_what_is_wrong_as_the_specification_would(probl
     failed = verdict(Outcome.INTERFACE_MISMATCH, mismatches=mismatches)
     width = f", {port.width} bits" if port.width > 1 else ""
     assert terse_feedback(failed, problem.interface) == f"Module m. Input {port.name}{width}."
-    first = build_prompt(problem, tokenizer, "bare", 256)
-    found = build_refinement(problem, first, "x", failed, tokenizer, style="terse", most_chars=500, max_tokens=256)
+    first = build_prompt(problem, chat, "bare", 256)
+    found = build_refinement(problem, first, "x", failed, chat, style="terse", most_chars=500, max_tokens=256)
     assert len(found.messages) == 1
     assert found.messages[0]["content"].startswith(problem.prompt)
     checks = verdict(Outcome.TESTS_FAILED, ("reset_kind: failed", "cycles: failed"), tests_total=4)
     assert terse_feedback(checks, problem.interface) == "Check reset_kind. Check cycles."
 
 
-def test_what_does_not_fit_the_budget_is_not_followed_up(problem, tokenizer):
-    first = build_prompt(problem, tokenizer, "bare", 256)
+def test_what_does_not_fit_the_budget_is_not_followed_up(problem, chat):
+    first = build_prompt(problem, chat, "bare", 256)
     failed = verdict(Outcome.COMPILE_FAILED, ("error",))
     long = "assign y = a;\n" * 200
-    assert (
-        build_refinement(problem, first, long, failed, tokenizer, style="chat", most_chars=99, max_tokens=256) is None
-    )
+    assert build_refinement(problem, first, long, failed, chat, style="chat", most_chars=99, max_tokens=256) is None

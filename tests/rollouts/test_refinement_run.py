@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.config import load_config
+from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch, evaluation, planning, reopen, training, turns
@@ -55,10 +56,11 @@ async def one_step(tmp_path: Path) -> None:
 
 async def evaluated(tmp_path: Path) -> str:
     history = tmp_path / "history.duckdb"
-    async with open_session(reopen.settings_of(history, "turns", "heldout", "table", 0.2), as_visitor=True) as session:
-        plan = reopen.plan(session, "student", 0, 2, "table", 0.2)
+    other = Conditions(template="table", temperature=0.2, top_p=0.9, max_tokens=100)
+    async with open_session(reopen.settings_of(history, "turns", "heldout", other), as_visitor=True) as session:
+        plan = reopen.plan(session, "student", 0, 2, other)
         held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
-        assert batch.temperature_of(session.config, held) == 0.2
+        assert batch.sampling_of(session.config, held) == (100, 0.2, 0.9)
         for problem_id in held.problem_ids:
             await batch.sample(session, held, problem_id)
             await batch.grade(session, held, problem_id)
@@ -94,4 +96,4 @@ def test_what_failed_is_followed_up_and_trained_and_a_template_can_be_compared(t
     assert record is not None
     assert (record.status, record.split, record.n_problems) == ("done", "heldout", 2)
     assert (record.template, record.temperature) == ("table", 0.2)
-    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2)"
+    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2, top_p 0.9, max_tokens 100)"

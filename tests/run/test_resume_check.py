@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.run.resume_check import check_unchanged, run_record
+from rtl_core.run.folder import config_of
+from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
+from rtl_core.run.session import open_session
 
 
 def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...]) -> History:
@@ -44,3 +48,83 @@ def test_safe_ranges_may_change_from_start_to_start(tmp_path: Path) -> None:
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
     watched = load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={})
     check_unchanged(watched, LoadedProblems(), history, accept_changes=False)
+
+
+@pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
+def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_them(tmp_path: Path, loss: str) -> None:
+    """Then 0.8 and 1.2 were the defaults with every loss, and were stored."""
+    config = load_config("demo", [f"learning.loss={loss}"], environment={})
+    older = config.model_copy(
+        update={"learning": config.learning.model_copy(update={"clip_low": 0.8, "clip_high": 1.2})}
+    )
+    history = begun_by_an_older_release(tmp_path / "h.duckdb", older, without=())
+    goes_on = as_begun(config, history)
+    check_unchanged(goes_on, LoadedProblems(), history, accept_changes=False)
+    assert goes_on == older
+    assert goes_on.learning.loss_settings == (
+        {} if loss == "importance_sampling" else {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+    )
+    # What a file says counts, as a change.
+    said = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
+    assert (said.learning.clip_low, said.learning.clip_high) == (0.0, 1.2)
+    with pytest.raises(ConfigError, match=r"learning\.clip_low: was 0\.8, is 0\.0"):
+        check_unchanged(said, LoadedProblems(), history, accept_changes=False)
+
+
+def test_a_new_run_has_the_bounds_of_its_loss_and_keeps_them(tmp_path: Path) -> None:
+    config = load_config("demo", ["learning.loss=cispo"], environment={})
+    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
+    assert as_begun(config, history) == config
+    assert config.learning.loss_settings == {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
+
+
+def on_agentic_problems(data: Path, folder: Path, *more: str) -> RunConfig:
+    path = data / "cvdp" / "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"
+    overrides = [
+        f'problems.sources=[{{kind="cvdp", path="{path}"}}]', f"run.directory={folder}", f"run.history={folder}/h.duckdb", *more,
+    ]  # fmt: skip
+    return load_config("demo", overrides, environment={})
+
+
+def split_when_opened(config: RunConfig) -> tuple[str, dict[str, str]]:
+    """Opens the run, as every start of it does: how it is split, and each problem's side as the history then has it."""
+
+    async def opened() -> str:
+        async with open_session(config, with_policy=False) as session:
+            return session.config.problems.split
+
+    how = asyncio.run(opened())
+    rows = History(config.run.history).query(
+        "SELECT problem_id, split FROM run_problems WHERE run = $run", {"run": config.run.name}
+    )
+    return how, {row["problem_id"]: row["split"] for row in rows.to_pylist()}
+
+
+def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_the_same_sides(
+    data: Path, tmp_path: Path
+) -> None:
+    config = on_agentic_problems(data, tmp_path)
+    before = load_problems(config.problems.sources, config.run.seed, "id")
+    record = run_record(config, before)
+    stored = record.config | {"problems": {k: v for k, v in record.config["problems"].items() if k != "split"}}
+    history = History(config.run.history)
+    history.start_run(record.model_copy(update={"config": stored}))
+
+    sides = {p.id: "train" for p in before.train} | {p.id: "heldout" for p in before.heldout}
+    assert split_when_opened(config) == ("id", sides)
+    assert config_of(history, config.run.name).problems.split == "id"
+    assert 'split = "id"' in (config.run.folder / "config.toml").read_text()
+    # The file that the run itself leaves goes on, too, and so does a third start.
+    assert split_when_opened(load_config(config.run.folder / "config.toml", environment={})) == ("id", sides)
+    with pytest.raises(ConfigError, match=r"problems\.split: was 'id', is 'design'"):
+        split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=design"))
+
+
+def test_a_new_run_is_split_by_design_and_goes_on_so(data: Path, tmp_path: Path) -> None:
+    config = on_agentic_problems(data, tmp_path)
+    how, sides = split_when_opened(config)
+    assert how == "design"
+    assert sides["cvdp_agentic_phase_rotation_0010"] == sides["cvdp_agentic_phase_rotation_0038"]
+    assert split_when_opened(config) == (how, sides)
+    with pytest.raises(ConfigError, match=r"problems\.split: was 'design', is 'id'"):
+        split_when_opened(on_agentic_problems(data, tmp_path, "problems.split=id"))

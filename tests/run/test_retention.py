@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from rtl_core.history.records import EvaluationRecord, StepState
-from rtl_core.run.retention import Retention, kept, superseded
+from pathlib import Path
+
+from rtl_core.history.records import EvaluationRecord, RunRecord, StepState
+from rtl_core.history.store import History
+from rtl_core.reporting.evaluations import own_evaluations
+from rtl_core.run.retention import Retention, best, kept, superseded
 
 
 def trained(count: int) -> list[StepState]:
@@ -42,6 +46,30 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_stay() -> None:
     assert kept(trained(10), scores, Retention(keep_last=2, keep_best=1)) == {3, 8, 9}
     assert kept(trained(10), scores, Retention(keep_last=2, keep_best=2)) == {3, 5, 8, 9}
     assert [s.step for s in superseded(trained(5), scores, Retention(keep_last=1, keep_best=1))] == [0, 1, 2]
+
+
+def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided() -> None:
+    scores = evaluated({2: 0.1, 4: 0.6, 6: 0.5})
+    found = best(trained(10), scores, Retention(keep_best=2))
+    assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
+    assert best(trained(10), scores, Retention(keep_best=0)) == {}
+
+
+def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_best(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r", config={"problems": {"sources": [{"kind": "cvdp"}]}}))
+    own, second = evaluated({2: 0.4, 4: 0.3})
+    other = ({"template": "full"}, {"temperature": 0.2}, {"top_p": 0.7}, {"max_tokens": 9}, {"split": "test"})
+    records = [
+        own,
+        second,
+        *(second.model_copy(update={"key": str(i), "pass_at_1": 0.9, **change}) for i, change in enumerate(other)),
+    ]
+    for record in records:
+        history.record_evaluation(record)
+    assert {r.key: r.conditions for r in history.evaluations("r")} == {r.key: r.conditions for r in records}
+    assert own_evaluations(history, "r") == [own, second]
+    assert kept(trained(6), own_evaluations(history, "r"), Retention(keep_last=1, keep_best=1)) == {1, 5}
 
 
 def test_the_newest_is_never_given_up_and_milestones_stay() -> None:

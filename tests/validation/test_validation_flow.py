@@ -130,7 +130,9 @@ def test_figures_by_source_count_lines_that_were_never_problems() -> None:
     from rtl_core.problems.problem_set import BrokenLine, LeftOut
 
     rows, unfit = by_source(
-        {}, [BrokenLine("x.jsonl", 3, None, "line", "is not JSON")], [LeftOut("c", "needs a commercial tool")]
+        {},
+        [BrokenLine("x.jsonl", 3, None, "line", "is not JSON", "cvdp")],
+        [LeftOut("c", "needs a commercial tool", "cvdp")],
     )
     assert rows["cvdp"].counts["broken"] == 1
     assert rows["cvdp"].counts["unsupported"] == 1

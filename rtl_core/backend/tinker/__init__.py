@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
@@ -17,29 +19,51 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Backend, SampledAnswer, Weights, checked_scores
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Saved, Weights, checked_scores
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.connect import Endpoint, check_served, load_tokenizer, tinker_endpoint, tinker_session
-from rtl_core.backend.tinker.faults import translated
+from rtl_core.backend.tinker.asking import readiness
+from rtl_core.backend.tinker.connect import (
+    Endpoint,
+    embedded_readiness,
+    load_tokenizer,
+    tinker_endpoint,
+    tinker_session,
+)
+from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
+from rtl_core.backend.tinker.pauses import Pauses, pauses_told
+from rtl_core.backend.tinker.saved import describe
+from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
+from rtl_core.errors import WeightsGoneError
 from rtl_core.types.tokenizer import Tokenizer
 
 MOST_SAMPLERS = 5
-"""Sampling clients that are kept, the last ones used."""
+"""Sampling clients that are kept, the last ones used; and one for each further teacher."""
 
 
 class TinkerBackend:
-    """The clients of one session on a service: opened when they are first needed, opened anew when they may be broken."""
+    """The clients of a run on a service: opened when they are first needed, opened anew when they may be broken.
 
-    def __init__(self, service: tinker.ServiceClient, endpoint: Endpoint, config: RunConfig) -> None:
+    What the service no longer has is mended where the next attempt can succeed: a session that it ended is replaced (sessions.py), a
+    sampling client that it let go is made again, and sampler weights that are gone are saved again from the state beside them.
+    """
+
+    def __init__(
+        self, sessions: Sessions, endpoint: Endpoint, config: RunConfig, pauses: Pauses, tell: Callable[[str], None]
+    ) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(config.tinker.student, config)
         self.abort = endpoint.kill
         self._config = config
-        self._service = service
+        self._sessions = sessions
+        self._pauses = pauses
+        self._tell = tell
         self._rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-        self._samplers: dict[Weights, tinker.SamplingClient] = {}
+        self._saved_again: dict[str, str] = {}
+        """Sampler weights that were gone -> what was saved in their place."""
+        self._trained = False
+        """Whether a trainer was opened before: the next one takes the place of one that failed."""
         self._lock = asyncio.Lock()
 
     async def sample(
@@ -50,10 +74,12 @@ class TinkerBackend:
         *,
         max_tokens: int,
         temperature: float,
+        stop: Sequence[int],
+        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
-        prompt, stop = types.ModelInput.from_ints(list(prompt_P)), [self.tokenizer.eos_token_id]
+        prompt = types.ModelInput.from_ints(list(prompt_P))
         # A seed shared by several samples of one request would give identical samples.
         asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
         async with self._sampler(weights) as client:
@@ -62,14 +88,14 @@ class TinkerBackend:
                     prompt,
                     number,
                     types.SamplingParams(
-                        max_tokens=max_tokens, temperature=temperature, top_p=1.0, seed=seed, stop=stop
+                        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
                     ),
                 )
                 for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
         return [
-            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer)
+            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop)
             for response in responses
             for one in response.sequences
         ]
@@ -81,41 +107,90 @@ class TinkerBackend:
             values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
         return checked_scores(values[-len(tokens_T) :], len(tokens_T))
 
-    async def open_trainer(self, state_path: str | None) -> TinkerTrainer:
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
+        session = await self._present()
+        with session.using():
+            client = await self._pauses.when_paid(
+                lambda: open_training_client(session.service, self._config, state_path, weights_only)
+            )
+        if self._trained:
+            self._tell("the trainer was opened again from the last saved state; the step under way is repeated")
+        self._trained = True
+        return TinkerTrainer(client, partial(session.using, client_may_be_lost))
+
+    async def describe(self, path: str) -> Saved:
         with translated():
-            return TinkerTrainer(await open_training_client(self._service, self._config, state_path))
+            return await describe(self._rest, path)
 
     async def delete(self, paths: Collection[str]) -> int:
+        copies = {self._saved_again[path] for path in paths if path in self._saved_again}
         with translated():
-            return await checkpoints.delete(self._rest, paths)
+            return await checkpoints.delete(self._rest, {*paths, *copies})
 
     async def keep(self, paths: Collection[str]) -> None:
         with translated():
             for path in paths:
-                await self._rest.set_checkpoint_ttl_from_tinker_path(path, None)
+                await self._rest.set_checkpoint_ttl_from_tinker_path(self._saved_again.get(path, path), None)
+
+    async def _present(self) -> OpenSession:
+        with translated():
+            return await self._pauses.when_paid(self._sessions.present)
 
     @asynccontextmanager
     async def _sampler(self, weights: Weights) -> AsyncIterator[tinker.SamplingClient]:
         """The sampling client of some weights. A new path always gives a new client; so does what comes after an error, since a client
         whose requests failed may be broken for good."""
+        begun = time.monotonic()
+        session = await self._present()
+        with session.using():
+            async with self._lock:
+                client = session.samplers.pop(weights, None) or await self._open_sampler(session, weights)
+                # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
+                most = MOST_SAMPLERS + len(self._config.tinker.teachers)
+                for old in list(session.samplers)[: 1 - most]:
+                    del session.samplers[old]
+                session.samplers[weights] = client
+            try:
+                with sampler_may_be_lost():
+                    yield client
+            except Exception:
+                if session.samplers.get(weights) is client:
+                    del session.samplers[weights]
+                raise
+        self._pauses.served(begun)
+
+    async def _open_sampler(self, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
+        def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:
+            return self._pauses.when_paid(lambda: session.service.create_sampling_client(model_path, base_model))
+
+        if weights.path is None:
+            models = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
+            return await create(None, models[weights.policy])
+        path = self._saved_again.get(weights.path, weights.path)
         try:
             with translated():
-                async with self._lock:
-                    client = self._samplers.pop(weights, None) or await self._open_sampler(weights)
-                    # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
-                    for old in list(self._samplers)[: 1 - MOST_SAMPLERS]:
-                        del self._samplers[old]
-                    self._samplers[weights] = client
-                yield client
-        except Exception:
-            self._samplers = {}
-            raise
+                return await create(path)
+        except WeightsGoneError as error:
+            self._saved_again[weights.path] = await self._save_again(session, path, error)
+            return await create(self._saved_again[weights.path])
 
-    async def _open_sampler(self, weights: Weights) -> tinker.SamplingClient:
-        models = {"student": self._config.tinker.student, "teacher": self._config.tinker.teacher}
-        source = {"model_path": weights.path} if weights.path else {"base_model": models[weights.policy]}
-        client: tinker.SamplingClient = await self._service.create_sampling_client(**source)
-        return client
+    async def _save_again(self, session: OpenSession, path: str, gone: WeightsGoneError) -> str:
+        """Sampler weights from the state that was saved under the same name (`TinkerTrainer.save`); returns their new path."""
+        state = path.replace("/sampler_weights/", "/weights/", 1)
+        try:
+            with translated():
+                client = await session.service.create_training_client_from_state(state)
+                saved = await client.save_weights_for_sampler(
+                    path.rsplit("/", 1)[-1], ttl_seconds=self._config.checkpoints.ttl_s
+                )
+        except WeightsGoneError as error:
+            raise WeightsGoneError(
+                f"neither {path} nor the state {state} is on the service: {error.message}", error.hint
+            ) from gone
+        self._tell(
+            f"the sampler weights {path} were gone from Tinker; they were saved again from the state beside them"
+        )
+        return str(saved.path)
 
 
 class _Tinker:
@@ -123,6 +198,9 @@ class _Tinker:
 
     def embedded(self, config: RunConfig) -> bool:
         return config.tinker.is_local
+
+    async def check(self, config: RunConfig) -> Readiness:
+        return embedded_readiness(config) if config.tinker.is_local else await readiness(config)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -142,11 +220,9 @@ class _Tinker:
 
 @asynccontextmanager
 async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
-    with tinker_endpoint(config, tell) as endpoint:
-        async with tinker_session(endpoint) as service:
-            with translated():
-                await check_served(endpoint, config)
-            yield TinkerBackend(service, endpoint, config)
+    with tinker_endpoint(config, tell) as endpoint, pauses_told(tell) as pauses:
+        async with Sessions(endpoint, tell) as sessions:
+            yield TinkerBackend(sessions, endpoint, config, pauses, tell)
 
 
 BACKENDS.register("tinker")(_Tinker())

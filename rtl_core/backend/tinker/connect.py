@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import tinker
 
+from rtl_core.backend.base import Readiness, wanted_models
+from rtl_core.backend.tinker.asking import credential
+from rtl_core.backend.tinker.faults import translated
+from rtl_core.backend.tinker.saved import adopt, adopted_bases
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 CLOSING_S = 5.0
@@ -24,7 +27,7 @@ CLOSING_S = 5.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the Tinker service is. None means the SDK's own default: the cloud, with the key from the environment."""
+    """Where the Tinker service is. None means the SDK's own default: the cloud, with the credential that the SDK finds."""
 
     base_url: str | None = None
     api_key: str | None = None
@@ -45,6 +48,7 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
     if config.tinker.is_local:
         from rtl_core.localtinker.kept import KeptTinker
 
+        adopt(config, state_folder(config))
         with KeptTinker(
             local_models(config),
             state_folder(config),
@@ -54,11 +58,7 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
         ) as service:
             yield Endpoint(service.base_url, service.api_key, service.kill)
         return
-    if not os.environ.get("TINKER_API_KEY"):
-        raise PolicyError(
-            "TINKER_API_KEY is not set",
-            "export TINKER_API_KEY=tml-..., or train on this machine with --set tinker.base_url=local",
-        )
+    credential()
     yield Endpoint(config.tinker.base_url)
 
 
@@ -69,7 +69,8 @@ async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClie
     Without that the SDK's background loop sends heartbeats for as long as the process lives, and warns when the service has gone.
     A service that does not answer does not hold up the end: without heartbeats it ends the session itself.
     """
-    service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+    with translated():
+        service = tinker.ServiceClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
     patience_s = CLOSING_S
     status: Literal["success", "errored", "interrupted"] = "success"
     try:
@@ -96,7 +97,7 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     """Name -> folder of the models that the embedded service of this run serves."""
     from rtl_core.tinymodels import model_path
 
-    names = {config.tinker.student, *([config.tinker.teacher] if config.tinker.teacher else [])}
+    names = {*wanted_models(config).values(), *adopted_bases(config, state_folder(config))}
     models = dict(config.tinker.local_models)
     for name in sorted(names - set(models)):
         if name not in ("student", "teacher"):
@@ -108,28 +109,37 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     return models
 
 
-async def check_served(endpoint: Endpoint, config: RunConfig) -> None:
-    """Refuse a model that the service does not have, naming the nearest that it has.
+def embedded_readiness(config: RunConfig) -> Readiness:
+    """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
+    from transformers import AutoConfig
 
-    Raises:
-        PolicyError: the student cannot be trained or sampled there, or the teacher not sampled.
-    """
-    client = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-    capabilities = await client.get_server_capabilities()
-    served = {model.model_name: model for model in capabilities.supported_models if model.model_name}
-    wanted = [("tinker.student", config.tinker.student), ("tinker.teacher", config.tinker.teacher)]
-    for key, name in wanted:
-        if name is None:
+    from rtl_core.localtinker.settings import context_of
+
+    try:
+        folders = local_models(config)
+    except PolicyError as error:
+        return Readiness([Finding("models", "wrong", error.message, error.hint)])
+    findings, context, checkpoint_bytes = [], {}, 0
+    for key, name in wanted_models(config).items():
+        try:
+            found = AutoConfig.from_pretrained(folders[name], local_files_only=True)
+        except (OSError, ValueError) as error:
+            words = f"{folders[name]} is no model: {str(error).splitlines()[0]}"
+            findings.append(Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]"))
             continue
-        if name not in served:
-            near = difflib.get_close_matches(name, served, n=3, cutoff=0.3)
-            raise PolicyError(
-                f"{key}: the service does not serve {name!r}",
-                f"nearest served: {', '.join(near or sorted(served)[:3])}",
-            )
-        # A service that does not tell (None) is taken at its word when the client is created.
-        if key == "tinker.student" and served[name].trainable is False:
-            raise PolicyError(f"{key}: the service serves {name!r} but does not train it", "choose a trainable student")
+        context[name] = context_of(found)
+        findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
+        if key == "tinker.student":
+            checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), config.tinker.lora_rank)
+    return Readiness(findings, context, checkpoint_bytes)
+
+
+def _checkpoint_bytes(model: Any, rank: int) -> int:
+    """At most what a saved adapter takes: A and B of every layer in float32, with Adam's two moments, and the sampler's copy."""
+    hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
+    attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
+    numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
+    return int(4 * numbers * (1 + 2 + 1))
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
@@ -138,7 +148,10 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
 
     source = str(local_models(config)[name]) if config.tinker.is_local else name
     try:
-        return cast(Tokenizer, AutoTokenizer.from_pretrained(source))
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        # What is too long for a model is told by whoever asks it; transformers' own warning speaks of errors that there are none of.
+        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+        return cast(Tokenizer, tokenizer)
     except OSError as error:
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",

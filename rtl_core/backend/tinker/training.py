@@ -6,7 +6,8 @@ position t predicts token t + 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import tinker
@@ -20,12 +21,18 @@ from rtl_core.config import RunConfig
 class TinkerTrainer:
     """See `Trainer`."""
 
-    def __init__(self, client: tinker.TrainingClient) -> None:
+    def __init__(
+        self,
+        client: tinker.TrainingClient,
+        guarded: Callable[[], AbstractContextManager[None]] = client_may_be_lost,
+    ) -> None:
+        """`guarded`: stands around all requests and makes errors of ours of the SDK's."""
         self._client = client
+        self._guarded = guarded
 
     async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
         sent = [to_datum(datum) for datum in datums]
-        with client_may_be_lost():
+        with self._guarded():
             # Both are submitted before either is awaited: the service then runs them in one cycle.
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
             optim = self._client.optim_step(
@@ -49,7 +56,7 @@ class TinkerTrainer:
         )
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
-        with client_may_be_lost():
+        with self._guarded():
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
             return Checkpoint(state_path=(await state).path, sampler_path=(await sampler).path)
@@ -66,11 +73,13 @@ def to_datum(datum: Datum) -> types.Datum:
 
 
 async def open_training_client(
-    service: tinker.ServiceClient, config: RunConfig, state_path: str | None
+    service: tinker.ServiceClient, config: RunConfig, state_path: str | None, weights_only: bool = False
 ) -> tinker.TrainingClient:
-    """The student's training client: a fresh adapter, or the recorded state with its optimizer."""
+    """The student's training client: a fresh adapter, or the recorded state with its optimizer or, `weights_only`, a fresh one."""
     client: tinker.TrainingClient
-    if state_path is not None:
+    if state_path is not None and weights_only:
+        client = await service.create_training_client_from_state(state_path)
+    elif state_path is not None:
         client = await service.create_training_client_from_state_with_optimizer(state_path)
     else:
         client = await service.create_lora_training_client(

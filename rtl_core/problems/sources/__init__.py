@@ -15,7 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
 
 from rtl_core.errors import ConfigError
-from rtl_core.problems.problem_set import LoadedProblems, ProblemSet, heldout_by_hash
+from rtl_core.problems.design import Design, held_out
+from rtl_core.problems.problem_set import LoadedProblems, ProblemSet
 from rtl_core.registry import Registry
 from rtl_core.types.problem import Problem
 from rtl_core.types.section import Section
@@ -53,7 +54,8 @@ class FileSource(ProblemSource):
     path: Path
     """The file or folder to read."""
     heldout_fraction: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the problems that is held out, chosen by fingerprint."""
+    """Share of the designs that is held out, chosen by the hash of their names, so that none changes sides as the set grows; with
+    `problems.split = "id"` of the problems, by their fingerprints. Near-duplicates of what is held out add to it."""
     form = "=PATH"
     published: ClassVar[tuple[int, float] | None] = None
     """Problems of the public set that open tools can grade, and assumed mean tokens of a prompt: for estimates without the files."""
@@ -62,13 +64,22 @@ class FileSource(ProblemSource):
     def read(self) -> ProblemSet:
         """All problems in a fixed order. Raises ProblemError when there is nothing to read."""
 
+    def design_of(self, problem: Problem) -> Design:
+        """The design that a problem is about: all of one design stand on one side of the split. Here each is its own."""
+        return Design(problem.id)
+
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        """What to do when there is nothing at `path`."""
+        return "put it there or change the path"
+
     @classmethod
     def from_text(cls, kind: str, text: str) -> Self:
         """All of `text`, a path, nothing held out."""
         if not text:
             raise ConfigError("where is it?", f"write {kind}{cls.form}")
         if not Path(text).exists():
-            raise ConfigError(f"there is no {text}", "check the path")
+            raise ConfigError(f"there is no {text}", cls.how_to_get(Path(text)))
         return cls(kind=kind, path=Path(text), heldout_fraction=0.0)
 
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
@@ -76,7 +87,11 @@ class FileSource(ProblemSource):
         loaded.broken += found.broken
         loaded.left_out += found.left_out
         for problem in found.problems:
-            held = heldout_by_hash(problem, self.heldout_fraction)
+            digest = problem.fingerprint
+            if loaded.split == "design":
+                design = loaded.designs[problem.id] = self.design_of(problem)
+                digest = design.digest
+            held = held_out(digest, self.heldout_fraction)
             (loaded.heldout if held else loaded.train).append(problem)
 
 
@@ -133,8 +148,8 @@ Source = Annotated[SerializeAsAny[ProblemSource], BeforeValidator(_by_kind)]
 """An entry of `problems.sources`: any registered source, or one of the user's own."""
 
 
-def source_of(text: str) -> ProblemSource:
-    """The source that a command line names: `starter`, `cvdp=PATH`, ...; nothing of files is held out.
+def source_of(text: str, option: str = "--source") -> ProblemSource:
+    """The source that a command line names after `option`: `starter`, `cvdp=PATH`, ...; nothing of files is held out.
 
     Raises ConfigError when the kind is unknown or the text does not suit it.
     """
@@ -142,14 +157,14 @@ def source_of(text: str) -> ProblemSource:
     try:
         return SOURCES.find(kind).from_text(kind, rest)
     except ConfigError as error:
-        raise ConfigError(f"--source {text}: {error.message}", error.hint) from None
+        raise ConfigError(f"{option} {text}: {error.message}", error.hint) from None
     except ValidationError as error:
-        raise ConfigError(f"--source {text}: {error.errors()[0]['msg']}") from None
+        raise ConfigError(f"{option} {text}: {error.errors()[0]['msg']}") from None
 
 
-def override_of(texts: Sequence[str]) -> str:
+def override_of(texts: Sequence[str], option: str = "--source") -> str:
     """The sources of a command line as a `--set` text, for a flow that takes a configuration and overrides."""
-    entries = [source_of(text).model_dump(mode="json", exclude_none=True) for text in texts]
+    entries = [source_of(text, option).model_dump(mode="json", exclude_none=True) for text in texts]
     tables = (
         "{" + ", ".join(f"{key} = {json.dumps(value)}" for key, value in entry.items()) + "}" for entry in entries
     )

@@ -32,6 +32,10 @@ class RtllmSource(FileSource):
     """Folder of a clone of RTLLM."""
     published = (50, 700.0)
 
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        return f"get it with `git clone https://github.com/hkust-zhiyao/RTLLM {path}`, or change the path"
+
     def read(self) -> ProblemSet:
         return read_rtllm(self.path)
 

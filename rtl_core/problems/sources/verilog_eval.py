@@ -33,6 +33,10 @@ class VerilogEvalSource(FileSource):
     """Folder of a clone of verilog-eval."""
     published = (156, 350.0)
 
+    @classmethod
+    def how_to_get(cls, path: Path) -> str:
+        return f"get it with `git clone https://github.com/NVlabs/verilog-eval {path}`, or change the path"
+
     def read(self) -> ProblemSet:
         return read_verilog_eval(self.path)
 

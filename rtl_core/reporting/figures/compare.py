@@ -8,7 +8,7 @@ from typing import Any
 
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
-from rtl_core.reporting.evaluations import paired, run_result
+from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, paired, run_result
 from rtl_core.reporting.figures.result import error_bar
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
@@ -60,44 +60,51 @@ def results(sources: list[Source]) -> Figure | None:
 
 
 def table(sources: list[Source]) -> Table | None:
-    """Each run's end against the first run's, paired by problem."""
-    first = run_result(sources[0].history, sources[0].run).after
+    """Each run's end against the first run's, paired by problem: for each source of problems and for all together."""
+    results = [run_result(source.history, source.run) for source in sources]
+    # A run of one source stands beside the same source of another run, whatever that one holds beside it.
+    mixed = any(result.mixed for result in results)
+    labels = list(dict.fromkeys(label for result in results for label in result.by_source)) if mixed else []
     rows = []
-    for source in sources:
-        after = run_result(source.history, source.run).after
-        record = source.history.run(source.run)
-        if after is None or record is None:
-            continue
-        test = paired(first, after) if first is not None and after is not first and source is not sources[0] else None
-        against = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else "–"
-        shared = str(test.n) if test else "–"
-        p_value = p_in_words(test.p_value) if test else "–"
-        rows.append(
-            [
-                source.run,
-                str(after.record.step),
-                rate_in_words(after.pass_at_1),
-                rate_in_words(after.interface),
-                against,
-                shared,
-                p_value,
-            ]
-        )
-        source.ask(
-            "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
-            evaluation=after.record.key,
-        )
+    for label in [*labels, ALL_SOURCES]:
+        parts = [result if label == ALL_SOURCES else result.by_source.get(label) for result in results]
+        first = parts[0].after if parts[0] is not None else None
+        for source, part in zip(sources, parts, strict=True):
+            after = part.after if part is not None else None
+            if after is None:
+                continue
+            test = paired(first, after) if first is not None and source is not sources[0] else None
+            against = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else "–"
+            rows.append(
+                [
+                    *([label] if labels else []),
+                    source.run,
+                    str(after.record.step),
+                    rate_in_words(after.pass_at_1),
+                    rate_in_words(after.interface),
+                    against,
+                    str(test.n) if test else "–",
+                    p_in_words(test.p_value) if test else "–",
+                ]
+            )
+            source.ask(
+                "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
+                evaluation=after.record.key,
+            )
     if not rows:
         return None
+    columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
+    columns += [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right")]
+    columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
     return Table(
         "compare-table",
         "In figures",
         f"The last evaluation of each student; the difference is in points against {sources[0].run}, over the problems that both "
-        "saw (bootstrap interval, sign-flip permutation test). Runs of different problems share none.",
-        [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right"), ("difference", "right"),
-         ("shared problems", "right"), ("p", "right")],
+        "saw (bootstrap interval, sign-flip permutation test). Runs of different problems share none."
+        + (f" {MIXTURE}" if labels else ""),
+        columns,
         rows,
-    )  # fmt: skip
+    )
 
 
 def differences(sources: list[Source]) -> Table | None:

@@ -11,7 +11,7 @@ import numpy as np
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
-from rtl_core.reporting.evaluations import EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, paired, run_result
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
@@ -38,12 +38,15 @@ def blocks(source: Source) -> list[Block]:
 def forest(source: Source, result: RunResult) -> Figure:
     """pass@1 of each policy with its interval."""
     data = []
-    for name, view in reversed(result.shown):
+    shown = [
+        (f"{label}: {name}" if label else name, name, view) for label, part in result.parts for name, view in part.shown
+    ]
+    for row, name, view in reversed(shown):
         rate = view.pass_at_1
         data.append(
             {
                 "type": "scatter", "mode": "markers+text",
-                "cliponaxis": False, "name": name, "x": [rate.mean], "y": [name],
+                "cliponaxis": False, "name": plain(row), "x": [rate.mean], "y": [plain(row)],
                 "error_x": error_bar([rate], _ROLES[name]), "marker": {"size": 13, "color": _ROLES[name]},
                 "text": [f"{100 * rate.mean:.1f} %"], "textposition": "top center",
                 "textfont": {"size": 13, "color": "@ink"},
@@ -58,13 +61,14 @@ def forest(source: Source, result: RunResult) -> Figure:
         "result",
         "Held-out pass@1",
         f"Share of answers that the whole harness accepts, on {record.n_problems} problems that training never saw, "
-        f"{record.samples} samples each. Bars: 95 % interval over problems (Student's t on per-problem rates).",
+        f"{record.samples} samples each. Bars: 95 % interval over problems (Student's t on per-problem rates)."
+        + (f" {MIXTURE}" if result.mixed else ""),
         data,
         layout(
             xaxis=axis("pass@1", **PERCENT, showgrid=True), yaxis={"tickfont": {"size": 13, "color": "@ink"}, "range": [-0.6, len(data) - 0.3]},
-            showlegend=False, hovermode="closest", margin={"t": 8, "l": 110},
+            showlegend=False, hovermode="closest", margin={"t": 8, "l": 220 if result.mixed else 110},
         ),
-        height=210,
+        height=210 + 40 * max(0, len(data) - 3),
     )  # fmt: skip
 
 
@@ -72,13 +76,19 @@ def table(source: Source, result: RunResult) -> Table:
     """The figures behind it, with gain and p-value."""
     ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
     rows = []
-    for name, view in result.shown:
-        test = paired(result.before, view) if result.before and view is not result.before else None
+    for label, name, view, before in (
+        (label, *shown, part.before) for label, part in result.parts for shown in part.shown
+    ):
+        test = paired(before, view) if before and view is not before else None
         gain = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else ""
         passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
         p_value = p_in_words(test.p_value) if test else ""
-        rows.append([name, rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), gain, p_value])
-    columns = [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
+        where = [label, str(view.record.n_problems)] if label else []
+        rows.append(
+            [*where, name, rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), gain, p_value]
+        )
+    columns = [("source", "left"), ("problems", "right")] if result.mixed else []
+    columns += [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
     columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
     source.ask("SELECT evaluation, policy, step, pass_at_k FROM evaluations WHERE run = $run AND status = 'done'")
     source.ask("SELECT * FROM evaluation_problems WHERE run = $run")
@@ -86,7 +96,7 @@ def table(source: Source, result: RunResult) -> Table:
         "result-table",
         "In figures",
         "In brackets: 95 % intervals. Gain and p are against the student before, paired by problem: bootstrap interval, "
-        "two-sided sign-flip permutation test.",
+        "two-sided sign-flip permutation test." + (f" {MIXTURE}" if result.mixed else ""),
         columns,  # type: ignore[arg-type]
         rows,
     )

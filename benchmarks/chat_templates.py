@@ -1,0 +1,213 @@
+"""What published chat templates make of thoughts and answers: how a prompt ends, what ends a turn, and whether answers are read right.
+
+    RTL_DISTILL_DATA=../shared/data python -m benchmarks.chat_templates      # templates: FOLDER/chat-templates/*.jinja
+
+Each template gets a small byte-level tokenizer with the special tokens of its model. Completions are written as the model would
+continue the prompt, go through tokens and back, and are read as a run reads them. Exits with 1 where one is read wrongly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from rtl_core.errors import ConfigError
+from rtl_core.prompting.chat import Chat, answer_text
+from rtl_core.prompting.extraction import extract_answer
+from rtl_core.types.answer import Answer
+
+FIRST = "module first(input a, output y);\n  assign y = a ? 1'b1 : 1'b0 ;\nendmodule\n"
+SECOND = "module second(input a, output y);\n  assign y = ~a;\nendmodule\n"
+DRAFT = "```verilog\nmodule first(input a, output y);\n  assign y = 1'b0;\nendmodule\n```\n"
+BLOCK = f"```verilog\n{FIRST}```"
+WITHIN = "ends within its thoughts"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A published template: its file, the tokens that its tokenizer holds as one, and what they are for."""
+
+    file: str
+    tokens: str
+    """Apart by spaces, the end of a text first."""
+    end: tuple[str, ...]
+    """What ends a turn."""
+    prompts: dict[bool | None, str | None]
+    """prompting.thinking -> how the prompt ends; None: refused."""
+    thinks: bool = False
+    """By itself."""
+    channels: bool = False
+    bos: str | None = None
+
+
+_CHATML, _HEADER = "<|im_end|> <|im_start|> <|endoftext|>", "<|im_start|>assistant\n"
+_THINK = f"{_CHATML} <think> </think>"
+_EMPTY = "<think>\n\n</think>\n\n"
+MODELS = (
+    Model("Qwen3.5-4B", _THINK, ("<|im_end|>",), {None: "<think>\n", True: "<think>\n", False: _EMPTY}, thinks=True),
+    Model("Qwen-Qwen3-0.6B", _THINK, ("<|im_end|>",), {None: _HEADER, True: _HEADER, False: _EMPTY}, thinks=True),
+    Model("Qwen3-Coder", _CHATML, ("<|im_end|>",), {None: _HEADER, True: None, False: _HEADER}),
+    # As for a base model's tokenizer: its end of text is not what ends a turn.
+    Model(
+        "Qwen-Qwen2.5-7B-Instruct",
+        "<|endoftext|> <|im_start|> <|im_end|>",
+        ("<|im_end|>", "<|endoftext|>"),
+        {None: _HEADER, True: None, False: _HEADER},
+    ),
+    Model(
+        "openai-gpt-oss-120b",
+        "<|return|> <|start|> <|message|> <|channel|> <|end|> <|call|> <|constrain|>",
+        ("<|return|>", "<|call|>"),
+        {None: "<|start|>assistant", True: "<|start|>assistant", False: None},
+        thinks=True,
+        channels=True,
+    ),
+    Model(
+        "deepseek-ai-DeepSeek-V3.1",
+        "<｜end▁of▁sentence｜> <｜begin▁of▁sentence｜> <｜User｜> <｜Assistant｜> <think> </think>",
+        ("<｜end▁of▁sentence｜>",),
+        {None: "<think></think>", True: "<｜Assistant｜><think>", False: "<think></think>"},
+        bos="<｜begin▁of▁sentence｜>",
+    ),
+    Model(
+        "Kimi-K2-Instruct",
+        "[EOS] [BOS] <|im_end|> <|im_user|> <|im_assistant|> <|im_system|> <|im_middle|>",
+        ("<|im_end|>", "[EOS]"),
+        {None: "<|im_middle|>", True: None, False: "<|im_middle|>"},
+    ),
+    Model(
+        "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        _THINK,
+        ("<|im_end|>",),
+        {None: "<think>\n", True: "<think>\n", False: "<think></think>"},
+        thinks=True,
+    ),
+    Model(
+        "meta-llama-Llama-3.1-8B-Instruct",
+        "<|eot_id|> <|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eom_id|>",
+        ("<|eot_id|>",),
+        {None: "<|end_header_id|>\n\n", True: None, False: "<|end_header_id|>\n\n"},
+        bos="<|begin_of_text|>",
+    ),
+    Model(
+        "HuggingFaceTB-SmolLM3-3B",
+        _THINK,
+        ("<|im_end|>",),
+        {None: _HEADER, True: _HEADER, False: "<think>\n\n</think>\n"},
+        thinks=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A completion, and what it stands for: target -> text, or none where it ends within its thoughts."""
+
+    name: str
+    completion: str
+    ended: bool
+    files: dict[str, str]
+
+
+CASES = ("finished thought", "unfinished, full draft", "no thought", "text, thought, text", "two files")
+
+
+def tokenizer_of(model: Model, folder: Path) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with the model's chat template and its tokens."""
+    plain = Tokenizer(models.BPE())
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    plain.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    plain.train_from_iterator([FIRST, SECOND, DRAFT], trainer)
+    names = model.tokens.split()
+    plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain,
+        eos_token=names[0],
+        bos_token=model.bos,
+    )
+    tokenizer.chat_template = (folder / f"{model.file}.jinja").read_text(encoding="utf-8")
+    return tokenizer
+
+
+def cases(chat: Chat, opening: str) -> Iterator[Case]:
+    """Completions of a prompt that ends with `opening`, in the order of `CASES`."""
+    one = {"rtl/first.sv": FIRST}
+    thought = f"A wire? First a draft:\n{DRAFT}No: y follows a."
+    two = f"`rtl/first.sv`:\n{BLOCK}\nAnd `rtl/second.sv`:\n```verilog\n{SECOND}```"
+    if opening.startswith("<|start|>"):
+        analysis, final = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+        begun, closed = analysis, f"<|end|>{opening}{final}"
+        plan = f"<|channel|>commentary<|message|>A plan.<|end|>{opening}"
+        again = f"{plan}{analysis}{thought}{closed}"
+        straight = final
+    else:
+        begun, closed = ("" if opening else "<think>\n"), "\n</think>\n\n"
+        again = (
+            f"{begun}{thought}{closed}A plan.\n<think>\n{DRAFT}</think>\n"
+            if opening
+            else f"A plan.\n<think>\n{DRAFT}</think>\n"
+        )
+        straight = chat.lead if opening else ""
+    yield Case(CASES[0], f"{begun}{thought}{closed}{BLOCK}", True, one)
+    yield Case(CASES[1], f"{begun}{thought}\n{BLOCK}\nThat is", False, {})
+    yield Case(CASES[2], f"{straight}{BLOCK}", True, one)
+    yield Case(CASES[3], f"{again}So it is:\n{BLOCK}\nIt has no `</think>`.", True, one)
+    yield Case(CASES[4], f"{begun}{thought}{closed}{two}", True, {**one, "rtl/second.sv": SECOND})
+
+
+def answer_of(chat: Chat, case: Case, prompt_P: list[int]) -> Answer:
+    """What a run takes from a completion: to tokens as they are sampled, to the rollout's text, to files."""
+    end = [chat.stop[0]] if case.ended else []
+    tokens_T = [*chat.tokenizer.encode(case.completion, add_special_tokens=False), *end]
+    text, ended = answer_text(chat.tokenizer, tokens_T, chat.stop)
+    assert ended == case.ended
+    return extract_answer(chat.opening(prompt_P) + text, list(case.files) or ["rtl/first.sv"])
+
+
+def is_right(answer: Answer, case: Case) -> bool:
+    """Whether the files are those of the case, or it is no answer for the right reason."""
+    return answer.files == case.files and (bool(case.files) or WITHIN in (answer.error or ""))
+
+
+def main() -> int:
+    """Print the table; 1 where a prompt ends otherwise than expected or an answer is read wrongly."""
+    folder = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data")) / "chat-templates"
+    if not folder.is_dir():
+        print(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds chat-templates", file=sys.stderr)
+        return 2
+    table = Table("template", "thinking", "prompt opens", "a turn ends with", *CASES, title="Answers read right")
+    wrong = 0
+    for model in MODELS:
+        tokenizer = tokenizer_of(model, folder)
+        for thinking, ending in model.prompts.items():
+            setting = {None: "-", True: "true", False: "false"}[thinking]
+            try:
+                chat = Chat(tokenizer, thinking=thinking, model=model.file)
+            except ConfigError as error:
+                wrong += ending is not None
+                table.add_row(model.file, setting, f"refused: {error.message.partition(model.file)[2].strip()}")
+                continue
+            prompt_P = chat.encode([{"role": "user", "content": "Write it."}])
+            found = [is_right(answer_of(chat, case, prompt_P), case) for case in cases(chat, chat.opening(prompt_P))]
+            expected = ending is not None and tokenizer.decode(prompt_P).endswith(ending)
+            wrong += found.count(False) + (not expected)
+            ends = " ".join(tokenizer.decode([end]) for end in chat.stop)
+            opening = chat.opening(prompt_P).strip() or ("- (the model does)" if chat.thinks else "-")
+            table.add_row(model.file, setting, opening, ends, *("right" if ok else "WRONG" for ok in found))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""What a Tinker service says before a run, asked once: does it let us in, and what does it serve?
+
+The SDK's own clients ask again for five minutes, and for an hour where an account is unpaid (402), which they tell in one line of their log
+(SDK 0.38, `lib/internal_client_holder.py`). Here its HTTP client is used without that: how credentials and addresses are found, how a
+credential is exchanged for a token, and the classes of errors are the SDK's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Mapping, Sequence
+
+import httpx
+import tinker
+from tinker._client import AsyncTinker
+from tinker.lib._auth_token_provider import (
+    MISSING_API_KEY_MESSAGE,
+    ApiKeyAuthProvider,
+    AuthTokenProvider,
+    CredentialCmdAuthProvider,
+    resolve_auth_provider,
+)
+from tinker.lib.base_url import resolve_base_url
+from tinker.types import ClientConfigRequest, SupportedModel
+from tinker.types.client_config_response import ClientConfigResponse
+
+from rtl_core.backend.base import Readiness, wanted_models
+from rtl_core.config import RunConfig
+from rtl_core.errors import PolicyError
+from rtl_core.types.finding import Finding
+
+REQUEST_S = 10.0
+"""How long one request may take; up to three follow one another."""
+WHOLE_S = 20.0
+"""How long all of them may take."""
+SIGN_IN = (
+    "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`; `--set tinker.base_url=local` needs none"
+)
+CONSOLE = "https://tinker.thinkingmachines.ai"
+
+
+def credential() -> tuple[AuthTokenProvider, str]:
+    """The credential that the SDK finds, and where it comes from, in words.
+
+    Raises:
+        PolicyError: there is none, or it is no key.
+    """
+    try:
+        found = resolve_auth_provider(api_key=None, enforce_cmd=False)
+        if isinstance(found, CredentialCmdAuthProvider):
+            return found, "what TINKER_CREDENTIAL_CMD prints"
+        return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
+    except (
+        OSError,
+        ValueError,
+        tinker.TinkerError,
+    ) as error:  # a stored file may be unreadable, or hold something else
+        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
+        raise PolicyError(f"there is no key for the Tinker service{why}", SIGN_IN) from error
+
+
+async def readiness(config: RunConfig) -> Readiness:
+    """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
+    url = resolve_base_url(config.tinker.base_url)
+    try:
+        auth, source = credential()
+    except PolicyError as error:
+        return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
+    try:
+        async with asyncio.timeout(WHOLE_S):
+            served = await _served(url, auth)
+    except Exception as error:
+        if (found := _refusal(error, url, source)) is None:
+            raise
+        return Readiness([found])
+    findings = [
+        Finding("credentials", "ok", f"{source}, taken by {url}"),
+        Finding("account", "ok", f"in good standing; {len(served)} models served"),
+    ]
+    models = {model.model_name: model for model in served if model.model_name}
+    for key, name in wanted_models(config).items():
+        if not name.startswith("tinker://"):  # a saved checkpoint, which no list of models has
+            findings.append(
+                model_finding(key, name, models, trained=key == "tinker.student" and config.run.purpose == "train")
+            )
+    return Readiness(
+        findings, {name: model.max_context_length for name, model in models.items() if model.max_context_length}
+    )
+
+
+async def _served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
+    """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+
+    def client(auth: AuthTokenProvider) -> AsyncTinker:
+        return AsyncTinker(
+            base_url=url,
+            timeout=httpx.Timeout(REQUEST_S, connect=5.0),
+            max_retries=0,
+            _auth=auth,
+            _strict_response_validation=True,
+            # As the SDK's own first question: by httpx' transport, whose errors are told apart.
+            _client_config=ClientConfigResponse(use_pyqwest_transport=False),
+        )
+
+    async with client(auth) as first:
+        flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
+    if flags.pjwt_auth_enabled:
+        by_command = flags.credential_default_source == "credential_cmd"
+        async with client(resolve_auth_provider(None, by_command)) as exchange:
+            auth = ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
+    elif isinstance(auth, CredentialCmdAuthProvider):
+        raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
+    async with client(auth) as last:
+        return (await last.service.get_server_capabilities()).supported_models
+
+
+def _refusal(error: Exception, url: str, source: str) -> Finding | None:
+    """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
+    if isinstance(error, tinker.AuthenticationError):
+        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", SIGN_IN)
+    if isinstance(error, tinker.BillingError):
+        return Finding(
+            "account",
+            "wrong",
+            f"the account of {source} is not paid for (402{_detail(error)})",
+            f"set up billing or add credit at {CONSOLE}, then the same command",
+        )
+    if isinstance(error, tinker.PermissionDeniedError):
+        return Finding(
+            "account",
+            "wrong",
+            f"{source} may not use {url} (403{_detail(error)})",
+            f"ask an owner of the organisation for access ({CONSOLE}), or use another key",
+        )
+    if isinstance(error, tinker.APIStatusError):
+        code = error.status_code
+        if code in (408, 409, 429) or code >= 500:
+            return Finding(
+                "service", "wrong", f"{url} is busy ({code}{_detail(error)})", "try again in some minutes", passing=True
+            )
+        return Finding("service", "wrong", f"{url} answers {code}{_detail(error)}", _WHERE)
+    if isinstance(error, tinker.APIResponseValidationError):
+        return Finding("service", "wrong", f"{url} does not answer as a Tinker service does", _WHERE)
+    if isinstance(error, (TimeoutError, tinker.APIConnectionError, httpx.TransportError)):
+        slow = isinstance(error, (TimeoutError, tinker.APITimeoutError))
+        why = "no answer in time" if slow else str(error.__cause__ or error)
+        return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {_WHERE}", True)
+    if isinstance(error, (OSError, ValueError, tinker.TinkerError)):  # of the credential: expired, its command failed
+        return Finding("credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", SIGN_IN)
+    return None
+
+
+_WHERE = "tinker.base_url or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
+
+
+def _detail(error: tinker.APIStatusError) -> str:
+    """What the service says besides the number, on one line."""
+    said = error.body.get("detail") or error.body.get("message") if isinstance(error.body, dict) else None
+    return f": {' '.join(str(said).split())[:200]}" if said else ""
+
+
+def model_finding(key: str, name: str, served: Mapping[str, SupportedModel], *, trained: bool) -> Finding:
+    """Whether a service has a model, samples it and, where it shall be, trains it."""
+    # A service that does not tell (None) is taken at its word when a client is made.
+    fit = [n for n, m in served.items() if m.sampleable is not False and (not trained or m.trainable is not False)]
+    near = ", ".join(difflib.get_close_matches(name, fit, n=3, cutoff=0.3) or sorted(fit)[:3]) or "none"
+    remedy = f"set {key} to one that it serves; nearest: {near}"
+    model = served.get(name)
+    if model is None:
+        return Finding(key, "wrong", f"the service does not serve {name!r}; it may be retired", remedy)
+    if model.sampleable is False:
+        return Finding(key, "wrong", f"the service serves {name!r} but does not sample it", remedy)
+    if trained and model.trainable is False:
+        return Finding(key, "wrong", f"the service serves {name!r} but does not train it", remedy)
+    length = f", up to {model.max_context_length:,} tokens" if model.max_context_length else ""
+    return Finding(key, "ok", f"{name}: sampled{' and trained' if trained else ''}{length}")

@@ -1,0 +1,224 @@
+"""One model's chat: messages to tokens by its chat template, and what the template makes of thoughts and of the end of a turn.
+
+Everything is read off what the template renders; no model is known by name. Two facts go beyond rendering:
+
+- The prompt may hold the beginning of what the model continues: an opened thought (`<think>`), or the header of a message in a channel
+  (`<|start|>assistant`). `opening` gives it back, and a rollout's text begins with it. So that text says by itself what
+  is thought and what is answer (offers.py), wherever it is read later, without a tokenizer.
+- A turn ends with the token that the template puts behind an assistant's message, which need not be the tokenizer's own end of text.
+
+Some templates print today's date. They are given a fixed one: a run that is resumed on another day must send the same prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+from rtl_core.errors import ConfigError, PolicyError, RtlDistillError
+from rtl_core.prompting.templates import Message
+from rtl_core.types.tokenizer import Tokenizer
+
+TODAY = date(2026, 1, 1)
+"""The day that every prompt is written on."""
+SWITCHES = ("enable_thinking", "thinking")
+"""Under these names templates ask whether to think: the first in most, the second in DeepSeek's and Kimi's. All are set alike."""
+EFFORTS = ("low", "medium", "high")
+
+_NOW = re.compile(r"\bstrftime_now\(\s*(['\"])(.*?)\1\s*\)")
+_OPENING = re.compile(r"(?:<(?:think|thinking|thought|reasoning)>|<\|start\|>assistant)\s*\Z", re.I)
+_OPENING_TOKENS = 32
+_THOUGHT, _ANSWER = "Thought42", "Answer42"
+_ASKED: list[Message] = [{"role": "user", "content": "Question42"}]
+_CALL = {"type": "function", "function": {"name": "f", "arguments": {}}}
+
+
+class Chat:
+    """A tokenizer with the settings of its chat template.
+
+    Args:
+        thinking: whether the model thinks before it answers; None: what the template does by itself.
+        reasoning_effort: how long it thinks, in the template's own words.
+        model: its name, for messages.
+
+    Raises:
+        PolicyError: the tokenizer has no chat template.
+        ConfigError: the template cannot do what is set.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        thinking: bool | None = None,
+        reasoning_effort: str | None = None,
+        model: str = "the model",
+    ) -> None:
+        self.tokenizer, self.model = tokenizer, model
+        self._settings: dict[str, Any] = {}
+        try:
+            template = tokenizer.get_chat_template()
+        except ValueError as error:
+            raise PolicyError(
+                f"the tokenizer of {model} has no chat template",
+                "choose a model that is tuned for chat; a base model has none",
+            ) from error
+        self._template = _NOW.sub(lambda found: repr(TODAY.strftime(found[2])), template)
+        if thinking is not None:
+            self._set_thinking(thinking)
+        if reasoning_effort is not None:
+            self._set_effort(reasoning_effort)
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens of chat messages with the header of the assistant's turn behind them.
+
+        Raises:
+            PolicyError: the template refuses such messages.
+        """
+        return list(self._apply(messages, tokenize=True, add_generation_prompt=True))
+
+    def opening(self, prompt_P: Sequence[int]) -> str:
+        """What the end of a prompt begins and the answer continues: an open thought's tag, a message's header, or nothing."""
+        found = _OPENING.search(decoded(self.tokenizer, prompt_P[-_OPENING_TOKENS:]))
+        return found[0] if found else ""
+
+    def tokens_of(self, answer: str) -> list[int]:
+        """A whole turn that gives `answer` without a thought: what the template puts before it, the text, and the end of the turn."""
+        return [*self.tokenizer.encode(self.lead + answer, add_special_tokens=False), self.stop[0]]
+
+    @cached_property
+    def stop(self) -> tuple[int, ...]:
+        """Tokens that end the assistant's turn: first what follows an answer, then what follows a tool's call, then the tokenizer's own.
+
+        Raises:
+            PolicyError: there is none.
+        """
+        ends = [self._added(self._tokens(self._assistant(content=_ANSWER).rpartition(_ANSWER)[2])[:1])]
+        with suppress(RtlDistillError):  # a template that knows no tools
+            ends.append(self._added(self._tokens(self._assistant(content="", tool_calls=[_CALL]))[-1:]))
+        within = self._tokens(self._thought_end)  # no end of a turn, whatever a tokenizer says
+        found = tuple(
+            dict.fromkeys(end for end in (*ends, self.tokenizer.eos_token_id) if end is not None and end not in within)
+        )
+        if not found:
+            raise PolicyError(
+                f"neither the chat template of {self.model} nor its tokenizer has a token that ends a turn"
+            )
+        return found
+
+    @cached_property
+    def lead(self) -> str:
+        """What stands between the end of a prompt and an answer without a thought: an empty thought, the header of a channel, or nothing."""
+        prompt = self._prompt()
+        before = self._assistant(content=_ANSWER).rpartition(_ANSWER)[0]
+        if before.startswith(prompt):
+            return before[len(prompt) :]
+        opened = _OPENING.search(prompt)
+        if opened is None:
+            return ""
+        # The template opens a thought here that its own messages without thoughts do not have: close it as it closes others.
+        return self._thought_end or f"\n{opened[0].strip().replace('<', '</')}\n\n"
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model thinks before it answers, as far as its template tells."""
+        on, off = self._switched()
+        return self._prompt() == on if on != off else bool(_OPENING.search(on))
+
+    def in_words(self) -> str:
+        """One sentence: whether it thinks, how a prompt ends, and what ends a turn. Raises what `stop` raises."""
+        opened = _OPENING.search(self._prompt())
+        how = "thinks" if self.thinks else "does not think"
+        how += f" (the prompt ends in {opened[0].strip()})" if opened else ""
+        return f"{self.model} {how}; {' or '.join(decoded(self.tokenizer, [end]) for end in self.stop)} ends its turn"
+
+    def _switched(self) -> tuple[str, str]:
+        """A prompt with thinking switched on, and with it switched off."""
+        return self._prompt(**dict.fromkeys(SWITCHES, True)), self._prompt(**dict.fromkeys(SWITCHES, False))
+
+    def _set_thinking(self, wanted: bool) -> None:
+        on, off = self._switched()
+        if on != off:
+            self._settings |= dict.fromkeys(SWITCHES, wanted)
+        elif wanted and not self.thinks:
+            raise ConfigError(
+                f"prompting.thinking: the chat template of {self.model} knows no thinking",
+                "leave it out or set it to false, or choose a model that thinks",
+            )
+        elif not wanted and self.thinks:
+            effort = ', and set prompting.reasoning_effort = "low"' if self._knows_effort("low") else ""
+            raise ConfigError(
+                f"prompting.thinking: the chat template of {self.model} always thinks",
+                f"leave it out or set it to true{effort}, or choose a model that can answer without",
+            )
+
+    def _set_effort(self, wanted: str) -> None:
+        if not self._knows_effort(wanted):
+            raise ConfigError(
+                f"prompting.reasoning_effort: the chat template of {self.model} knows no effort {wanted!r}",
+                "leave it out, or look into the template for what it takes (gpt-oss: low, medium, high)",
+            )
+        self._settings["reasoning_effort"] = wanted
+
+    def _knows_effort(self, wanted: str) -> bool:
+        """Whether the template tells it from any other word; gpt-oss's takes all, so there it has to be one that the model was trained on."""
+        try:
+            prompt = self._prompt(reasoning_effort=wanted)
+        except RtlDistillError:
+            return False
+        if prompt.endswith("<|start|>assistant") and wanted not in EFFORTS:
+            return False
+        try:
+            return prompt != self._prompt(reasoning_effort=f"{wanted}-")
+        except RtlDistillError:  # it refuses words that it does not know
+            return True
+
+    def _prompt(self, **settings: Any) -> str:
+        return str(self._apply(_ASKED, tokenize=False, add_generation_prompt=True, **settings))
+
+    def _assistant(self, **message: Any) -> str:
+        """A chat that ends with a message of the assistant's, as text."""
+        messages = [*_ASKED, {"role": "assistant", **message}]
+        return str(self._apply(messages, tokenize=False, add_generation_prompt=False))
+
+    def _apply(self, messages: Sequence[Any], **how: Any) -> Any:
+        how = {**self._settings, **how}
+        try:
+            return self.tokenizer.apply_chat_template(
+                list(messages), chat_template=self._template, return_dict=False, **how
+            )
+        except Exception as error:  # a template is a program of somebody's, and may raise anything
+            raise PolicyError(
+                f"the chat template of {self.model} refuses the prompt: {(str(error) or repr(error)).splitlines()[0]}",
+                'where it takes no system message, use prompting.template = "bare" or one of your own',
+            ) from error
+
+    @cached_property
+    def _thought_end(self) -> str:
+        """What the template writes between a thought and its answer; nothing where it takes no thoughts."""
+        _, _, behind = self._assistant(content=_ANSWER, reasoning_content=_THOUGHT).partition(_THOUGHT)
+        return behind.partition(_ANSWER)[0] if _ANSWER in behind else ""
+
+    def _tokens(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text.strip(), add_special_tokens=False)
+
+    def _added(self, tokens: Sequence[int]) -> int | None:
+        """The token, if it is one of its own and no piece of text."""
+        return tokens[0] if tokens and tokens[0] in self.tokenizer.get_added_vocab().values() else None
+
+
+def decoded(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """The exact text of tokens: special ones stay, and so does every space, which some tokenizers drop before punctuation."""
+    # Not said to those that have no such habit: tokenizers of models' own (Kimi's) take another way when they are told anything.
+    exact = {"clean_up_tokenization_spaces": False} if tokenizer.clean_up_tokenization_spaces else {}
+    return tokenizer.decode(list(tokens), **exact)
+
+
+def answer_text(tokenizer: Tokenizer, tokens_T: Sequence[int], stop: Sequence[int]) -> tuple[str, bool]:
+    """The text of a completion without the token that ends it, and whether one of `stop` ended it."""
+    ended = bool(tokens_T) and tokens_T[-1] in stop
+    return decoded(tokenizer, tokens_T[:-1] if ended else tokens_T), ended

@@ -1,0 +1,86 @@
+"""The answer in a response: what is left when its thoughts are left out.
+
+A response says by itself what is thought: it begins with what its prompt had opened (chat.py), if that was a thought or a message of
+a channel. In other texts a closing tag without an opening one, too, ends a thought that began with the response,
+unless it stands in code, where it is a piece of text like any other.
+
+Every step is linear in the length of the response.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rtl_core.prompting.offers import blocks_in
+from rtl_core.prompting.verilog_text import bare
+
+_OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.I)
+_CLOSE = re.compile(r"</(think|thinking|thought|reasoning)>", re.I)
+_LONE_CLOSE = re.compile(r"(?<![`\"'])" + _CLOSE.pattern, re.I)  # not one that is only named
+_CLOSE_ALONE = re.compile(r"^[ \t]*+(</(?:think|thinking|thought|reasoning)>)[ \t]*+$", re.I | re.M)
+_NEXT_FENCE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+\w")
+# OpenAI's harmony format (https://cookbook.openai.com/articles/openai-harmony): messages in channels, of which `final` holds the answer.
+_CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant|<\|channel\|>)")
+_FINAL = re.compile(r"(?:\A\s*|<\|start\|>assistant)<\|channel\|>final\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>")
+_FINAL_END = re.compile(r"<\|end\|>\s*(?:<\|start\|>|\Z)|<\|(?:return|call)\|>\s*\Z")
+
+
+def without_thoughts(text: str) -> str:
+    """The response without its thoughts; empty when it ends within them."""
+    if _CHANNELS.match(text):
+        final = _FINAL.search(text)
+        return _FINAL_END.split(text[final.end() :], maxsplit=1)[0] if final else ""
+    opened = _OPEN.search(text)
+    behind = _behind_lone_close(text, opened.start() if opened else len(text))
+    if behind:
+        text = text[behind:]
+        opened = _OPEN.search(text)
+    kept: list[str] = []
+    at = 0
+    while opened:
+        fence = text.find("```", at, opened.start())
+        if fence >= 0:
+            # A tag inside a block is part of the code: go on behind that block.
+            end = text.find("\n```", fence + 3)
+            if end < 0:
+                break
+            kept.append(text[at : end + 4])
+            at = end + 4
+            if at > opened.start():
+                opened = _OPEN.search(text, at)
+            continue
+        kept.append(text[at : opened.start()])
+        closed = _CLOSE.search(text, opened.end())
+        if closed is None:
+            return "".join(kept)
+        at = closed.end()
+        opened = _OPEN.search(text, at)
+    return "".join(kept) + text[at:]
+
+
+def _behind_lone_close(text: str, end: int) -> int:
+    """Where the text goes on behind a tag before `end` that ends a thought which the text does not open; 0 where there is none."""
+    blocks = [block.span for block in blocks_in(text)]
+    if not blocks:
+        found = _LONE_CLOSE.search(bare(text)[0], 0, end)  # without comments and strings
+        return found.end() if found else 0
+    at = 0
+    for start, stop in [*blocks, (len(text), len(text))]:
+        found = _LONE_CLOSE.search(text, at, start)
+        behind = found.end() if found else _behind_draft(text[start:stop], start)
+        if behind:
+            return behind if behind <= end else 0
+        at = stop
+    return 0
+
+
+def _behind_draft(block: str, at: int) -> int:
+    """The same within a block that begins at `at`: the thought broke off a draft there, so that the tag stands alone on its line or
+    another fence opens behind it. In a comment or a string it is a piece of the code."""
+    if _CLOSE.search(block):
+        fences = [fence.start() for fence in _NEXT_FENCE.finditer(block)]
+        alone = {line.end(1) for line in _CLOSE_ALONE.finditer(block)}
+        for close in _CLOSE.finditer(bare(block)[0]):
+            if close.end() in alone or (fences and close.end() <= fences[-1]):
+                return at + close.end()
+    return 0

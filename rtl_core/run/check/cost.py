@@ -1,0 +1,95 @@
+"""What a run will use, beside what there is: dollars, hours, and room on the disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rtl_core.cost.tokens import total_dollars
+from rtl_core.errors import ConfigError
+from rtl_core.run.check.known import Known
+from rtl_core.run.forecast import Forecast, forecast, prices_of, sizes_of
+from rtl_core.types.finding import Finding
+
+ROLLOUT_BYTES, TOKEN_BYTES = 3_000, 16
+"""What a rollout takes in the history: its verdict and keys, and for each token its id, two log-probabilities and its text."""
+SPARE_BYTES = 200_000_000
+"""For the report, logs and the copy that a migration or a snapshot makes."""
+
+
+def cost(known: Known) -> Iterator[Finding]:
+    """The most that the run can cost, what it likely will, and whether the budget covers it."""
+    config, found = known.config, _forecast(known)
+    try:
+        prices_of(config)
+    except ConfigError as error:
+        yield Finding("cost", "wrong", error.message, error.hint)
+        return
+    most, likely = (total_dollars(one.usage, found.prices) for one in (found.most, found.likely))
+    hours = f"about {found.likely.hours:,.1f} hours, {found.most.hours:,.1f} if it uses the most"
+    steps = f"{found.most.steps} steps, {found.most.rollouts:,} answers at most"
+    if most is None or likely is None:
+        if known.config.tinker.is_local:
+            yield Finding("cost", "ok", f"no dollars with the embedded service; {hours}; {steps}")
+        else:
+            text = f"the price list of {found.prices.as_of} has no price for these models; {hours}; {steps}"
+            yield Finding(
+                "cost", "warning", text, "copy rtl_core/cost/prices.toml, add them, and name it with cost.prices"
+            )
+        return
+    text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {hours}; {steps}"
+    budget = config.cost.budget_usd
+    if budget is not None and budget < most:
+        stops = "likely before its end" if budget < likely else "should it use the most"
+        yield Finding(
+            "cost",
+            "warning",
+            f"{text}; the budget of ${budget:,.2f} stops it {stops}",
+            "raise cost.budget_usd, or let it: the same command goes on with more",
+        )
+    else:
+        yield Finding("cost", "ok", text + ("" if budget is None else f"; the budget of ${budget:,.2f} covers that"))
+
+
+def disk(known: Known) -> Iterator[Finding]:
+    """Free space against what the run will write: its history, and the weights that an embedded service keeps."""
+    config, found = known.config, _forecast(known)
+    kept = config.checkpoints.keep_last + config.checkpoints.keep_best + 2
+    if config.checkpoints.keep_every:
+        kept += found.most.steps // config.checkpoints.keep_every
+    places = {config.run.history.parent: [0.0, 0.0], config.run.directory: [0.0, 0.0]}
+    for one, index in ((found.likely, 0), (found.most, 1)):
+        tokens = sum(model.sample for model in one.usage.values())
+        places[config.run.history.parent][index] += one.rollouts * ROLLOUT_BYTES + tokens * TOKEN_BYTES + SPARE_BYTES
+        places[config.run.directory][index] += known.readiness.checkpoint_bytes * min(kept, found.most.steps + 2)
+    by_device: dict[int, tuple[Path, list[float]]] = {}
+    for place, needed in places.items():
+        there = _existing(place)
+        _, sum_of = by_device.setdefault(there.stat().st_dev, (there, [0.0, 0.0]))
+        sum_of[:] = [sum_of[0] + needed[0], sum_of[1] + needed[1]]
+    for there, (likely, most) in by_device.values():
+        free = shutil.disk_usage(there).free
+        text = f"{_size(free)} free at {there}; the run writes about {_size(likely)}, {_size(most)} at most"
+        if free > most:
+            yield Finding("disk", "ok", text)
+        else:
+            remedy = "make room, or set run.directory and run.history to a larger disk"
+            yield Finding("disk", "wrong" if free < likely else "warning", text, remedy)
+
+
+def _forecast(known: Known) -> Forecast:
+    splits = {"train": known.loaded.train, "heldout": known.loaded.heldout}
+    lengths = {split: known.tokens([problem.id for problem in problems]) for split, problems in splits.items()}
+    sources = {split: [p.source for p in problems if p.id in known.prompts] for split, problems in splits.items()}
+    return forecast(known.config, sizes_of(lengths, lengths, sources), history=known.history)
+
+
+def _existing(path: Path) -> Path:
+    """The folder itself, or the nearest above it that is there."""
+    path = path.resolve()
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"

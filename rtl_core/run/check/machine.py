@@ -1,0 +1,142 @@
+"""What this machine has for a run: problems to read, a sandbox with its tools, a Prefect server where one is named."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+
+import httpx
+
+from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
+from rtl_core.config import RunConfig
+from rtl_core.errors import RtlDistillError
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors.toolbox import IMAGE_ICARUS
+from rtl_core.grading.requirements import missing_requirements
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.run.prompts import Prepared
+from rtl_core.types.finding import Finding
+from rtl_core.types.tokenizer import Tokenizer
+
+CONNECT_S = 5.0
+
+
+def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
+    """How many problems each source gave, and what of them cannot be used."""
+    train, heldout = (Counter(p.source for p in split) for split in (loaded.train, loaded.heldout))
+    for source in sorted(train | heldout):
+        yield Finding("data set", "ok", f"{source}: {train[source]} to train on, {heldout[source]} held out")
+    if loaded.left_out:
+        first = loaded.left_out[0]
+        yield Finding(
+            "data set",
+            "ok",
+            f"{len(loaded.left_out)} left out that cannot be graded here, such as {first.id}: {first.reason}",
+        )
+    if unfit:
+        text = f"{len(unfit)} problems have no prompt, such as {next(iter(unfit.values()))}"
+        yield Finding("data set", "warning", text, "raise prompting.max_prompt_tokens")
+    if loaded.broken:
+        yield Finding(
+            "data set",
+            "warning",
+            f"{len(loaded.broken)} lines cannot be read, such as {loaded.broken[0]}",
+            "mend the file or fetch it again; `rtl-distill problems list` names all",
+        )
+
+
+def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
+    """The executor, started and proven to work, and its findings. It is the caller's to close; None where graders are other machines."""
+    if isinstance(config.grading.workers, str):
+        host, _, port = config.grading.workers.removeprefix("dask://").rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), CONNECT_S).close()
+        except OSError as error:
+            text = f"the Dask scheduler at {host}:{port} does not answer: {error.strerror or error}"
+            return [
+                Finding("executor", "wrong", text, "start `dask scheduler` there, or set grading.workers to a number")
+            ], None
+        return [Finding("executor", "ok", f"Dask workers of {host}:{port}; a run refuses those with other tools")], None
+    executor = make_executor(config.grading.executor)
+    tools = executor.tools()
+    words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
+    findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
+    icarus = tools.get("iverilog", "").split(".")[0]
+    if icarus.isdigit() and int(icarus) < IMAGE_ICARUS:
+        text = f"Icarus {tools['iverilog']} is older than the simulation image's {IMAGE_ICARUS} and judges some answers otherwise"
+        findings.append(Finding("executor", "warning", text, "rtl-distill toolchain install"))
+    return findings, executor
+
+
+def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
+    """Problems whose harness needs what the executor lacks."""
+    if executor.derives_images:  # and installs what a harness asks for
+        return
+    available = executor.tools()
+    lacking: dict[str, list[str]] = {}
+    for problem in (*loaded.train, *loaded.heldout):
+        for what in missing_requirements(problem.harness, available, executor.has_module):
+            lacking.setdefault(what, []).append(problem.id)
+    for what, ids in lacking.items():
+        yield Finding(
+            "tools",
+            "warning",
+            f"{len(ids)} problems, such as {ids[0]}, need {what}, which is not here: they are not graded",
+            "rtl-distill toolchain install",
+        )
+
+
+def tokenizers(config: RunConfig, provider: Provider) -> dict[str, Tokenizer]:
+    """Key of the configuration -> the tokenizer of its model."""
+    return {key: provider.tokenizer(config, name) for key, name in wanted_models(config).items()}
+
+
+def parity(config: RunConfig, tokenizers: dict[str, Tokenizer], prepared: Prepared) -> Iterator[Finding]:
+    """Whether every model reads the prompts as the student does."""
+    _, *others = tokenizers.items()
+    for key, tokenizer in others:
+        try:
+            check_same_tokens(prepared.chat, config.prompting.chat(tokenizer, key), prepared.samples)
+        except RtlDistillError as error:
+            yield Finding("tokenizer", "wrong", f"{key}: {error.message}", error.hint)
+        else:
+            yield Finding("tokenizer", "ok", f"{key} and student: one vocabulary, one chat template")
+
+
+async def prefect() -> Finding:
+    """The Prefect server that PREFECT_API_URL names; without one a run starts its own."""
+    ours, url = version("prefect"), os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    if not url:
+        return Finding("prefect", "ok", f"{ours}, with a temporary server (PREFECT_API_URL is not set)")
+    headers = {}
+    if key := os.environ.get("PREFECT_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    auth = tuple(os.environ.get("PREFECT_API_AUTH_STRING", "").split(":", 1))
+    try:
+        async with (
+            asyncio.timeout(2 * CONNECT_S),
+            httpx.AsyncClient(timeout=CONNECT_S, headers=headers, auth=auth if len(auth) == 2 else None) as client,
+        ):
+            answer = await client.get(f"{url}/admin/version")
+    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
+        why = str(error) or "no answer in time"
+        remedy = "start it (`make deploy-local`, or `prefect server start`), or unset PREFECT_API_URL"
+        return Finding("prefect", "wrong", f"the server at {url} does not answer: {why}", remedy)
+    if answer.status_code in (401, 403):
+        text = f"the server at {url} refuses us ({answer.status_code})"
+        return Finding("prefect", "wrong", text, "set PREFECT_API_KEY or PREFECT_API_AUTH_STRING")
+    theirs = ""
+    with contextlib.suppress(ValueError):
+        theirs = str(answer.json()) if answer.is_success else ""
+    if not theirs:
+        text = f"{url} is no Prefect API ({answer.status_code})"
+        return Finding("prefect", "wrong", text, "PREFECT_API_URL ends in /api, such as http://127.0.0.1:4200/api")
+    if theirs.split(".")[:2] != ours.split(".")[:2]:
+        text = f"the server at {url} is Prefect {theirs}, this is {ours}"
+        return Finding("prefect", "warning", text, "install the same version on both sides")
+    return Finding("prefect", "ok", f"{theirs} at {url}")

@@ -1,0 +1,108 @@
+"""All checks of a configuration, without a run: everything that answers by itself is asked side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from rtl_core.algorithms.base import chosen
+from rtl_core.backend.base import Readiness
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import RunConfig
+from rtl_core.errors import RtlDistillError
+from rtl_core.problems.load import load_problems
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.run.check import machine
+from rtl_core.run.check.before import before_sampling
+from rtl_core.run.check.budgets import sizes
+from rtl_core.run.check.known import Known
+from rtl_core.run.prompts import prepare
+from rtl_core.types.finding import Finding
+from rtl_core.types.tokenizer import Tokenizer
+
+HUB_S, ENGINE_S = 30, 45
+"""How long a hub may take to give tokenizers, and a Docker engine to start a container. What this machine alone does is waited for."""
+Result = TypeVar("Result")
+
+
+async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[Finding]:
+    """Everything that a run needs, each thing once, in a minute at most.
+
+    Args:
+        missing: the error of files that the configuration names and that are not there, if some are.
+    """
+    chosen(config)
+    provider = backend_of(config)
+    # What both threads below would import, and what the clock shall not count.
+    import transformers  # noqa: F401
+
+    def read() -> LoadedProblems:
+        if missing is not None:
+            raise missing
+        return load_problems(config.problems.sources, config.run.seed, config.problems.split)
+
+    async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
+        """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
+        said = await provider.check(config)
+        if any(finding.level == "wrong" for finding in said.findings):
+            return said, None
+        return said, await within(HUB_S, "tokenizer", lambda: machine.tokenizers(config, provider))
+
+    (readiness, tokenizers), loaded, graders, server = await asyncio.gather(
+        served(),
+        within(None, "data set", read),
+        within(ENGINE_S if config.grading.executor == "docker" else None, "executor", lambda: machine.sandbox(config)),
+        machine.prefect(),
+    )
+    findings = [*readiness.findings]
+    known = Known(config, Readiness(), {})
+    if isinstance(tokenizers, Finding):
+        findings.append(tokenizers)
+    elif tokenizers is not None and not isinstance(loaded, Finding):
+        try:
+            found = prepare(config, [*loaded.train, *loaded.heldout], tokenizers["tinker.student"])
+        except RtlDistillError as error:
+            findings.append(Finding("template", "wrong", error.message, error.hint))
+        else:
+            findings.append(Finding("template", "ok", found.rendering))
+            known = Known(config, readiness, found.prompts, loaded, unfit=found.unfit)
+            findings += machine.parity(config, tokenizers, found)
+    findings += [loaded] if isinstance(loaded, Finding) else machine.data(loaded, known.unfit)
+    if isinstance(graders, Finding):
+        findings.append(graders)
+    else:
+        tools, executor = graders
+        findings += tools
+        if executor is not None:
+            with contextlib.closing(executor):
+                findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
+    findings.append(server)
+    return [*findings, *(before_sampling(known) if known.prompts else sizes(known))]
+
+
+async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
+    """What `work` returns, done in a thread; a finding when it fails, or when it takes too long and is left to itself."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    outcome: list[Result | Finding] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except RtlDistillError as error:
+            outcome.append(Finding(about, "wrong", error.message, error.hint))
+        except Exception as error:  # a table with this line says more than none
+            outcome.append(Finding(about, "wrong", f"{type(error).__name__}: {error}", "see docs/operations.md"))
+        with contextlib.suppress(RuntimeError):  # nobody waits any more
+            loop.call_soon_threadsafe(done.set)
+
+    # A daemon: the process does not wait for it when it ends.
+    threading.Thread(target=run, name=f"check {about}", daemon=True).start()
+    try:
+        async with asyncio.timeout(seconds):
+            await done.wait()
+    except TimeoutError:
+        return Finding(about, "wrong", f"no answer within {seconds} s", "check the network, or what it waits for")
+    return outcome[0]

@@ -1,0 +1,99 @@
+"""A protocol and a command line make one configuration; what belongs together goes on, what does not never mixes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import cli
+from rtl_core.config import RunConfig, load_config
+from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
+from rtl_core.errors import ConfigError
+from rtl_core.problems.load import load_problems
+
+CVDP = protocol_file("cvdp")
+
+
+@pytest.fixture
+def made(cvdp: Path):
+    """The configuration of an evaluation of `model` with more overrides."""
+
+    def make(model: str = "student", *more: str, samples: int | None = None, name: str | None = None) -> RunConfig:
+        overrides = [problems_override([str(cvdp)]), f"tinker.student={model}", *more]
+        return load_config(CVDP, evaluation_overrides(CVDP, overrides, samples, name))
+
+    return make
+
+
+def test_the_protocol_is_the_published_one(made) -> None:
+    config = made()
+    section = config.evaluation
+    assert (section.samples, section.k, section.temperature, section.top_p, section.max_tokens) == (
+        5,
+        (1, 5),
+        0.2,
+        0.7,
+        4096,
+    )
+    assert (config.run.purpose, config.prompting.template, config.tinker.teacher) == ("evaluation", "cvdp", None)
+
+
+def test_every_problem_of_the_files_is_evaluated_and_none_trained_on(made) -> None:
+    config = made()
+    loaded = load_problems(config.problems.sources, config.run.seed, hold_out_all=True)
+    assert (len(loaded.train), len(loaded.heldout)) == (0, 94)
+
+
+def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made) -> None:
+    name = made().run.name
+    assert name.startswith("cvdp-student-")
+    assert made("student", "run.directory=elsewhere", "grading.workers=1").run.name == name
+    others = [
+        made("teacher"),
+        made(samples=4),
+        made("student", "evaluation.top_p=0.9"),
+        made("student", "grading.executor=docker"),
+    ]
+    assert len({name, *(other.run.name for other in others)}) == 5
+    assert made("some/Very-Long.Model:name" * 9).run.name  # a name that a run may have
+    assert made(name="mine").run.name == "mine"
+
+
+def test_fewer_answers_drop_the_k_that_they_cannot_tell(made) -> None:
+    assert made(samples=3).evaluation.k == (1,)
+    assert made(samples=10).evaluation.k == (1, 5)
+
+
+def test_what_is_no_protocol_is_refused(tmp_path: Path, cvdp: Path) -> None:
+    with pytest.raises(ConfigError, match="--protocol vdcp: no such protocol"):
+        protocol_file("vdcp")
+    with pytest.raises(ConfigError, match="a run that trains"):
+        evaluation_overrides("demo", [], None, None)
+    with pytest.raises(ConfigError, match=r"--problems cvdp=.*there is no"):
+        problems_override([str(tmp_path / "missing.jsonl")])
+    assert 'kind = "verilog-eval"' in problems_override([f"verilog-eval={cvdp}"])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "what is to be evaluated?"),
+        (["--model", "student"], "--model: on which problems?"),
+        (["demo", "--problems", "x", "--protocol", "cvdp"], "--problems, --protocol cannot stand with a RUN"),
+        (["--model", "student", "--problems", "x", "--step", "0"], "--step cannot stand with --model"),
+        (["demo", "--model", "student", "--problems", "x"], "RUN cannot stand with --model"),
+        (["--model", "student", "--problems", "/no/file"], "there is no /no/file"),
+        (
+            ["--model", "tinker://a/b", "--base-url", "local", "--problems", "."],
+            "the embedded service keeps the weights",
+        ),
+        (["demo", "--template", "exakt"], "no template 'exakt'"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_starts(given: list[str], told: str) -> None:
+    cli.register()
+    done = CliRunner().invoke(cli.app, ["evaluate", *given])
+    assert done.exit_code != 0
+    assert told in str(done.exception.message)

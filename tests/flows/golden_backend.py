@@ -1,0 +1,70 @@
+"""A backend whose model writes golden answers: what goes into an evaluation by hand comes out of its table.
+
+`backend.options`: `passing`, how many of each problem's answers are golden (the others are empty modules), and `context`, of the model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Weights
+from rtl_core.config import RunConfig
+from rtl_core.prompting.messages import build_messages
+from rtl_core.types.problem import Problem
+from tests.backend.inprocess import InProcess, InProcessProvider, opened
+
+ASKED: list[dict[str, Any]] = []
+"""What each request was sampled with."""
+
+
+def golden_text(problem: Problem) -> str:
+    """The golden answer in the form that the public prompt asks for."""
+    assert problem.golden is not None
+    if len(problem.golden) == 1:
+        return "".join(problem.golden.values())
+    return json.dumps({"code": [problem.golden]})
+
+
+class Golden:
+    def __init__(self, inner: InProcess, config: RunConfig) -> None:
+        self._inner, self._config = inner, config
+        self.tokenizer, self.abort = inner.tokenizer, inner.abort
+        found = [problem for source in config.problems.sources for problem in source.read().problems]  # type: ignore[attr-defined]
+        self._answers = {self._prompt(problem): golden_text(problem) for problem in found if problem.golden}
+
+    def _prompt(self, problem: Problem) -> tuple[int, ...]:
+        messages = build_messages(problem, self._config.prompting.template)
+        tokens = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+        return tuple(tokens)
+
+    async def sample(self, weights: Weights, prompt_P: Sequence[int], count: int, **asked: Any) -> list[SampledAnswer]:
+        ASKED.append({"weights": weights, "count": count, "prompt": len(prompt_P), **asked})
+        text = self._answers[tuple(prompt_P)]
+        passing = int(self._config.backend.options.get("passing", count))
+        texts = [text if number < passing else "module nothing;\nendmodule\n" for number in range(count)]
+        return [SampledAnswer([1], [-0.1], "stop", one) for one in texts]
+
+
+class GoldenProvider(InProcessProvider):
+    async def check(self, config: RunConfig) -> Readiness:
+        found = await super().check(config)
+        limit = config.backend.options.get("context")
+        return found if limit is None else replace(found, context={config.tinker.student: int(limit)})
+
+    def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
+        return _opened(config)
+
+
+@asynccontextmanager
+async def _opened(config: RunConfig) -> AsyncIterator[Any]:
+    async with opened(config) as inner:
+        yield Golden(inner, config)  # type: ignore[arg-type]
+
+
+BACKEND = GoldenProvider()

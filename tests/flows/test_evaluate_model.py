@@ -1,0 +1,87 @@
+"""A model is evaluated by a protocol without a training run: golden answers to NVIDIA's examples are worth 100 %."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+from rtl_core.reporting.benchmark import tables_of
+from tests.flows.golden_backend import ASKED
+
+pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]
+
+PROTOCOL = protocol_file("cvdp")
+EXAMPLES = ("nonagentic", "agentic")
+
+
+@pytest.fixture
+def overrides(cvdp: Path, tmp_path: Path):
+    """The overrides of an evaluation of NVIDIA's two examples that open tools can grade."""
+
+    def make(name: str, *more: str, samples: int | None = 2) -> list[str]:
+        files = [next(cvdp.glob(f"*example_{kind}_code_generation_no_commercial*")) for kind in EXAMPLES]
+        given = [
+            problems_override(list(map(str, files))),
+            "tinker.student=student",
+            "backend.name=tests.flows.golden_backend:BACKEND",
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'history.duckdb'}",
+            *more,
+        ]
+        return evaluation_overrides(PROTOCOL, given, samples, name)
+
+    return make
+
+
+def cells(history: History, run: str) -> list[list[str]]:
+    """The rates of each of a run's tables, without intervals: row by row."""
+    return [[cell.split("\n")[0] for row in table.rows for cell in row[1:]] for table in tables_of(history, run)]
+
+
+def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(
+    overrides, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows.evaluate import evaluate, evaluate_model
+    from flows.train import train
+
+    history = History(tmp_path / "history.duckdb")
+    ASKED.clear()
+    report = asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
+    assert "pass@5 by category and difficulty" in Path(report).read_text(encoding="utf-8")
+    assert cells(history, "golden") == [["100.0 %"] * 4] * 2
+    assert {(a["count"], a["temperature"], a["top_p"], a["max_tokens"]) for a in ASKED} == {(5, 0.2, 0.7, 4096)}
+    record = history.run("golden")
+    assert record is not None
+    assert (record.status, len(ASKED)) == ("finished", 2)
+    (evaluation,) = history.evaluations("golden")
+    assert evaluation.pass_at_k == {1: 1.0, 5: 1.0}
+    assert evaluation.left_out == {"not in the given files, of the 302 of the public set cvdp": 301}
+
+    asyncio.run(evaluate_model(PROTOCOL, overrides("golden", samples=None)))
+    assert len(ASKED) == 2
+    with pytest.raises(ConfigError, match=r"evaluation\.top_p: was 0\.7, is 0\.9"):
+        asyncio.run(evaluate_model(PROTOCOL, overrides("golden", "evaluation.top_p=0.9")))
+    with pytest.raises(ConfigError, match="evaluates a model and trains nothing"):
+        asyncio.run(train(PROTOCOL, overrides("golden")))
+
+    # One of two answers right, and a context that the longer prompt does not fit: a problem without an answer has failed.
+    lengths = sorted(a["prompt"] for a in ASKED)
+    more = ("backend.options.passing=1", f"backend.options.context={lengths[0] + 100}")
+    asyncio.run(evaluate_model(PROTOCOL, overrides("half", *more)))
+    assert cells(history, "half") == [["25.0 %"] * 4]
+    assert (len(ASKED), ASKED[-1]["max_tokens"], ASKED[-1]["prompt"]) == (3, 100, lengths[0])
+    empty = history.query("SELECT DISTINCT outcome FROM verdicts JOIN rollouts USING (rollout) WHERE n_tokens = 0")
+    assert empty.to_pylist() == [{"outcome": "no_answer"}]
+    assert "1 problems were not answered" in tables_of(history, "half")[-1].caption
+
+    # The other form takes it as it takes any run: another number of answers is another evaluation of the same run.
+    asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, top_p=0.5))
+    assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
+    other = next(e for e in history.evaluations("half") if e.samples == 1)
+    assert (other.conditions, other.pass_at_1) == (["top_p 0.5"], 0.5)
+    assert cells(history, "half") == [["25.0 %"] * 4]

@@ -1,0 +1,252 @@
+"""A train step of ours is the tinker-cookbook's, field by field: the same rollouts through its functions and through ours, to one service.
+
+The settings at which they are equal stand here and in docs/learning.md ("With the tinker-cookbook").
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tinker
+
+from rtl_core.backend.base import Weights
+from rtl_core.backend.tinker import TinkerBackend
+from rtl_core.backend.tinker.connect import Endpoint
+from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
+from rtl_core.config import load_config
+from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.history.store import History
+from rtl_core.learning.losses import LOSSES
+from rtl_core.learning.reward import Reward
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.credit import algorithm_of, credited
+from rtl_core.rollouts.datums import build_datums
+from rtl_core.rollouts.training import step
+from rtl_core.run.recorder import Recorder
+from rtl_core.tinymodels import model_path
+from rtl_core.types.rollout import Rollout
+
+pytestmark = pytest.mark.cookbook
+
+REWARDS = {"a": (1.6, 0.1, 0.6), "b": (0.0, 0.3, 0.3), "equal": (0.1, 0.1, 0.1)}
+"""Problem -> rewards of its answers."""
+RATE = 3e-4
+EQUAL = (
+    f"learning.learning_rate={RATE}",
+    "learning.final_learning_rate_share=1.0",
+    "learning.grad_clip_norm=0.0",
+    "learning.kl_schedule=constant",
+    'learning.truncated="keep"',
+)
+"""Where the demo is no recipe of the cookbook's; all else of `[learning]` has its default."""
+CONFIG = load_config("demo", ["tinker.lora_rank=8"], environment={})
+ROUNDING = 1e-5
+"""The cookbook computes advantages in float32 and we in float64 before they are sent as float32. A token's term is at most some 20 nats
+here, of which float32 keeps a part in 2^-24 at each of a few operations."""
+
+
+@dataclass
+class Sent:
+    """What one side gave to its training client."""
+
+    data: list[tinker.Datum]
+    loss_fn: str
+    loss_fn_config: dict[str, float] | None
+    adam: tinker.AdamParams | None = None
+
+
+@dataclass
+class Recording:
+    """A training client that notes what passes through it."""
+
+    client: tinker.TrainingClient
+    sent: list[Sent] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def forward_backward(self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None) -> Any:
+        self.sent.append(Sent(data, loss_fn, loss_fn_config))
+        return self.client.forward_backward(data, loss_fn, loss_fn_config)
+
+    async def forward_backward_async(self, data: list[tinker.Datum], loss_fn: Any, loss_fn_config: Any = None) -> Any:
+        return self.forward_backward(data, loss_fn, loss_fn_config)
+
+    def optim_step(self, adam: tinker.AdamParams) -> Any:
+        self.sent[-1].adam = adam
+        return self.client.optim_step(adam)
+
+    async def optim_step_async(self, adam: tinker.AdamParams) -> Any:
+        return self.optim_step(adam)
+
+
+@dataclass
+class Bench:
+    """A service with the tiny models, and answers of the untrained student, with the teacher's scores."""
+
+    service: tinker.ServiceClient
+    teacher: tinker.SamplingClient
+    groups: dict[str, list[StoredRollout]]
+
+    def client(self) -> Recording:
+        """A fresh adapter, always the same."""
+
+        async def opened() -> tinker.TrainingClient:
+            return await open_training_client(self.service, CONFIG, None)
+
+        return Recording(asyncio.run(opened()))
+
+    def scores_after(self, client: Recording) -> np.ndarray:
+        """Log-probabilities of all answers after a step: where two steps were the same, so are these."""
+        sampler = client.client.save_weights_and_get_sampling_client().result()
+        answers = [stored.rollout for group in self.groups.values() for stored in group]
+        asked = [sampler.compute_logprobs(tinker.ModelInput.from_ints([*a.prompt_P, *a.tokens_T])) for a in answers]
+        return np.concatenate([future.result()[1:] for future in asked])
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    models = {name: model_path(name) for name in ("student", "teacher")}
+    with LocalTinker(models, tmp_path_factory.mktemp("service"), deterministic=True) as local:
+        service = tinker.ServiceClient(base_url=local.base_url, api_key=local.api_key)
+        backend = TinkerBackend(service, Endpoint(local.base_url, local.api_key), CONFIG)
+        groups = asyncio.run(answers(backend))
+        yield Bench(service, service.create_sampling_client(base_model="teacher").result(), groups)
+        service.close("success").result()
+
+
+async def answers(backend: TinkerBackend) -> dict[str, list[StoredRollout]]:
+    groups = {}
+    for number, (problem, rewards) in enumerate(REWARDS.items()):
+        text = f"Module m{number} adds a and b, {number + 3} bits each."
+        prompt_P = backend.tokenizer.encode(text, add_special_tokens=False)
+        seeds = [10 * number + i for i in range(len(rewards))]
+        sampled = await backend.sample(Weights(), prompt_P, 3, max_tokens=30, temperature=1.0, seeds=seeds)
+        groups[problem] = []
+        for i, (one, reward) in enumerate(zip(sampled, rewards, strict=True)):
+            rollout = Rollout(
+                run="r", purpose="train", epoch=0, step=0, problem_id=problem, sample=i, prompt_P=tuple(prompt_P),
+                tokens_T=tuple(one.tokens_T), logprobs_T=tuple(one.logprobs_T), stop_reason=one.stop_reason, text=one.text,
+                policy_step=0,
+            )  # fmt: skip
+            scores_T = await backend.logprobs(Weights("teacher"), prompt_P, one.tokens_T)
+            teacher = TeacherRecord(rollout.key, scores_T, 0.0, 0.0, 0.0, len(scores_T))
+            groups[problem].append(StoredRollout(rollout, reward=Reward(total=reward, terms={}), teacher=teacher))
+    return groups
+
+
+def ours(bench: Bench, tmp_path: Path, *overrides: str) -> Recording:
+    """One step as a run makes it, from stored rollouts to the service."""
+    config = load_config("demo", [*EQUAL, *overrides], environment={})
+    batch = Batch("train", 0, 0, 0, tuple(bench.groups), 3)
+    batch.take_up(stored for group in bench.groups.values() for stored in group)
+    algorithm = algorithm_of(config, batch)
+    for problem in bench.groups:
+        credited(batch, problem, algorithm)
+    datums = build_datums(batch, algorithm, config.learning.kl_weight)
+    client, learning = bench.client(), config.learning
+    session: Any = SimpleNamespace(config=config, recorder=Recorder(History(tmp_path / "h.duckdb")))
+    trainer = TinkerTrainer(client)  # type: ignore[arg-type]
+    asyncio.run(step(session, trainer, datums, learning.loss, learning.loss_settings, learning.learning_rate))
+    return client
+
+
+def cookbook(
+    bench: Bench, loss: str, *, kl: float, discount: float = 0.0, config: dict[str, float] | None
+) -> Recording:
+    """One step by the cookbook's own functions, as `rl.train` and `distillation.train_on_policy` call them."""
+    from tinker_cookbook.completers import TokensWithLogprobs
+    from tinker_cookbook.distillation.train_on_policy import incorporate_kl_penalty
+    from tinker_cookbook.rl import data_processing as cook
+    from tinker_cookbook.rl.train import train_step
+    from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
+
+    def group(answers: list[StoredRollout]) -> TrajectoryGroup:
+        taken = [
+            Transition(
+                ob=tinker.ModelInput.from_ints(list(one.rollout.prompt_P)),
+                ac=TokensWithLogprobs(list(one.rollout.tokens_T), list(one.rollout.logprobs_T)),
+                reward=0.0,
+                episode_done=True,
+            )
+            for one in answers
+        ]
+        rewards = [one.reward.total for one in answers if one.reward is not None]
+        return TrajectoryGroup(
+            [Trajectory([t], tinker.ModelInput.empty()) for t in taken], rewards, [{} for _ in taken]
+        )
+
+    groups = [group(answers) for answers in bench.groups.values()]
+    if not kl:  # with a KL the cookbook's distillation keeps them, as we do
+        groups = cook.remove_constant_reward_groups(groups)
+    data, _ = cook.assemble_training_data(groups, cook.compute_advantages(groups))
+    client = bench.client()
+
+    async def run() -> None:
+        if kl:
+            await incorporate_kl_penalty(data, [bench.teacher] * len(data), [0] * len(data), kl, discount)
+        await train_step(data, client, RATE, 1, loss, config)  # type: ignore[arg-type]
+
+    asyncio.run(run())
+    return client
+
+
+def values(datum: tinker.Datum, name: str) -> np.ndarray:
+    return np.asarray(datum.loss_fn_inputs[name].to_numpy())
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.5], ids=["verdicts", "verdicts and teacher"])
+@pytest.mark.parametrize("loss", ["importance_sampling", "ppo", "cispo"])
+def test_the_same_rollouts_are_the_same_step(bench: Bench, tmp_path: Path, loss: str, kl: float) -> None:
+    settings = dict(LOSSES[loss].parameters) or None
+    mine = ours(bench, tmp_path, f"learning.loss={loss}", f"learning.kl_weight={kl}")
+    theirs = cookbook(bench, loss, kl=kl, config=settings)
+    ((left,), (right,)) = mine.sent, theirs.sent
+    assert (left.loss_fn, left.loss_fn_config) == (right.loss_fn, right.loss_fn_config)
+    assert left.adam is not None
+    assert left.adam == right.adam
+    assert len(left.data) == len(right.data) == (9 if kl else 6)
+    for one, other in zip(left.data, right.data, strict=True):
+        assert one.model_input == other.model_input
+        # The cookbook takes its mask out before it sends: there is no field that one side alone has.
+        assert set(one.loss_fn_inputs) == set(other.loss_fn_inputs) == {"target_tokens", "logprobs", "advantages"}
+        for name, tensor in one.loss_fn_inputs.items():
+            assert (tensor.dtype, tensor.shape) == (other.loss_fn_inputs[name].dtype, other.loss_fn_inputs[name].shape)
+        for name in ("target_tokens", "logprobs"):
+            assert np.array_equal(values(one, name), values(other, name))
+        np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
+    assert np.abs(np.concatenate([values(one, "advantages") for one in left.data])).max() > 0.1
+    after = bench.scores_after(mine)
+    np.testing.assert_allclose(after, bench.scores_after(theirs), rtol=0, atol=1e-3)
+    # What the cookbook sends without settings of its own means the same to the service.
+    if settings:
+        np.testing.assert_allclose(
+            after, bench.scores_after(cookbook(bench, loss, kl=kl, config=None)), rtol=0, atol=1e-3
+        )
+
+
+def test_distillation_alone_is_the_cookbooks_without_rewards(bench: Bench, tmp_path: Path) -> None:
+    groups = {p: [replace(s, reward=Reward(total=0.0, terms={})) for s in group] for p, group in bench.groups.items()}
+    (left,) = ours(bench, tmp_path, "learning.reward_weight=0", "learning.kl_weight=1").sent
+    (right,) = cookbook(replace(bench, groups=groups), "importance_sampling", kl=1.0, config=None).sent
+    for one, other in zip(left.data, right.data, strict=True):
+        np.testing.assert_allclose(values(one, "advantages"), values(other, "advantages"), rtol=0, atol=ROUNDING)
+
+
+def test_a_discounted_kl_is_equal_on_the_answer_and_not_charged_to_the_prompt(bench: Bench, tmp_path: Path) -> None:
+    (left,) = ours(bench, tmp_path, "learning.kl_weight=0.5", "learning.kl_discount=0.9").sent
+    (right,) = cookbook(bench, "importance_sampling", kl=0.5, discount=0.9, config=None).sent
+    answers = [stored.rollout for group in bench.groups.values() for stored in group]
+    for one, other, answer in zip(left.data, right.data, answers, strict=True):
+        n = len(answer.tokens_T)
+        np.testing.assert_allclose(values(one, "advantages")[-n:], values(other, "advantages")[-n:], rtol=0, atol=1e-4)
+        assert not values(one, "advantages")[:-n].any()
+        assert values(other, "advantages")[:-n].any()

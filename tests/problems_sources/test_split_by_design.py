@@ -1,0 +1,172 @@
+"""All problems of one design stand on one side of the split, judged by other means than those that split them."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import pytest
+
+from rtl_core.problems.load import load_problems
+from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources.cvdp import CvdpSource
+from rtl_core.problems.sources.rtllm import RtllmSource
+from rtl_core.problems.sources.verilog_eval import VerilogEvalSource
+from rtl_core.types.problem import Problem
+
+AGENTIC = "cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"
+
+
+@pytest.fixture(scope="module")
+def agentic(data: Path) -> LoadedProblems:
+    return load_problems([CvdpSource(kind="cvdp", path=data / "cvdp" / AGENTIC)], 0)
+
+
+@pytest.fixture(scope="module")
+def both(data: Path) -> LoadedProblems:
+    """The agentic and the single-turn problems, as two sources of one run."""
+    paths = (data / "cvdp" / AGENTIC, data / "cvdp-single")
+    return load_problems([CvdpSource(kind="cvdp", path=path) for path in paths], 0)
+
+
+def ip_of(problem: Problem) -> str:
+    """`fixed_arbiter` of `cvdp_agentic_fixed_arbiter_0001`, in lower case."""
+    parts = problem.id.lower().split("_")
+    return "_".join(parts[2:-1])
+
+
+def modules_of(problem: Problem) -> set[str]:
+    """Names behind `module` at the begin of a line, in the RTL that is shown and in the prompt, and the RTL files that are asked for."""
+    rtl = [text for path, text in problem.context.items() if path.startswith("rtl/")]
+    found = {
+        name.lower()
+        for text in [*rtl, problem.prompt]
+        for name in re.findall(r"^\s*module\s+(\w+)\s*[#(;]", text, re.M)
+    }
+    return found | {Path(path).stem.lower() for path in problem.targets if path.startswith("rtl/")}
+
+
+def lines_of(problem: Problem) -> list[str]:
+    """The prompt and the RTL that is shown as lines without white space, the short ones left out."""
+    texts = [problem.prompt, *(text for path, text in problem.context.items() if path.startswith("rtl/"))]
+    lines = ["".join(line.split()) for text in texts for line in text.splitlines()]
+    return [line for line in lines if len(line) > 12]
+
+
+def share_a_design(loaded: LoadedProblems, what) -> list[tuple[str, str]]:
+    """Pairs across the border that have something in common."""
+    return [(a.id, b.id) for a in loaded.train for b in loaded.heldout if what(a) & what(b)]
+
+
+def test_no_ip_of_the_agentic_problems_stands_on_both_sides(agentic: LoadedProblems, both: LoadedProblems) -> None:
+    assert len(agentic.train) + len(agentic.heldout) == 92
+    assert len(both.train) + len(both.heldout) == 92 + 38
+    for loaded in (agentic, both):
+        assert not share_a_design(loaded, lambda p: {ip_of(p)})
+
+
+def test_no_module_that_is_shown_or_asked_for_stands_on_both_sides(
+    agentic: LoadedProblems, both: LoadedProblems
+) -> None:
+    for loaded in (agentic, both):
+        assert not share_a_design(loaded, modules_of)
+
+
+def test_no_agentic_problem_shows_lines_that_one_on_the_other_side_shows(agentic: LoadedProblems) -> None:
+    """By whole lines of prompt and code, as difflib matches them: designs of their own share a tenth of their lines at most."""
+    worst = max(
+        (SequenceMatcher(None, lines_of(a), lines_of(b), autojunk=False).ratio(), a.id, b.id)
+        for a in agentic.train
+        for b in agentic.heldout
+    )
+    assert worst[0] < 0.3, worst
+
+
+def test_the_split_by_id_would_fail_these_criteria(data: Path) -> None:
+    """The criteria can fail: seven of the problems that were held out by id had a sibling in training."""
+    loaded = load_problems([CvdpSource(kind="cvdp", path=data / "cvdp" / AGENTIC)], 0, "id")
+    siblings = {b for _, b in share_a_design(loaded, lambda p: {ip_of(p)})}
+    assert len(siblings) == 7
+    assert share_a_design(loaded, modules_of)
+
+
+def test_nothing_that_a_split_by_design_holds_out_has_a_near_duplicate_in_training(both: LoadedProblems) -> None:
+    assert not pairs(both.train, both.heldout, BY_DESIGN)
+
+
+def test_the_share_held_out_is_near_the_fraction(data: Path, agentic: LoadedProblems, both: LoadedProblems) -> None:
+    """17 of 92, 26 of 130 and 15 of 78; by chance one would expect 20 % give or take 6, 5 and 5 points."""
+    verilog_eval = load_problems([VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval")], 0)
+    shares = [len(one.heldout) / (len(one.train) + len(one.heldout)) for one in (agentic, both, verilog_eval)]
+    assert shares == pytest.approx([0.2, 0.2, 0.2], abs=0.02)
+
+
+def test_a_design_never_changes_sides_as_the_set_grows(data: Path, tmp_path: Path, agentic: LoadedProblems) -> None:
+    lines = (data / "cvdp" / AGENTIC).read_text().splitlines(keepends=True)
+    (tmp_path / "some.jsonl").write_text("".join(lines[::3]))
+    some = load_problems([CvdpSource(kind="cvdp", path=tmp_path / "some.jsonl")], 0)
+    of_all = {p.id for p in agentic.heldout}
+    moved = {one.moved for one in agentic.moved}
+    assert {p.id for p in some.heldout} <= of_all
+    assert {p.id for p in some.train} & of_all <= moved, "only what belongs to a problem that came since"
+
+
+CODE = """\
+module {name} (input clk, input rst, input [7:0] {a}, output reg [7:0] {b});
+  reg [7:0] {c}; reg [2:0] {d};
+  always @(posedge clk) begin
+    if (rst) begin {c} <= 0; {d} <= 0; {b} <= 8'h5a; end
+    else if ({d} == 5) begin {c} <= {c} ^ {a}; {d} <= 0; {b} <= {c} + {a}; end
+    else begin {d} <= {d} + 1; {c} <= {{{c}[6:0], {a}[7]}}; if ({a}[0] && !{c}[3]) {b} <= {b} - {c}; end
+  end
+endmodule
+"""
+
+
+def cvdp(identity: str, prompt: str, context: dict[str, str], target: str) -> str:
+    """A line of a single-turn file."""
+    compose = "services:\n  direct:\n    image: __OSS_SIM_IMAGE__\n    command: pytest\n"
+    record = {
+        "id": identity, "categories": ["cid004", "easy"], "input": {"prompt": prompt, "context": context},
+        "output": {"response": "", "context": {target: ""}}, "harness": {"files": {"docker-compose.yml": compose}},
+    }  # fmt: skip
+    return json.dumps(record) + "\n"
+
+
+def test_a_design_under_another_name_moves_with_all_of_its_design(tmp_path: Path) -> None:
+    """One IP under another name, its identifiers changed, in a source of its own of which nothing is held out by hash."""
+    first = CODE.format(name="mixer", a="din", b="dout", c="state", d="count")
+    other = CODE.format(name="blend", a="sample", b="result", c="acc", d="phase")
+    twin = cvdp("cvdp_copilot_blend_0003", "Add a bypass to the blender.", {"rtl/blend.sv": other}, "rtl/blend.sv")
+    sibling = cvdp("cvdp_agentic_blend_0009", "Write a test plan driver for it.", {}, "rtl/blend_driver.sv")
+    held = cvdp("cvdp_copilot_mixer_0001", "Mend the reset.", {"rtl/mixer.sv": first}, "rtl/mixer.sv")
+    alone = cvdp("cvdp_copilot_gray_0001", "Convert to Gray code.", {}, "rtl/gray.sv")
+    (tmp_path / "a.jsonl").write_text(held)
+    (tmp_path / "b.jsonl").write_text(twin + sibling + alone)
+    sources = [
+        CvdpSource(kind="cvdp", path=tmp_path / "a.jsonl", heldout_fraction=0.999999),
+        CvdpSource(kind="cvdp", path=tmp_path / "b.jsonl", heldout_fraction=0.0),
+    ]
+    loaded = load_problems(sources, 0)
+    assert [p.id for p in loaded.train] == ["cvdp_copilot_gray_0001"]
+    assert [(m.moved, m.by) for m in loaded.moved] == [
+        ("cvdp_copilot_blend_0003", "code"),
+        ("cvdp_agentic_blend_0009", "design cvdp blend"),
+    ]
+    assert "shares the design cvdp blend with cvdp_copilot_blend_0003" in str(loaded.moved[1])
+    assert len(load_problems(sources, 0, "id").train) == 3
+
+
+def test_a_problem_of_verilog_eval_and_of_rtllm_is_a_design_of_its_own(data: Path) -> None:
+    sources = (
+        VerilogEvalSource(kind="verilog-eval", path=data / "verilog-eval"),
+        RtllmSource(kind="rtllm", path=data / "RTLLM"),
+    )
+    loaded = load_problems(sources, 0)
+    assert len({design.name for design in loaded.designs.values()}) == len(loaded.train) + len(loaded.heldout)
+    assert not any(design.modules for design in loaded.designs.values()), (
+        "all of VerilogEval call their module TopModule"
+    )

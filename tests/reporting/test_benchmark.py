@@ -1,0 +1,137 @@
+"""The table of a benchmark: a cell for each category and difficulty, and what the figures rest on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.reward import Reward
+from rtl_core.reporting.benchmark import tables_of
+from rtl_core.reporting.comparison import comparison
+from rtl_core.reporting.report import write_report
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
+
+# Problem -> category, difficulty, how many of its 5 answers pass.
+PASSES = {
+    "a": ("cid003", "easy", 5), "b": ("cid003", "easy", 1), "c": ("cid003", "hard", 0), "d": ("cid016", "hard", 2),
+    "left": ("cid016", "hard", 1),
+}  # fmt: skip
+SAMPLES = 5
+
+
+def write(history: History, run: str, purpose: str = "evaluation", plus: int = 0) -> None:
+    """A finished evaluation, and one problem of which only a single answer was graded; `plus` more answers pass of each."""
+    config = {
+        "run": {"purpose": purpose},
+        "prompting": {"template": "cvdp"},
+        "sampling": {"temperature": 1.0},
+        "evaluation": {"samples": SAMPLES, "temperature": 0.2, "top_p": 0.7, "max_tokens": 4096},
+    }
+    history.start_run(RunRecord(name=run, config=config, student="some/model"))
+    problems = [
+        Problem(
+            id=name,
+            source="cvdp",
+            category=category,
+            difficulty=difficulty,
+            prompt=name,
+            targets=("rtl/x.sv",),
+            harness={},
+        )
+        for name, (category, difficulty, _) in PASSES.items()
+    ]
+    history.record_problems(run, [(problem, "heldout", None) for problem in problems])
+    key = f"{run}/student/00000/heldoutx5"
+    rollouts, verdicts = [], []
+    for name, (_, _, passed) in PASSES.items():
+        for sample in range(1 if name == "left" else SAMPLES):
+            tokens = () if name == "c" else (1,)
+            one = Rollout(
+                run=run, purpose="evaluation", evaluation=key, epoch=-1, step=0, problem_id=name, sample=sample, prompt_P=(1,),
+                tokens_T=tokens, logprobs_T=tuple(-0.1 for _ in tokens), stop_reason="length", text="", policy_step=0,
+            )  # fmt: skip
+            outcome = Outcome.PASSED if sample < passed + plus else Outcome.TESTS_FAILED
+            verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=0, wall_s=0.1)
+            rollouts.append(one)
+            verdicts.append((one.key, verdict, Reward(total=0.0, terms={}, weights={})))
+    history.record_rollouts(rollouts)
+    history.record_verdicts(verdicts)
+    history.record_evaluation(
+        EvaluationRecord(
+            key=key,
+            run=run,
+            policy="student",
+            step=0,
+            split="heldout",
+            status="done",
+            samples=SAMPLES,
+            n_problems=4,
+            pass_at_1=0.4,
+            lo=0.1,
+            hi=0.7,
+            pass_at_k={1: 0.4, 5: 0.75},
+            left_out={"it needs a commercial tool": 298},
+        )
+    )
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    found = History(tmp_path / "h.duckdb")
+    write(found, "bench")
+    return found
+
+
+def test_each_cell_is_the_mean_over_its_problems_with_their_number(history: History) -> None:
+    one, five = tables_of(history, "bench")
+    assert [name for name, _ in one.columns] == ["category", "easy", "hard", "all"]
+    rows = {row[0]: row[1:] for row in one.rows}
+    assert list(rows) == ["cid003 specification to RTL", "cid016 debugging", "all"]
+    easy = mean_interval([1.0, 0.2])
+    assert rows["cid003 specification to RTL"][0] == f"60.0 %\n[{100 * easy.lo:.1f}, {100 * easy.hi:.1f}]\nn = 2"
+    assert rows["cid016 debugging"][0] == "–"
+    # A problem of which not every answer was graded is in no figure.
+    assert [cell.split("\n")[::2] for cell in rows["all"]] == [
+        ["60.0 %", "n = 2"],
+        ["20.0 %", "n = 2"],
+        ["40.0 %", "n = 4"],
+    ]
+    assert [row[-1].split("\n")[0] for row in five.rows] == ["66.7 %", "100.0 %", "75.0 %"]
+
+
+def test_the_table_says_how_it_was_sampled_what_was_not_answered_and_what_is_left_out(history: History) -> None:
+    caption = tables_of(history, "bench")[-1].caption
+    assert "4 problems, 5 answers each" in caption
+    assert "some/model; template cvdp, temperature 0.2, top_p 0.7, max_tokens 4096." in caption
+    assert (
+        "1 problems were not answered, since their prompts fill the model's context; they count as failed." in caption
+    )
+    assert "Left out of the figures: 298 (it needs a commercial tool)." in caption
+
+
+def test_a_run_that_trains_has_no_such_table(history: History) -> None:
+    write(history, "trained", purpose="train")
+    assert tables_of(history, "trained") == []
+
+
+def test_query_report_and_compare_know_such_an_evaluation(history: History, tmp_path: Path) -> None:
+    rows = history.query(named_query("categories").sql, {"run": "bench"}).to_pylist()
+    assert [(r["category"], r["difficulty"], r["problems"], r["pass_at_1"], r["pass_at_5"]) for r in rows] == [
+        ("cid003", "easy", 2, pytest.approx(0.6), 1.0),
+        ("cid003", "hard", 1, 0.0, 0.0),
+        ("cid016", "hard", 1, pytest.approx(0.4), 1.0),
+    ]
+    page = write_report(history, ["bench"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "pass@5 by category and difficulty" in page
+    assert "cid016 debugging" in page
+    write(history, "better", plus=1)
+    results = next(iter(comparison(history, ["bench", "better"])))
+    assert [str(cell) for cell in results.columns[0].cells] == ["bench", "better"]
+    assert [str(cell) for cell in results.columns[4].cells][1].startswith("+1")

@@ -1,0 +1,111 @@
+"""A run with problems of several sources shows a result for each: a rate over a mixture is comparable with nobody's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic
+from rich.console import Console
+
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import mean_interval
+from rtl_core.reporting.blocks import Source
+from rtl_core.reporting.comparison import comparison
+from rtl_core.reporting.console import before_after_table
+from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, run_result
+from rtl_core.reporting.figures import compare, result
+from rtl_core.reporting.report import headline, write_report
+from rtl_core.run.export import results_table
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A history with `both`, of cvdp and starter, and `one`, whose problems are the same and all of starter."""
+    path = tmp_path_factory.mktemp("mixed") / "h.duckdb"
+    synthetic.write_run(path, "both", synthetic.Shape(sources=("starter", "cvdp", "starter")))
+    synthetic.write_run(path, "one", synthetic.Shape(sources=("starter",)), seed=3, gain=0.3)
+    return History(path)
+
+
+def text_of(renderable, width: int = 160) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def rate_by_hand(history: History, source: str) -> tuple[float, float, float, int]:
+    """pass@1 of the student after training over the problems of a source, straight from the verdicts."""
+    rows = history.query(
+        "SELECT v.problem_id, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate FROM verdicts v JOIN run_problems p"
+        " ON p.run = v.run AND p.problem_id = v.problem_id WHERE v.evaluation = 'both-student-12' AND p.source = $source"
+        " GROUP BY v.problem_id",
+        {"source": source},
+    ).to_pylist()
+    rate = mean_interval([row["rate"] for row in rows])
+    return rate.mean, rate.lo, rate.hi, len(rows)
+
+
+@pytest.mark.parametrize("source", ["cvdp", "starter"])
+def test_each_source_has_its_own_rates_with_intervals_and_paired_gain(mixed: History, source: str) -> None:
+    part = run_result(mixed, "both").by_source[source]
+    mean, lo, hi, n = rate_by_hand(mixed, source)
+    assert (part.after.pass_at_1.mean, part.after.pass_at_1.lo, part.after.pass_at_1.hi) == pytest.approx(
+        (mean, lo, hi)
+    )
+    assert part.after.record.n_problems == part.gain.n == n
+    assert part.after.record.pass_at_k[1] == pytest.approx(mean)
+    for shown in (
+        text_of(before_after_table(mixed, "both")),
+        "\n".join(" ".join(row) for row in result.table(Source(mixed, "both"), run_result(mixed, "both")).rows),
+    ):
+        assert f"{100 * mean:.1f} %" in shown
+        assert f"[{100 * lo:.1f}, {100 * hi:.1f}]" in shown
+    assert f"| student | 12 | heldout | {source} | {mean:.3f} | {lo:.3f} to {hi:.3f} | {n} × 4 |" in results_table(
+        mixed, "both"
+    )
+
+
+def test_the_sources_come_first_and_all_together_last_with_a_word_of_caution(mixed: History) -> None:
+    shown = text_of(before_after_table(mixed, "both"))
+    places = [shown.index(f"{name}:") for name in ("cvdp", "starter", ALL_SOURCES)]
+    assert places == sorted(places)
+    assert MIXTURE in shown
+    assert "of the teacher's pass@1" not in shown
+    whole = run_result(mixed, "both").after.pass_at_1
+    assert f"{100 * whole.mean:.1f} %" in shown[places[-1] :]
+
+
+def test_a_run_of_one_source_is_shown_as_before(mixed: History) -> None:
+    shown = text_of(before_after_table(mixed, "one"))
+    assert ALL_SOURCES not in shown
+    assert "starter:" not in shown
+    assert "of the teacher's pass@1" in shown
+
+
+def test_a_narrow_terminal_cuts_no_figure_of_a_mixture(mixed: History) -> None:
+    narrow = text_of(before_after_table(mixed, "both"), 80)
+    assert "…" not in narrow
+    assert all(len(line.rstrip()) <= 80 for line in narrow.splitlines())
+
+
+def test_two_runs_are_compared_source_by_source(mixed: History) -> None:
+    table = compare.table([Source(mixed, "both"), Source(mixed, "one")])
+    assert [row[:2] for row in table.rows] == [
+        ["cvdp", "both"], ["starter", "both"], ["starter", "one"], [ALL_SOURCES, "both"], [ALL_SOURCES, "one"],
+    ]  # fmt: skip
+    shared = {tuple(row[:2]): row[-2] for row in table.rows}
+    assert shared["starter", "one"] == str(rate_by_hand(mixed, "starter")[3])
+    assert shared[ALL_SOURCES, "one"] == "16"
+    for renderable in comparison(mixed, ["both", "one"]):
+        assert "Traceback" not in text_of(renderable)
+
+
+def test_the_report_says_each_source_in_its_first_sentence(mixed: History, tmp_path: Path) -> None:
+    said = headline(run_result(mixed, "both"))
+    assert " on cvdp, " in said
+    assert said.endswith(" on starter")
+    assert f"{100 * rate_by_hand(mixed, 'cvdp')[0]:.1f}" in said
+    page = write_report(mixed, ["both"], tmp_path / "report.html").read_text()
+    assert said in page
+    assert "cvdp: student after" in page

@@ -1,0 +1,105 @@
+"""A run whose chat template opens a thought: the embedded service, the tiny student under Qwen3.5's published template, real grading."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.config.models import RunConfig
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+from rtl_core.problems.load import load_problems
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts import batch, planning, warm_start
+from rtl_core.run.session import Session, open_session
+from rtl_core.tinymodels import model_path
+from rtl_core.types.verdict import Outcome
+
+pytestmark = pytest.mark.slow
+
+
+def settings(data: Path, folder: Path, *more: str) -> RunConfig:
+    model = folder / "model"
+    if not model.exists():
+        shutil.copytree(model_path("student"), model)
+        shutil.copy(data / "chat-templates" / "Qwen3.5-4B.jinja", model / "chat_template.jinja")
+    return load_config(
+        "demo",
+        [
+            f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", f"tinker.local_models.student={model}",
+            "tinker.teacher=student", "evaluation.teacher=false", "problems.sources.0.train=1", "problems.sources.0.heldout=1",
+            "curriculum.problems_per_step=1", "sampling.group_size=2", "sampling.max_tokens=64", *more,
+        ],
+        environment={},
+    )  # fmt: skip
+
+
+async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
+    """Text, outcome and first reason of each answer of the first step."""
+    await planning.plan_run(session)
+    step = batch.open_batch(session, await planning.batch_of(session, session.steps[0]))
+    (problem_id,) = step.planned
+    await batch.sample(session, step, problem_id)
+    await batch.grade(session, step, problem_id)
+    found = [stored for stored in step.group(problem_id) if stored.verdict]
+    return [(s.rollout.text, s.verdict.outcome, " ".join(s.verdict.reasons)) for s in found if s.verdict]
+
+
+def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_alone(
+    data: Path, tmp_path: Path
+) -> None:
+    config = settings(
+        data, tmp_path, "run.name=thinks", "learning.warm_start_steps=1", "learning.warm_start_source=golden"
+    )
+
+    async def run() -> None:
+        async with open_session(config) as session:
+            step = batch.Batch("warm_start", 0, 0, 0, tuple(session.prompts), 1)
+            decode = session.require_backend().tokenizer.decode
+            datums = warm_start.datums_to_imitate(session, step)
+            assert datums
+            for datum in datums:
+                assert decode(datum.prompt_P).endswith("<|im_start|>assistant\n<think>\n")
+                assert decode(datum.tokens_T).startswith("\n</think>\n\n")
+                assert datum.tokens_T[-1] == session.require_chat().stop[0]
+        async with open_session(settings(data, tmp_path, "run.name=thinks-first")) as session:
+            for text, outcome, why in await sampled(session):
+                assert text.startswith("<think>\n")
+                assert (outcome, why) == (Outcome.NO_ANSWER, "the response ends within its thoughts")
+
+    asyncio.run(run())
+    history = History(tmp_path / "history.duckdb")
+    stored = history.rollouts_of("thinks-first", 0, "train")
+    assert len(stored) == 2
+    problems = {p.id: p for p in load_problems(config.problems.sources, config.run.seed).train}
+    for one in stored:
+        answer = answer_to(problems[one.rollout.problem_id], one.rollout.text)
+        assert answer.error == "the response ends within its thoughts"
+
+
+def test_without_thinking_the_same_model_is_graded_by_what_it_writes(data: Path, tmp_path: Path) -> None:
+    config = settings(data, tmp_path, "run.name=direct", "prompting.thinking=false")
+
+    async def run() -> None:
+        async with open_session(config) as session:
+            found = await sampled(session)
+            assert found
+            assert all(not text.startswith("<think>") and "<|im_end|>" not in text for text, _, _ in found)
+            assert all("thoughts" not in why for _, _, why in found)
+
+    asyncio.run(run())
+
+
+def test_what_the_template_cannot_do_ends_the_run_before_anything_is_sampled(data: Path, tmp_path: Path) -> None:
+    config = settings(data, tmp_path, "run.name=effort", "prompting.reasoning_effort=low")
+
+    async def run() -> None:
+        async with open_session(config):
+            pytest.fail("it opened")
+
+    with pytest.raises(ConfigError, match=r"prompting\.reasoning_effort: the chat template of student"):
+        asyncio.run(run())

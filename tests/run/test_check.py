@@ -1,0 +1,385 @@
+"""`rtl-distill check`, and what `train` looks at first: each thing that can be wrong is one sentence and a remedy, and nothing is sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tinker.lib.credentials import JsonCredentialStore, ManualKey
+from typer.testing import CliRunner
+
+import cli
+from rtl_core.backend.base import Readiness
+from rtl_core.config import load_config
+from rtl_core.errors import BackendUnavailableError, PolicyError
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.problems.load import load_problems
+from rtl_core.prompting.budget import Prompt
+from rtl_core.run.check import known
+from rtl_core.run.check.budgets import context, prompt_limit, sizes
+from rtl_core.run.check.cost import cost, disk
+from rtl_core.run.check.known import Known
+from rtl_core.run.session import open_session
+from rtl_core.tinymodels import model_path
+from tests.run.service_in_front import Front, Model, in_front_of
+
+STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
+"""Names that are paths, so that tokenizers are found as a cloud's are."""
+SMALL = ("problems.sources.0.train=4", "problems.sources.0.heldout=2")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+    models = {STUDENT: model_path("student"), TEACHER: model_path("teacher")}
+    with LocalTinker(models, tmp_path_factory.mktemp("service") / "state") as running:
+        yield running
+
+
+@pytest.fixture
+def front(service: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    """The service as a cloud: at a URL, with a key in the environment, and a home without stored credentials."""
+    for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TINKER_API_KEY", service.api_key)
+    with in_front_of(service) as made:
+        yield made
+
+
+def settings(front: Front, folder: Path, *more: str) -> list[str]:
+    return [
+        f"run.directory={folder}",
+        f"run.history={folder / 'h.duckdb'}",
+        f"tinker.base_url={front.url}",
+        f"tinker.student={STUDENT}",
+        f"tinker.teacher={TEACHER}",
+        *SMALL,
+        *more,
+    ]
+
+
+def check(overrides: list[str], config: str = "demo") -> tuple[int, list[dict[str, Any]]]:
+    """The exit code of the command, and its lines."""
+    cli.register()
+    sets = [word for text in overrides for word in ("--set", text)]
+    done = CliRunner().invoke(cli.app, ["check", config, "--json", *sets])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, json.loads(done.stdout)
+
+
+def begin(overrides: list[str]) -> None:
+    """What `train` does before its first answer."""
+
+    async def run() -> None:
+        async with open_session(load_config("demo", overrides, environment={})):
+            pass
+
+    asyncio.run(run())
+
+
+def of_student(**changes: Any) -> Callable[[list[Model]], list[Model]]:
+    return lambda models: [{**m, **changes} if m["model_name"] == STUDENT else m for m in models]
+
+
+def test_a_run_that_could_begin_has_a_line_for_everything_and_begins(front: Front, tmp_path: Path) -> None:
+    code, lines = check(settings(front, tmp_path))
+    assert code == 0
+    assert {line["level"] for line in lines} <= {"ok", "warning"}
+    about = {line["about"] for line in lines}
+    assert about >= {"credentials", "account", "tinker.student", "tinker.teacher", "tokenizer", "data set", "executor"}
+    assert about >= {"prefect", "context", "disk", "cost"}
+    assert not any("asample" in path or "create_session" in path for path in front.asked)
+    assert not (tmp_path / "h.duckdb").exists()
+    begin(settings(front, tmp_path))
+
+
+WRONG: dict[str, tuple[Callable[[Front], None], str, str, str]] = {
+    "an unpaid account": (lambda f: setattr(f, "status", 402), "account", r"not paid for \(402", "billing"),
+    "a refused key": (
+        lambda f: setattr(f, "status", 401),
+        "credentials",
+        r"refuses TINKER_API_KEY \(401",
+        "auth login",
+    ),
+    "a forbidden service": (lambda f: setattr(f, "status", 403), "account", r"may not use .* \(403", "ask an owner"),
+    "a service of another kind": (lambda f: setattr(f, "status", 404), "service", "answers 404", "tinker.base_url"),
+    "a retired model": (
+        lambda f: setattr(f, "list_models", lambda models: [m for m in models if m["model_name"] != STUDENT]),
+        "tinker.student",
+        "does not serve .*retired",
+        TEACHER,
+    ),
+    "a model that is not sampled": (
+        lambda f: setattr(f, "list_models", of_student(sampleable=False)),
+        "tinker.student",
+        "does not sample it",
+        TEACHER,
+    ),
+    "a model that is not trained": (
+        lambda f: setattr(f, "list_models", of_student(trainable=False)),
+        "tinker.student",
+        "does not train it",
+        TEACHER,
+    ),
+    "a context too small": (
+        lambda f: setattr(f, "list_models", of_student(max_context_length=210)),
+        "context",
+        r"max_prompt_tokens = 256 and sampling.max_tokens = 200 make 456, and .* takes 210 tokens; too long .*: \w+",
+        "lower sampling.max_tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_run(
+    front: Front, tmp_path: Path, case: str
+) -> None:
+    fault, about, text, remedy = WRONG[case]
+    fault(front)
+    code, lines = check(settings(front, tmp_path))
+    wrong = [line for line in lines if line["level"] == "wrong"]
+    assert code == 2
+    assert [line["about"] for line in wrong] == [about]
+    questions = len(front.asked)
+    with pytest.raises(PolicyError, match=f"(?s)^{about}: .*{text}") as refused:
+        begin(settings(front, tmp_path))
+    assert remedy in (refused.value.hint or "")
+    assert "\n" not in refused.value.message
+    assert wrong[0]["text"] in refused.value.message
+    assert wrong[0]["remedy"] == refused.value.hint
+    assert questions <= 2, "each question is asked once"
+    assert not any("asample" in path for path in front.asked)
+
+
+@pytest.mark.parametrize(
+    ("command", "fault", "text"),
+    [("check", 402, "not paid for"), ("train", 402, "not paid for"), ("train", None, "retired")],
+)
+def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(
+    front: Front, tmp_path: Path, command: str, fault: int | None, text: str
+) -> None:
+    front.status = fault
+    overrides = settings(front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"]))
+    sets = [word for one in overrides for word in ("--set", one)]
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", command, "demo", *sets],
+        capture_output=True, text=True, check=False, timeout=600, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode == 2, said
+    assert text in said
+    assert "-> " in said
+    assert "Traceback" not in said
+
+
+def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(
+    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front.busy = 1
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"], len(front.asked)) == (2, "service", 1)
+    assert "is busy (503" in lines[0]["text"]
+    monkeypatch.setattr(known, "PAUSE_S", 0.01)
+    front.busy = 2
+    begin(settings(front, tmp_path))
+    front.busy = 10**9
+    monkeypatch.setattr(known, "PATIENCE_S", 0.0)
+    with pytest.raises(BackendUnavailableError, match="is busy"):
+        begin(settings(front, tmp_path))
+
+
+def test_a_service_that_is_not_there_or_says_nothing_is_told_so(
+    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, lines = check(settings(front, tmp_path, "tinker.base_url=http://127.0.0.1:9"))
+    assert (code, lines[0]["about"]) == (2, "service")
+    assert "127.0.0.1:9 cannot be reached" in lines[0]["text"]
+    monkeypatch.setattr("rtl_core.backend.tinker.asking.WHOLE_S", 0.3)
+    front.silent = True
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"]) == (2, "service")
+    assert "no answer in time" in lines[0]["text"]
+
+
+def test_a_key_stored_by_tinker_auth_login_is_found_and_without_any_check_says_where_to_get_one(
+    front: Front, service: LocalTinker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TINKER_API_KEY")
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"], lines[0]["level"]) == (2, "credentials", "wrong")
+    assert "tinker auth login" in lines[0]["remedy"]
+    with pytest.raises(PolicyError, match="there is no key"):
+        begin(settings(front, tmp_path))
+    assert front.asked == []
+
+    store = JsonCredentialStore(tmp_path / "home" / ".tinker" / "credentials.json")
+    store.add_key("mine", ManualKey(key=service.api_key, name="mine"))
+    store.set_default("mine")
+    code, lines = check(settings(front, tmp_path))
+    assert code == 0, lines
+    assert "tinker auth login" in lines[0]["text"]
+    begin(settings(front, tmp_path))
+
+    (tmp_path / "home" / ".tinker" / "credentials.json").write_text("no JSON")
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"], lines[0]["level"]) == (2, "credentials", "wrong")
+
+
+def test_a_key_is_exchanged_for_a_token_where_the_service_wants_that(front: Front, tmp_path: Path) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 3600}).encode()).decode().rstrip("=")
+    front.token = f"eyJhbGciOiJub25lIn0.{claims}."
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["level"]) == (0, "ok")
+    assert [path.rsplit("/", 1)[-1] for path in front.asked] == ["config", "token", "get_server_capabilities"]
+
+
+def test_a_web_page_is_no_service_and_a_command_without_a_key_no_credential(
+    front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front.page = b"<html>Sign in to the network</html>"
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"]) == (2, "service")
+    assert "does not answer as a Tinker service does" in lines[0]["text"]
+    monkeypatch.delenv("TINKER_API_KEY")
+    monkeypatch.setenv("TINKER_CREDENTIAL_CMD", "false")
+    code, lines = check(settings(front, tmp_path))
+    assert (code, lines[0]["about"]) == (2, "credentials")
+    assert "empty credential" in lines[0]["text"]
+
+
+def test_a_missing_data_set_is_a_line_and_ends_train(front: Front, tmp_path: Path) -> None:
+    place = f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'none.jsonl'}'}}]"
+    code, lines = check([*settings(front, tmp_path)[:5], place])
+    (wrong,) = (line for line in lines if line["level"] == "wrong")
+    assert code == 2
+    assert wrong["about"] == "data set"
+    assert "none.jsonl" in wrong["text"]
+    assert "problems fetch" in wrong["remedy"]
+
+
+def test_published_problems_are_counted_by_source_and_what_cannot_be_used_is_told(
+    front: Front, tmp_path: Path, cvdp: Path
+) -> None:
+    file = next(cvdp.glob("*example*nonagentic*.jsonl"), None) or sorted(cvdp.glob("*.jsonl"))[0]
+    place = f"problems.sources=[{{kind = 'cvdp', path = '{file}'}}, {{kind = 'starter', train = 3, heldout = 2}}]"
+    _, lines = check([*settings(front, tmp_path)[:5], place])
+    told = [line["text"] for line in lines if line["about"] == "data set"]
+    assert any(text.startswith("cvdp: ") for text in told)
+    assert "starter: 3 to train on, 2 held out" in told
+
+
+def test_an_embedded_run_needs_no_key_and_names_a_model_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TINKER_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL]
+    code, lines = check(places)
+    assert (code, lines[0]["text"]) == (0, "student: embedded, up to 1,024 tokens")
+    code, lines = check([*places, "tinker.student=nobody"])
+    assert code == 2
+    assert "nobody" in lines[0]["text"]
+    code, lines = check([*places, "sampling.max_tokens=1000"])
+    wrong = [line for line in lines if line["level"] == "wrong"]
+    assert code == 2
+    assert {line["about"] for line in wrong} == {"context"}
+
+
+def test_a_prefect_server_that_is_named_must_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    code, lines = check([f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL])
+    (wrong,) = (line for line in lines if line["level"] == "wrong")
+    assert (code, wrong["about"]) == (2, "prefect")
+    assert "unset PREFECT_API_URL" in wrong["remedy"]
+
+
+def small_known(tmp_path: Path, limit: int, *overrides: str) -> Known:
+    """Problems whose prompts have 100 tokens each, and a student that takes `limit`."""
+    config = load_config(
+        "demo",
+        [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SMALL, *overrides],
+        environment={},
+    )
+    loaded = load_problems(config.problems.sources, 0)
+    prompts = {problem.id: Prompt(problem.id, [], [1] * 100) for problem in (*loaded.train, *loaded.heldout)}
+    return Known(config, Readiness(context={"student": limit, "teacher": 10_000}), prompts, loaded)
+
+
+@pytest.mark.parametrize(("limit", "level"), [(456, "ok"), (455, "warning"), (300, "warning"), (299, "wrong")])
+def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
+    tmp_path: Path, limit: int, level: str
+) -> None:
+    run = small_known(tmp_path, limit)
+    student, teacher = context(run)
+    assert (student.level, teacher.level) == (level, "ok")
+    assert prompt_limit(run.config, run.readiness) == limit - 200
+    if level != "ok":
+        assert (
+            f"prompting.max_prompt_tokens = 256 and sampling.max_tokens = 200 make 456, and student takes {limit}"
+            in student.text
+        )
+        assert (min(run.prompts) in student.text) == (limit == 299)
+        assert student.remedy is not None
+        assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
+        assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
+
+
+@pytest.mark.parametrize(
+    ("thinking", "overrides", "warned"),
+    [
+        (None, [], []),
+        (True, [], ["sampling.max_tokens = 24576", 'learning.truncated = "mask"']),
+        (True, ["sampling.max_tokens=24576", "learning.truncated=mask"], []),
+        (
+            True,
+            ["sampling.max_tokens=24576", "learning.truncated=mask", 'health.ranges={"env/all/truncated" = {max = 0.1}}'],
+            ["env/all/truncated"],
+        ),
+        (False, ["sampling.max_tokens=8192"], []),
+        (False, ["sampling.max_tokens=24576"], ["sampling.max_tokens = 8192"]),
+    ],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_thinking_are_warned_of(
+    tmp_path: Path, thinking: bool | None, overrides: list[str], warned: list[str]
+) -> None:
+    plain = small_known(tmp_path, 10**6, *overrides)
+    prompting = plain.config.prompting.model_copy(update={"thinking": thinking})
+    found = list(sizes(replace(plain, config=plain.config.model_copy(update={"prompting": prompting}))))
+    assert [finding.level for finding in found] == ["warning"] * len(warned)
+    for finding, remedy in zip(found, warned, strict=True):
+        assert remedy in (finding.remedy or "")
+
+
+def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path: Path) -> None:
+    names = ["tinker.student=Qwen/Qwen3.6-35B-A3B", "tinker.teacher=Qwen/Qwen3.5-397B-A17B"]
+    (plain,) = cost(small_known(tmp_path, 10**6, *names))
+    assert plain.text.startswith("at most $")
+    (covered,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=1000"))
+    assert (covered.level, "covers that" in covered.text) == ("ok", True)
+    (small,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=0.000001"))
+    assert small.level == "warning"
+    (unknown,) = cost(small_known(tmp_path, 10**6, "cost.budget_usd=1"))
+    assert (unknown.level, unknown.remedy is not None) == ("wrong", True)
+
+
+def test_a_disk_without_room_is_wrong_and_one_that_may_fill_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small_known(tmp_path, 10**6, "run.epochs=100", f"run.directory={tmp_path / 'not' / 'yet'}")
+    for free, level in ((10**12, "ok"), (10**6, "wrong")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: SimpleNamespace(free=free))
+        (found,) = disk(run)
+        assert found.level == level
+        assert str(tmp_path) in found.text
