@@ -157,11 +157,15 @@ def create_app(history: History) -> FastAPI:
     def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
         """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
         with simulating:
-            if key not in drawn:
-                drawn[key] = templates.get_template("waves.html").render(pages.waves(history, key))
+            if key in drawn:
+                return HTMLResponse(drawn[key])
+            values = pages.waves(history, key)
+            page = templates.get_template("waves.html").render(values)
+            if values["error"] is None:
+                drawn[key] = page
                 while len(drawn) > KEPT:
                     drawn.popitem(last=False)
-            return HTMLResponse(drawn[key])
+            return HTMLResponse(page)
 
     @app.get("/stamp")
     def stamp() -> Response:
