@@ -40,6 +40,9 @@ MOST = 0.5
 """A harness that pays more than this share of the mutants that behave differently is weak."""
 MOST_GENERATED = 0.01
 """The same for generated problems, whose harnesses know the specification."""
+WRONG_S = 60.0
+"""How long a wrong answer is waited for where no golden answer tells how long a right one takes. The slowest known-good answer of the public
+CVDP problems takes 59 s, and some harnesses wait for ever for an output that a stub never sets: 600 s each would take hours."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
 _MISSING = ("ModuleNotFoundError", "No module named", "command not found", ": not found", "sorry:")
 
@@ -191,7 +194,7 @@ class _Validation:
             return "weak", "no answer at all is paid"
         given = {path: self.problem.context[path] for path in self.problem.targets if path in self.problem.context}
         if len(given) == len(self.problem.targets):
-            unmodified = self._grade(given)
+            unmodified = self._grade(given, self._hasty())
             self.evidence["unmodified_context"] = _pay(unmodified)
             if _paid(unmodified):
                 return "weak", "the unmodified context is paid"
@@ -207,13 +210,13 @@ class _Validation:
         if not files:
             told["none"] = made.reason
             if hollow := self._hollow():
-                verdict = self._grade(hollow)
+                verdict = self._grade(hollow, self._hasty())
                 told["empty module"] = _pay(verdict)
                 if _paid(verdict):
                     self.evidence["stubs"] = told
                     return "weak", "a module without ports or contents is paid"
         paid: tuple[ValidationStatus, str] | None = None
-        hasty = self._hasty() if self.problem.golden is not None else None
+        hasty = self._hasty()
         for name, answer in files.items():
             verdict = self._grade(answer, hasty)
             told[name] = _pay(verdict)
@@ -234,7 +237,8 @@ class _Validation:
     def _hasty(self) -> Grader:
         """A grader with a short clock: a wrong answer that never ends must not cost what a harness may."""
         grader = copy.copy(self.first)
-        wall_s = min(grader.limits.wall_s, max(4.0, 4 * self.slowest_s))
+        patience = WRONG_S if self.problem.golden is None else max(4.0, 4 * self.slowest_s)
+        wall_s = min(grader.limits.wall_s, patience)
         grader.limits = grader.limits.model_copy(update={"wall_s": wall_s})
         return grader
 

@@ -14,6 +14,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
 from rtl_core.types.problem import Problem
+from rtl_core.validation import validate
 from rtl_core.validation.differential import compare
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, Stub
@@ -222,6 +223,17 @@ def test_a_harness_that_outruns_its_limits_is_broken(planted: Make) -> None:
         hasty.close()
     assert found.status == "broken"
     assert "timeout" in found.evidence["reason"]
+
+
+def test_a_harness_that_waits_for_ever_is_not_waited_for(
+    grader: Grader, planted: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a golden answer a stub has a clock of its own, far below what a harness may take; here it would be paid in the end."""
+    monkeypatch.setattr(validate, "WRONG_S", 2.0)
+    waiting = planted("import time\ntime.sleep(30)\n", golden=None)
+    found = validate_problem(waiting, grader, level=Level("quick", 0, (1,), ("zeros", "ones")))
+    assert found.status == "fit_without_golden", found.evidence
+    assert found.evidence["stubs"] == {"zeros": "timeout", "ones": "timeout"}
 
 
 def test_without_a_golden_answer_what_can_be_checked_is(grader: Grader, planted: Make) -> None:
