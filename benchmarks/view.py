@@ -262,6 +262,7 @@ def pages(history: History) -> list[tuple[str, str, str]]:
         "by check": ("/rollouts", {"run": RUN, "check": "reset_value", "outcome": "tests_failed"}),
         "by a word of the text": ("/rollouts", {"run": RUN, "q": f"line {r.step * 31 + 4}"}),
         "what goes wrong": ("/wrong", {"run": RUN}),
+        "  and its interface mistakes": ("/mistakes", {"run": RUN}),
     }
     rows = []
     with served(history.path) as base:
