@@ -35,8 +35,10 @@ COMMANDS: dict[str, str] = {
     "report": "cli.report:report",
     "query": "cli.query:query",
     "show": "cli.show:show",
+    "debug": "cli.debug:debug",
     "compare": "cli.compare:compare",
     "watch": "cli.watch:watch",
+    "view": "cli.view:view",
     "snapshot": "cli.snapshot:snapshot",
     "export": "cli.export:export",
 }

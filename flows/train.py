@@ -25,11 +25,11 @@ from tasks.artifacts import Publisher
 from tasks.cluster import cluster_of
 from tasks.groups import grade_group, refine_group, sample_group, score_group
 from tasks.logs import lines_in_flow_run_log
-from tasks.orchestration import cancelled_with_its_flow_run, this_flow_run
+from tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
 from tasks.training import order_problems, take_start, train_step
 
 
-@flow(name="train", flow_run_name="train {config}", validate_parameters=True)
+@flow(name="train", flow_run_name=named_by_run, validate_parameters=True)
 async def train(
     config: str = "demo",
     overrides: list[str] | None = None,
@@ -57,11 +57,12 @@ async def train(
         opened = open_session(settings, accept_changes=accept_changes, holder=this_flow_run(), cluster=cluster)
         async with opened as session:
             publisher = Publisher(session)
+            publisher.at_start()
             session.on_step.append(publisher.after_step)
             async with status.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
                 session.stopped = await everything_left(session)
             report = status.finish(session)
-            await publisher.at_end(report)
+            await publisher.at_end()
             return report
 
 
@@ -101,7 +102,7 @@ async def evaluate_if_due(session: Session, step: int) -> None:
         await evaluate_now(session, "student", step)
 
 
-@flow(name="epoch", flow_run_name="{session.run} epoch {epoch}", validate_parameters=False)
+@flow(name="epoch", flow_run_name=named_by_epoch, validate_parameters=False)
 async def train_epoch(session: Session, epoch: int) -> str | None:
     """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did.
 

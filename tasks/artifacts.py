@@ -1,6 +1,6 @@
 """What Prefect's pages show of a run: how far it is, a table of its last steps and evaluations, and where its report lies.
 
-Nothing hangs on it. Artifacts are published behind the run's back, the newest state only; a server that is away loses them, and the
+Nothing depends on it. Artifacts are published behind the run's back, the newest state only; a server that is away loses them, and the
 run's log tells so once.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shlex
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +27,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import spent
 from rtl_core.run.export import results_table
 from rtl_core.run.session import Session
+from rtl_core.run.status import report_path
 
 STEPS_SHOWN = 20
 
@@ -35,22 +38,27 @@ def artifact_key(what: str, run: str) -> str:
 
 
 class Publisher:
-    """Publishes the artifacts of one run."""
+    """Publishes the artifacts of one run, all with the flow run in which it is made: subflows have pages of their own."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._context = copy_context()
         self._progress: UUID | None = None
-        self._waiting: Callable[[], Awaitable[None]] | None = None
+        self._waiting: dict[str, Callable[[], Awaitable[None]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._told = False
 
+    def at_start(self) -> None:
+        """Publish where to look while the run is at work."""
+        self._put("where", self._tell_where)
+
     def after_step(self, step: int) -> None:
         """Publish how far the run is; a state that is overtaken before its turn is dropped."""
-        self._put(lambda: self._publish(step + 1))
+        self._put("step", lambda: self._publish(step + 1))
 
-    async def at_end(self, report: str) -> None:
-        """Publish where the report lies, and wait for all that is under way, but not for long."""
-        self._put(lambda: self._finish(report))
+    async def at_end(self) -> None:
+        """Publish the results, and wait for all that is under way, but not for long."""
+        self._put("results", self._tell_where)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.settled(), 15)
 
@@ -59,14 +67,14 @@ class Publisher:
         if self._task is not None:
             await asyncio.shield(self._task)
 
-    def _put(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._waiting = work
+    def _put(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._waiting[what] = work
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._work())
+            self._task = asyncio.create_task(self._work(), context=self._context)
 
     async def _work(self) -> None:
-        while self._waiting is not None:
-            work, self._waiting = self._waiting, None
+        while self._waiting:
+            work = self._waiting.pop(next(iter(self._waiting)))
             try:
                 await work()
             except Exception as error:  # see the module's first lines
@@ -86,15 +94,30 @@ class Publisher:
         rows = await asyncio.to_thread(self._last_steps)
         await acreate_table_artifact(key=artifact_key("steps", run), table=rows, description=f"The last steps of {run}")
 
-    async def _finish(self, report: str) -> None:
-        run, history = self._session.run, self._session.history
-        usd = total_dollars(await asyncio.to_thread(spent, history, run, self._session.config), self._session.prices)
-        lines = [f"# {run}", "", f"Report: `{report}`", ""]
+    async def _tell_where(self) -> None:
+        """Report, commands to look at the run, money spent and results so far."""
+        session = self._session
+        run, history, usd = session.run, session.history, await asyncio.to_thread(self._spent)
+        database = shlex.quote(str(history.path.resolve()))
+        lines = [
+            f"# {run}",
+            "",
+            f"Report, written again while the run goes on: `{report_path(session).resolve()}`",
+            "",
+            *("On the machine of the run:", "", "```"),
+            f"rtl-distill view --db {database}",
+            f"rtl-distill watch {run} --db {database}",
+            *("```", ""),
+        ]
         lines += [] if usd is None else [f"Spent so far: ${usd:,.2f}", ""]
-        lines += results_table(history, run)
-        await acreate_markdown_artifact(
-            "\n".join(lines), key=artifact_key("result", run), description="Held-out results"
-        )
+        table = await asyncio.to_thread(results_table, history, run)
+        lines += table if len(table) > 2 else ["No evaluation yet."]
+        key = artifact_key("result", run)
+        await acreate_markdown_artifact("\n".join(lines), key=key, description=f"{run}: where to look, and results")
+
+    def _spent(self) -> float | None:
+        session = self._session
+        return total_dollars(spent(session.history, session.run, session.config), session.prices)
 
     def _last_steps(self) -> list[dict[str, Any]]:
         names = {
@@ -112,4 +135,4 @@ class Publisher:
         rows: dict[int, dict[str, Any]] = {}
         for row in table:
             rows.setdefault(row["step"], {"step": row["step"] + 1})[names[row["name"]]] = round(row["value"], 4)
-        return list(rows.values())
+        return [{name: row[name] for name in ("step", *names.values()) if name in row} for row in rows.values()]

@@ -9,25 +9,25 @@ from rtl_core.run.session import Session
 from tasks.retrying import step_task
 
 
-@step_task("sample group", "sample {problem_id} ({batch.key})")
+@step_task("sample group", "sample {problem_id} ({batch.title})")
 async def sample_group(session: Session, batch: Batch, problem_id: str) -> int:
     """Sample what is missing of a group; returns how many rollouts were sampled."""
     return await batches.sample(session, batch, problem_id)
 
 
-@step_task("grade group", "grade {problem_id} ({batch.key})")
+@step_task("grade group", "grade {problem_id} ({batch.title})")
 async def grade_group(session: Session, batch: Batch, problem_id: str) -> int:
     """Grade what is ungraded of a group; returns how many answers passed."""
     return await batches.grade(session, batch, problem_id)
 
 
-@step_task("teacher-score group", "score {problem_id} ({batch.key})")
+@step_task("teacher-score group", "score {problem_id} ({batch.title})")
 async def score_group(session: Session, batch: Batch, problem_id: str) -> float:
     """Teacher's log-probabilities of a group; returns its mean KL per token in nats."""
     return await batches.score(session, batch, problem_id)
 
 
-@step_task("refine group", "turn {turn} of {problem_id} ({batch.key})")
+@step_task("refine group", "turn {turn} of {problem_id} ({batch.title})")
 async def refine_group(session: Session, batch: Batch, problem_id: str, turn: int) -> int:
     """A further answer to each that failed, sampled, graded and, in training with a teacher, scored; returns how many passed."""
     return await turns.refine(session, batch, turn, problem_id, score=planning.needs_scores(session, batch))

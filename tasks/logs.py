@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -24,37 +25,56 @@ _logger = logging.getLogger("rtl_distill")
 _here: ContextVar[str | None] = ContextVar("flow_run_of_lines", default=None)
 _open: list[str] = []
 """Flow runs whose block is open in this process; a thread that knows of none writes for the last one."""
+_shared: list[tuple[logging.Handler, int]] = []
+"""While a block is open: the handler that sends lines to Prefect, and the logger's level before."""
+_lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def lines_in_flow_run_log() -> Iterator[None]:
-    """Send what the logger `rtl_distill` is told within the block, from INFO on, to the present flow run's log."""
+    """Send what the logger `rtl_distill` is told within the block, from INFO on, to the present flow run's log.
+
+    Prefect's handler sends lines in batches from a thread of its own; a line costs its run some 0.1 ms.
+    """
     own = str(flow_run.id)
-    handlers: list[logging.Handler] = []
-    if not any(isinstance(handler, APILogHandler) for handler in _logger.handlers):
-        handlers.append(APILogHandler())
-    if path := os.environ.get(LOG_FILE):
-        handlers.append(_file_handler(path, own, flow_run.name or own))
-    level = _logger.level
-    if level == logging.NOTSET:  # it would be the root logger's, which hears warnings only
-        _logger.setLevel(logging.INFO)
-    for handler in handlers:
-        _logger.addHandler(handler)
-    _logger.addFilter(_attribute)
+    file = _file_handler(path, own, flow_run.name or own) if (path := os.environ.get(LOG_FILE)) else None
+    _enter(own)
+    if file:
+        _logger.addHandler(file)
     token = _here.set(own)
-    _open.append(own)
     try:
         yield
     finally:
-        _open.remove(own)
         _here.reset(token)
+        if file:
+            _logger.removeHandler(file)
+            file.close()
+        _leave(own)
+
+
+def _enter(own: str) -> None:
+    """The first block that opens brings what all need; they may end in any order."""
+    with _lock:
         if not _open:
-            _logger.removeFilter(_attribute)
-        _logger.setLevel(level)
-        for handler in handlers:
+            _shared.append((APILogHandler(), _logger.level))
+            if _logger.level == logging.NOTSET:  # it would be the root logger's, which hears warnings only
+                _logger.setLevel(logging.INFO)
+            _logger.addFilter(_attribute)
+            # One that a user's PREFECT_LOGGING_EXTRA_LOGGERS has put there sends the same lines.
+            if not any(isinstance(handler, APILogHandler) for handler in _logger.handlers):
+                _logger.addHandler(_shared[0][0])
+        _open.append(own)
+
+
+def _leave(own: str) -> None:
+    """The last block that ends takes it away. Prefect's handler is not closed: that would wait for the server."""
+    with _lock:
+        _open.remove(own)
+        if not _open:
+            handler, level = _shared.pop()
             _logger.removeHandler(handler)
-            if not isinstance(handler, APILogHandler):  # closing that one would wait for the server
-                handler.close()
+            _logger.removeFilter(_attribute)
+            _logger.setLevel(level)
 
 
 def _attribute(record: logging.LogRecord) -> bool:

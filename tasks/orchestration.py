@@ -22,6 +22,20 @@ def this_flow_run() -> dict[str, Any]:
     return {"flow_run": str(flow_run.id) if flow_run.id else None, "deployment": name}
 
 
+def named_by_run() -> str:
+    """Name of a flow run of `train`: that of the run where a trigger gives it one, else the configuration's."""
+    given = flow_run.parameters
+    options = given.get("options") or {}
+    name = options.get("run_name") if isinstance(options, dict) else options.run_name
+    return f"train {name or given.get('config', 'demo')}"
+
+
+def named_by_epoch() -> str:
+    """Name of a flow run of one epoch, counted from 1 as in the run's log."""
+    session, epoch = flow_run.parameters["session"], flow_run.parameters["epoch"]
+    return f"{session.run} epoch {epoch + 1} of {session.config.run.epochs}"
+
+
 @asynccontextmanager
 async def cancelled_with_its_flow_run(before: Callable[[], None]) -> AsyncIterator[None]:
     """Cancel the block when its flow run is cancelled in Prefect, even though the worker that would tell us is gone.

@@ -20,7 +20,7 @@ async def order_problems(session: Session) -> int:
     return await planning.plan_run(session)
 
 
-@step_task("train step", "train {batch.key}")
+@step_task("train step", "train {batch.title}")
 async def train_step(session: Session, batch: Batch) -> str:
     """One optimizer step and its record; returns the path of the new state.
 

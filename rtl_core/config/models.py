@@ -116,6 +116,11 @@ class GradingSection(Section):
     until_steps: int = Field(default=0, ge=0)
     """For how many steps from the first on `until` holds, after which training grades to the tests; 0 for all."""
 
+    def last_stage(self, purpose: str, step: int) -> str:
+        """The last stage that a batch is graded to: the tests, but for the steps of training that `until` holds for."""
+        early = self.until_steps == 0 or step < self.until_steps
+        return self.until if purpose == "train" and early else "tests"
+
 
 class RewardSection(Section):
     plugins: tuple[str, ...] = ()

@@ -291,6 +291,23 @@ class History(Transactions):
         with self._reading() as con:
             return next(iter(reading.stored_rollouts(con, "rollout = ?", [key])), None)
 
+    def find_rollout(self, key: str) -> StoredRollout:
+        """All that is stored of the rollout of that key, or of the only one whose key ends so. HistoryError when there is none."""
+        stored = self.rollout(key)
+        if stored is None:
+            near = self.query(
+                "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6", {"key": key}
+            ).column(0).to_pylist()  # fmt: skip
+            stored = self.rollout(near[0]) if len(near) == 1 else None
+        if stored is None:
+            hint = (
+                f"it could be {', '.join(near)}"
+                if near
+                else 'keys: rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
+            )
+            raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
+        return stored
+
     def evaluation(self, key: str) -> EvaluationRecord | None:
         """The evaluation of that key, or None."""
         with self._reading() as con:

@@ -107,8 +107,7 @@ def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
     template are for `rtl-distill query evaluations`. HistoryError when there is no such run."""
     record = history.existing_run(run)
-    samples = record.config.get("evaluation", {}).get("samples")
-    done = [view_of(history, e) for e in own_evaluations(history, run) if samples is None or e.samples == samples]
+    done = [view_of(history, e) for e in evaluations_of_rhythm(history, run)]
     # Where nothing is trained, the model's only evaluation is the result.
     trains = record.config.get("run", {}).get("purpose", "train") == "train"
     parts = {source: _result(views, trains) for source, views in _by_source(history, run, done).items()}
@@ -148,6 +147,12 @@ def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
     sources = history.existing_run(run).config.get("problems", {}).get("sources", [])
     split = next((source["heldout_split"] for source in sources if "heldout_split" in source), "heldout")
     return [e for e in history.evaluations(run) if e.status == "done" and e.split == split and not e.conditions]
+
+
+def evaluations_of_rhythm(history: History, run: str) -> list[EvaluationRecord]:
+    """Those of its own evaluations that have as many samples as the run's configuration names; all where it names none."""
+    samples = history.existing_run(run).config.get("evaluation", {}).get("samples")
+    return [e for e in own_evaluations(history, run) if samples is None or e.samples == samples]
 
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:

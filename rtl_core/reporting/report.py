@@ -31,7 +31,7 @@ from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
 from rtl_core.reporting.sections import sections
 from rtl_core.reporting.text import p_in_words, visible
-from rtl_core.reporting.theme import OUTCOMES, PALETTE
+from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 
 _PAGE = files("rtl_core.reporting") / "page"
 
@@ -78,7 +78,7 @@ def render(
     parts = {
         "NONCE": nonce,
         "TITLE": clean(f"{', '.join(r.name for r in runs)} · rtl-distill"),
-        "STYLE": (_PAGE / "style.css").read_text(encoding="utf-8").replace("/*PALETTE*/", _variables()),
+        "STYLE": (_PAGE / "style.css").read_text(encoding="utf-8").replace("/*PALETTE*/", css_variables()),
         "NAV": "".join(f'<li><a href="#{i}">{clean(t)}</a></li>' for i, t in contents),
         "HEADER": _header(runs, results, facts_),
         "SECTIONS": "".join(_section(s, browser) for s in made),
@@ -303,10 +303,3 @@ def _footer(runs: list[RunRecord]) -> str:
             f'<div class="about"><table>{items}</table><details><summary>Whole configuration</summary><pre>{config}</pre></details></div>'
         )
     return f"{''.join(cards)}<p>Written {utc_now():%Y-%m-%d %H:%M} UTC by rtl-distill. This file needs no network.</p>"
-
-
-def _variables() -> str:
-    """The palette as CSS variables, for both themes."""
-    light = "".join(f"--{role}:{pair[0]};" for role, pair in PALETTE.items())
-    dark = "".join(f"--{role}:{pair[1]};" for role, pair in PALETTE.items())
-    return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"

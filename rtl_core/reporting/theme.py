@@ -72,6 +72,13 @@ def colours(theme: Theme) -> dict[str, str]:
     return {role: pair[0 if theme == "light" else 1] for role, pair in PALETTE.items()}
 
 
+def css_variables() -> str:
+    """The palette as CSS variables, for both themes."""
+    light = "".join(f"--{role}:{pair[0]};" for role, pair in PALETTE.items())
+    dark = "".join(f"--{role}:{pair[1]};" for role, pair in PALETTE.items())
+    return f":root{{{light}}}:root[data-theme=dark]{{{dark}}}"
+
+
 def line(index: int) -> str:
     """Colour role of the `index`-th of several equals."""
     return f"@line{index % LINES}"

@@ -71,9 +71,22 @@ class Batch:
 
     @property
     def key(self) -> str:
-        """The batch's name, in the names of task runs and in the seeds of later turns."""
+        """The batch's name in the seeds of later turns."""
         place = f"{self.sampler}/measurement" if self.purpose == "measurement" else f"step {self.step}"
         return (self.evaluation or place) + (f"/turn-{self.turn}" if self.turn > 1 else "")
+
+    @property
+    def title(self) -> str:
+        """The batch in words, with steps counted from 1 as in the run's log; names of task runs."""
+        if self.before is not None:
+            return f"{self.before.title}, turn {self.turn}"
+        match self.purpose:
+            case "evaluation":
+                return f"{self.sampler} after {self.step} steps" if self.sampler == "student" else self.sampler
+            case "measurement":
+                return f"measuring the {self.sampler}"
+            case _:
+                return f"step {self.step + 1}"
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -225,7 +238,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     with batch.clock.measure("grade"):
         answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
-        until = last_stage(session.config, batch)
+        until = Stage(session.config.grading.last_stage(batch.purpose, batch.step))
         verdicts = await grade_all(session.grader, session.pool, problem, answers, until)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
@@ -254,13 +267,6 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             )
         raise InfrastructureError(why)
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
-
-
-def last_stage(config: RunConfig, batch: Batch) -> Stage:
-    """The last stage that a batch is graded to: the tests, but for the steps of training that `grading.until` holds for."""
-    section = config.grading
-    early = section.until_steps == 0 or batch.step < section.until_steps
-    return Stage(section.until) if batch.purpose == "train" and early else Stage.TESTS
 
 
 async def score(session: Session, batch: Batch, problem_id: str) -> float:

@@ -28,7 +28,7 @@ def config_of(history: History, run: str) -> RunConfig:
     """
     record = history.existing_run(run)
     try:
-        return as_stored({**record.config, "run": {**record.config["run"], "history": str(history.path)}})
+        return as_stored({**record.config, "run": {**record.config.get("run", {}), "history": str(history.path)}})
     except ValidationError as error:
         reasons = (f"  `{'.'.join(map(str, item['loc']))}`: {item['msg']}" for item in error.errors())
         raise ConfigError("\n".join([f"the configuration of run {run!r} cannot be used here", *reasons])) from None

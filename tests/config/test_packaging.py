@@ -18,6 +18,7 @@ EXTRAS = {"wandb", "kaleido", "prefect-dask", "dask", "distributed", "tinker-coo
 """Packages that a user asks for by name."""
 BROUGHT_BY = {
     "starlette": "fastapi",
+    "markupsafe": "jinja2",
     "httpx": "tinker",
     "find-libpython": "cocotb",
     "choreographer": "kaleido",

@@ -94,8 +94,11 @@ class Deployed:
         wait(post, SERVER_PATIENCE_S, "the server to cancel")
 
     def flow_runs(self, **filters: Any) -> list[dict[str, Any]]:
+        return self.post("/flow_runs/filter", **filters)
+
+    def post(self, path: str, **filters: Any) -> list[dict[str, Any]]:
         def post() -> list[list[dict[str, Any]]]:
-            return [self._http.post("/flow_runs/filter", json=filters).raise_for_status().json()]
+            return [self._http.post(path, json=filters).raise_for_status().json()]
 
         return wait(post, SERVER_PATIENCE_S, "the server to answer")[0]
 

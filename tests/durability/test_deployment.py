@@ -73,6 +73,19 @@ def test_the_lines_of_a_triggered_run_are_in_its_log_and_in_the_worker_s(deploye
         assert text.count("== evaluation: student") == 2
         assert "runs/told/report.html" in text
         assert " INFO " in text
+    # What is to be looked at stands on the page of the run that was triggered, not on those of its subflows.
+    shown = deployed.post("/artifacts/filter", artifacts={"flow_run_id": {"any_": [flow_run]}})
+    assert {artifact["key"] for artifact in shown} == {"progress-told", "steps-told", "result-told"}
+    results = [artifact["data"] for artifact in shown if artifact["key"] == "result-told"]
+    assert len(results) == 2  # as the run begins, and at its end
+    assert all("rtl-distill view --db " in text and "runs/told/report.html" in text for text in results)
+    (_epoch,) = deployed.flow_runs(flow_runs={"name": {"any_": ["told epoch 1 of 1"]}})
+    (triggered,) = deployed.flow_runs(flow_runs={"id": {"any_": [flow_run]}})
+    assert triggered["name"] == "train told"
+    tasks = {
+        task["name"] for task in deployed.post("/task_runs/filter", flow_runs={"name": {"any_": ["told epoch 1 of 1"]}})
+    }
+    assert {f"train step {n}" for n in range(1, 5)} <= tasks
 
 
 def test_two_triggers_for_one_run_queue_and_the_second_finds_nothing_left_to_do(deployed: Deployed) -> None:

@@ -95,11 +95,40 @@ def test_runs_side_by_side_keep_their_lines_apart() -> None:
         assert [line for line in found if line.startswith("==")] == [f"== stage of {name}"]
 
 
+def test_a_run_that_ends_takes_no_line_from_one_beside_it() -> None:
+    opened, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @flow
+    async def ends_first() -> None:
+        with lines_in_flow_run_log():
+            opened.set()
+            await begun.wait()
+        ended.set()
+
+    @flow
+    async def goes_on() -> str:
+        with lines_in_flow_run_log():
+            begun.set()
+            await ended.wait()
+            LogProgress().line("after the other's end")
+            return str(flow_run.id)
+
+    async def both() -> str:
+        first = asyncio.create_task(ends_first())
+        await opened.wait()
+        found = await goes_on()
+        await first
+        return found
+
+    assert ours_in_log(asyncio.run(both()), bool) == ["after the other's end"]
+
+
 PROGRAM = """
 import asyncio, logging, sys
 from tests.flows.test_flow_run_log import told
 asyncio.run(told("one"))
 logging.getLogger("rtl_distill").info("after the flow")
+logging.getLogger("rtl_distill").warning("a warning after the flow")
 """
 
 
@@ -109,5 +138,6 @@ def test_a_flow_that_runs_here_prints_each_line_once() -> None:
     for line in (*EVERY_LINE, "== stage of one"):
         shown = [text for text in done.stderr.splitlines() if text.endswith(f"rtl_distill - {line}")]
         assert len(shown) == 1, (line, done.stderr)
-    assert "after the flow" not in done.stderr
+    assert done.stderr.count("after the flow") == done.stderr.count("a warning after the flow") == 1
+    assert "without a flow run id" not in done.stderr
     assert done.stdout == ""

@@ -51,11 +51,32 @@ class Page:
 
     def open(self, path: Path, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
         """Open a file and wait until it is ready; returns the seconds since navigation began."""
+        return self.visit(path.resolve().as_uri(), ready)
+
+    def visit(self, address: str, ready: str = "document.documentElement.dataset.ready === 'yes'") -> float:
+        """Open an address and wait until it is ready; returns the seconds since navigation began."""
         start = time.perf_counter()
-        address = path.resolve().as_uri()
         self.call("Page.navigate", url=address)
         self.wait(f"location.href.startsWith({json.dumps(address)}) && {ready}")
         return time.perf_counter() - start
+
+    def click(self, element: str) -> None:
+        """Press and release the mouse on the middle of the element that an expression finds, as a person does."""
+        # Chromium drops what is pressed before a page is painted for the first time.
+        self.wait(f"performance.getEntriesByType('paint').length && {element}")
+        x, y = self.js(
+            f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
+            " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key: str) -> None:
+        """Press a key where the focus is."""
+        self.wait("performance.getEntriesByType('paint').length")
+        more = {"text": key} if len(key) == 1 else {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def wait(self, condition: str, patience_s: float = 300) -> None:
         """Wait until an expression is true."""

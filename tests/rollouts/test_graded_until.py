@@ -62,7 +62,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
 def test_only_training_is_graded_to_a_stage() -> None:
     config = load_config("demo", ["grading.until=interface"], environment={})
     for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
-        assert batch.last_stage(config, batch.Batch(purpose, 0, 900, 900, ("p",), 2)) is stage
+        assert config.grading.last_stage(purpose, 900) == stage
 
 
 @pytest.mark.parametrize(

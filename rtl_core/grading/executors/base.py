@@ -57,6 +57,18 @@ class Job:
     dockerfile: str | None = None
     """The harness' own Dockerfile; an executor without images ignores it."""
     stop_at_failure: bool = False
+    waves: bool = False
+    """Whether the simulations of Icarus dump their waves; what the steps say is the same, only later."""
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What one simulation dumped."""
+
+    vcd: bytes
+    """The text of the VCD file; cut off where the simulation was ended from outside."""
+    modules: Mapping[str, str]
+    """Path of each instance -> its module, such as `tb.dut` -> `adder`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,7 @@ class Session:
     forged: bool
     """Whether the results file, once the simulator was gone, was not the one that cocotb had written."""
     tests: tuple[dict[str, Any], ...] = ()
-    """Per test: name, status (`passed`, `failed`, `skipped`), message, module file."""
+    """Per test: name, status (`passed`, `failed`, `skipped`), message, module file, simulated nanoseconds."""
     changes: int = 0
     """How many changes of watched inputs were looked at."""
     moved: bool = True
@@ -121,6 +133,8 @@ class JobResult:
 
     steps: tuple[StepResult, ...]
     wall_s: float
+    waves: tuple[Wave, ...] = ()
+    """Of each simulation in the order of their starts, where the job asked for them."""
 
     @property
     def cpu_s(self) -> float:

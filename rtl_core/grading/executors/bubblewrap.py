@@ -17,11 +17,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
+from rtl_core.grading.executors.attached import attached
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.installed import InstalledToolchain
 from rtl_core.grading.executors.retrying import RetryingExecutor
@@ -33,6 +35,7 @@ from rtl_core.grading.executors.wire import (
     agent_environment,
     job_message,
     patience,
+    send,
 )
 
 START_S = 120.0
@@ -87,6 +90,18 @@ class BubblewrapExecutor(RetryingExecutor):
             raise
         self._give_back(cell)
         return answer
+
+    def shell(self, job: Job) -> int:
+        """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
+        message = job_message(job, 0, self.toolbox)
+        plain = [self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            # Beside the start: a large workspace does not fit into the socket before somebody reads.
+            sender = threading.Thread(target=send, args=(ours, message), daemon=True)
+            sender.start()
+            command = _with_control([*self._command(plain)], theirs)
+            return attached(command, [theirs.fileno()])
 
     def close(self) -> None:
         """Ends every cell, those at work too: whoever waits for one gets an ExecutorDiedError."""
@@ -145,8 +160,8 @@ class BubblewrapExecutor(RetryingExecutor):
         except RuntimeError as error:
             raise InfrastructureError("the executor was closed") from error
 
-    def _command(self) -> list[str]:
-        """The bwrap command line."""
+    def _command(self, program: Sequence[str] = ()) -> list[str]:
+        """The bwrap command line; without a `program` that of a cell."""
         command = [self._bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         command += ["--hostname", "sandbox", "--unshare-cgroup-try", "--die-with-parent", "--new-session", "--clearenv"]
         if os.geteuid() == 0:
@@ -172,11 +187,19 @@ class BubblewrapExecutor(RetryingExecutor):
         command += ["--remount-ro", "/", "--chdir", "/"]
         for name, value in self.toolbox.environment().items():
             command += ["--setenv", name, value]
+        if program:
+            return [*command, "--", *program]
         if not self.warm:
             return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
         for name, value in agent_environment(self.toolbox.python).items():
             command += ["--setenv", name, value]
         return [*command, "--", *warm_command("vvp", self.toolbox.cocotb_libraries)]
+
+
+def _with_control(command: list[str], theirs: socket.socket) -> list[str]:
+    """The agent finds its socket by the environment: bwrap hands it on as it is."""
+    at = command.index("--")
+    return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
 
 
 class _Cell:
@@ -187,11 +210,8 @@ class _Cell:
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
         with theirs:
-            # The agent finds its socket by the environment: bwrap hands it on as it is.
-            at = command.index("--")
-            command = [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
             self._process = subprocess.Popen(
-                command,
+                _with_control(command, theirs),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

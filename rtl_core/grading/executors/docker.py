@@ -100,6 +100,17 @@ class DockerExecutor(RetryingExecutor):
         finally:
             _later(self._removers, container.remove)
 
+    def shell(self, job: Job) -> int:
+        """Runs the only step of a job on this process' terminal or streams, in a container of its own; its exit code.
+
+        Raises ToolMissingError where the client `docker` is not installed.
+        """
+        container = self._create(self._kind_of(job))
+        try:
+            return container.shell(job)
+        finally:
+            container.remove()
+
     def close(self) -> None:
         """Removes every container of this executor, at work or not, and its directory."""
         with self._lock:

@@ -7,14 +7,17 @@ import os
 import select
 import shutil
 import socket
+import subprocess
+import sys
+import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors import docker_confinement as confinement
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, Mount
 from rtl_core.grading.executors.probe import Inside
@@ -24,6 +27,7 @@ from rtl_core.grading.limits import Limits
 
 START_S = 120.0
 END_S = 2.0
+_READY = "/tmp/.workspace-is-ready"
 NOTICE_S = 0.2
 
 
@@ -90,6 +94,29 @@ class Container:
         except ExecutorDiedError:
             self.kill()
             raise
+
+    def shell(self, job: Job) -> int:
+        """Runs the only step of a job on this process' terminal or streams, beside an agent that keeps the workspace."""
+        client = shutil.which("docker")
+        if client is None:
+            raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
+        (step,) = job.steps
+        waiting = replace(step, argv=("sh", "-c", f"touch {_READY}; exec sleep infinity"), cwd="/")
+        limits = job.limits.model_copy(update={"wall_s": 3600.0})
+        held = threading.Thread(target=self._hold, args=(replace(job, steps=(waiting,), limits=limits),), daemon=True)
+        held.start()
+        environment = job_message(job, 0, self._inside)["steps"][0]["env"]
+        given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        streams = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
+        until_ready = f'while [ ! -e {_READY} ]; do sleep 0.05; done; cd "$0" && exec "$@"'
+        sys.stdout.flush()
+        return subprocess.call(
+            [client, "exec", streams, *given, self.name, "bash", "-c", until_ready, step.cwd, *step.argv]
+        )
+
+    def _hold(self, job: Job) -> None:
+        with contextlib.suppress(ExecutorDiedError):  # the shell has ended, and the container with it
+            self.run(job)
 
     def kill(self) -> None:
         with contextlib.suppress(Exception):

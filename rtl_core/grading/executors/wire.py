@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import select
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult, Wave
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
@@ -41,9 +43,8 @@ class Connection:
 
     def ask(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any]:
         """Sends a job and waits for its answer. Raises ExecutorDiedError when the agent ends or is silent too long."""
-        body = json.dumps(message).encode()
         try:
-            self._socket.sendall(struct.pack("<Q", len(body)) + body)
+            send(self._socket, message)
         except OSError as error:
             raise ExecutorDiedError("the sandbox ended before it took the job") from error
         return self.receive(patience_s)
@@ -73,6 +74,12 @@ class Connection:
         return bytes(data)
 
 
+def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
+    """One message. OSError when the other side is gone."""
+    body = json.dumps(message).encode()
+    channel.sendall(struct.pack("<Q", len(body)) + body)
+
+
 def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
     """A job as the agent takes it. `slot` makes the user that its steps run as differ from other sandboxes'."""
     return {
@@ -83,6 +90,7 @@ def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
         "mounts": [asdict(mount) for mount in job.mounts],
         "limits": job.limits.model_dump(),
         "stop_at_failure": job.stop_at_failure,
+        "waves": job.waves,
         "steps": [_step(step, job, inside) for step in job.steps],
     }
 
@@ -106,7 +114,10 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
         if last:
             raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
         return None
-    return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started)
+    waves = tuple(
+        Wave(zlib.decompress(base64.b64decode(wave["vcd"])), wave["modules"]) for wave in answer.get("waves", ())
+    )
+    return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
 
 
 def step_result(step: Mapping[str, Any]) -> StepResult:
@@ -152,7 +163,9 @@ def _step(step: Step, job: Job, inside: Surroundings) -> dict[str, Any]:
 def _environment(step: Step, job: Job, inside: Surroundings) -> dict[str, str]:
     environment = {**inside.environment(), **step.env}
     # A fresh `vvp` is found here first: it looks at the compiled program before it becomes the real one.
-    environment["PATH"] = f"{GUARD}/bin:{environment['PATH']}"
+    # The detour in the second name is for test benches: they pass over what stands in /guard.
+    waves = f"/.{GUARD}/waves:" if job.waves else ""
+    environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
     older = inside.cocotb1 if job.cocotb == 1 else None
     environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
     if "RANDOM_SEED" not in environment:

@@ -90,7 +90,7 @@ def serve_once(path, launch=None):
             write_files({path: text for path, text in files.items() if path.split("/")[0] not in job["hosted"]})
         job.update(uid=None, control=control)
         steps.run_steps(job, results.append, launch)
-        send(control, {"steps": results})
+        send(control, {"steps": results, "waves": steps.waves(job)})
     except Exception:
         # Not BaseException: a fork that is to become a simulator unwinds through here.
         send(control, {"error": traceback.format_exc(limit=4)})
@@ -166,6 +166,7 @@ def _first_process(job, writing, launch):
 
     try:
         steps.run_steps(job, report, launch)
+        report({"waves": steps.waves(job)})
         report({"done": True})
     except Exception:
         # Not BaseException: a fork that is to become a simulator unwinds through here.
@@ -208,6 +209,7 @@ def _supervise(job, control, first, reading):
     lines = [json.loads(line) for line in bytes(data).split(b"\n")[:-1]]
     results = [line for line in lines if "name" in line]
     errors = [line["error"] for line in lines if "error" in line]
+    waves: list = next((line["waves"] for line in lines if "waves" in line), [])
     if overrun and len(results) < len(job["steps"]):
         name = job["steps"][len(results)]["name"]
         results.append(
@@ -216,7 +218,7 @@ def _supervise(job, control, first, reading):
     elif errors or not lines or "done" not in lines[-1]:
         send(control, {"error": (errors or ["process 1 of the job was killed"])[0]})
         return
-    send(control, {"steps": results})
+    send(control, {"steps": results, "waves": waves})
 
 
 def main():

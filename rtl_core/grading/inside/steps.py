@@ -1,6 +1,8 @@
 """Runs the steps of one job as process 1 of its own process namespace. Standard library only."""
 
+import base64
 import contextlib
+import json
 import os
 import resource
 import selectors
@@ -8,11 +10,15 @@ import signal
 import socket
 import time
 import traceback
+import zlib
 
 import attestation
 import namespaces
 
 WATCH_EVERY_S = 0.1
+WAVES = "/tmp/rtl-waves"
+MAX_WAVES = 96 << 20
+"""Bytes of compressed waves that are handed out, the last simulations first."""
 
 
 class Output:
@@ -51,6 +57,24 @@ def run_steps(job, report, launch=None):
             # What ran out of a limit has failed as a whole: further services would only cost as much again.
             break
     server.close()
+
+
+def waves(job):
+    """What the simulations of a job have dumped, in the order of their starts: [{modules, vcd: packed text}]."""
+    found: list = []
+    size = 0
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(os.listdir(WAVES), reverse=True) if job["waves"] else ():
+            if name.endswith(".vcd") and size < MAX_WAVES:
+                packed = zlib.compressobj(1)
+                with open(f"{WAVES}/{name}", "rb") as file:
+                    data = b"".join([*(packed.compress(part) for part in iter(lambda: file.read(1 << 20), b""))])
+                data += packed.flush()
+                with open(f"{WAVES}/{name[:-3]}json") as file:
+                    modules = json.load(file)
+                found.insert(0, {"vcd": base64.b64encode(data).decode(), "modules": modules})
+                size += len(data)
+    return found
 
 
 def run_step(job, step, server, launch):

@@ -271,7 +271,8 @@ def _run_program(job, step, program, launcher, writing, requests):
 
         _forget(names)
         witness.seed_again()
-        witness.simulate = _Simulations(requests, prefix)
+        if not job["waves"]:  # simulators that dump them start by way of inside/waves
+            witness.simulate = _Simulations(requests, prefix)
         if kind == "script":
             sys.argv = list(arguments)
             import runpy

@@ -269,6 +269,7 @@ def _test(case):
         "status": status,
         "message": message[:_MAX_TEXT],
         "file": case.get("file") or "",
+        "ns": case.get("sim_time_ns") or "",
     }
 
 

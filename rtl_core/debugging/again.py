@@ -1,0 +1,126 @@
+"""A stored rollout graded again as its run graded it. Nothing is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import HistoryError
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.base import Executor, Job, JobResult
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.jobs import harness_steps
+from rtl_core.history.records import StoredRollout
+from rtl_core.history.store import History
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.run.folder import config_of
+from rtl_core.run.session import limits_of
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Stage, Verdict
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graded rollout of a history with all that grading it needs."""
+
+    stored: StoredRollout
+    verdict: Verdict
+    """The recorded one."""
+    problem: Problem
+    config: RunConfig
+
+    @property
+    def answer(self) -> Answer:
+        return answer_to(self.problem, self.stored.rollout.text)
+
+
+def open_case(history: History, key: str) -> Case:
+    """The rollout of that key, or whose key ends so.
+
+    Raises:
+        HistoryError: there is none or more than one, it has no verdict yet, or its problem is gone.
+        ConfigError: the run's configuration cannot be used here.
+    """
+    stored = history.find_rollout(key)
+    rollout = stored.rollout
+    if stored.verdict is None:
+        raise HistoryError(f"{rollout.key} is not graded yet", "its run grades it as it goes on: rtl-distill train")
+    record = next((p.record for p in history.problems_of(rollout.run) if p.problem_id == rollout.problem_id), None)
+    if record is None:
+        raise HistoryError(f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot")
+    return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run))
+
+
+@dataclass
+class Watched:
+    """An executor that keeps the jobs that ran the problem's own harness, and may change them before."""
+
+    executor: Executor
+    problem: Problem
+    change: Callable[[Job], Job] = lambda job: job
+    runs: list[tuple[Job, JobResult]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name, self.derives_images = self.executor.name, self.executor.derives_images
+        self.cpu_s = 0.0
+        self._services = {step.name for step in harness_steps(self.problem.harness)[0]}
+
+    def tools(self) -> dict[str, str]:
+        return self.executor.tools()
+
+    def has_module(self, name: str) -> bool:
+        return self.executor.has_module(name)
+
+    def run(self, job: Job) -> JobResult:
+        if {step.name for step in job.steps} != self._services:
+            return self.executor.run(job)
+        job = self.change(job)
+        result = self.executor.run(job)
+        self.cpu_s += result.cpu_s
+        self.runs.append((job, result))
+        return result
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:
+    """The verdict of today's tools on a case, under the run's limits and seeds.
+
+    Args:
+        stage: the last stage to grade; None for the one that the run graded to.
+    """
+    section, rollout = case.config.grading, case.stored.rollout
+    grader = Grader(executor, limits=limits_of(case.config), seed=section.seed, seeds=section.seeds)
+    try:
+        return grader.grade(
+            case.problem, case.answer, stage or Stage(section.last_stage(rollout.purpose, rollout.step))
+        )
+    finally:
+        grader.close()
+
+
+def is_same(was: Verdict, now: Verdict) -> bool:
+    """Whether two verdicts say the same; times and tools aside."""
+    return (was.outcome, was.tests_passed, was.tests_total, was.reasons) == (
+        now.outcome,
+        now.tests_passed,
+        now.tests_total,
+        now.reasons,
+    )
+
+
+@contextmanager
+def executor_of(case: Case, given: Executor | None = None) -> Iterator[Executor]:
+    """The kind of executor that graded a case, started for it; or the one given, which stays the caller's to close."""
+    if given is not None:
+        yield given
+        return
+    executor = make_executor(case.verdict.executor)
+    try:
+        yield executor
+    finally:
+        executor.close()

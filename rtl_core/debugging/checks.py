@@ -1,0 +1,70 @@
+"""The first failing check of a graded answer: what it said, and when."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rtl_core.grading.executors.base import StepResult
+
+_NAMED = (
+    # Starter benches; then what most harnesses write, in either order.
+    re.compile(r"(?P<signal>\w+) is (?P<got>[01xzXZ]+), expected (?P<expected>[01]+)"),
+    re.compile(r"expected\s*(?:value)?[:=]?\s*(?P<expected>[-\w']+)[,;.]?\s+(?:but\s+)?(?:got|actual|received)\s*[:=]?\s*(?P<got>[-\w']+)", re.I),
+    re.compile(r"(?:got|actual|received)\s*(?:value)?[:=]?\s*(?P<got>[-\w']+)[,;.]?\s+(?:but\s+)?expected\s*[:=]?\s*(?P<expected>[-\w']+)", re.I),
+)  # fmt: skip
+_BENCH = re.compile(r"Output '(?P<signal>\w+)' has \d+ mismatches\. First mismatch occurred at time (?P<time>\d+)")
+_UNIT = re.compile(r"(\d+)\s*([munpf]?)s")
+_SECONDS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12, "f": 1e-15}
+
+
+@dataclass(frozen=True)
+class Check:
+    """The first check of a harness that failed, as far as the harness tells of it."""
+
+    words: str
+    """Its message."""
+    test: str | None = None
+    """The test that it belongs to."""
+    at_s: float | None = None
+    """Simulated seconds when it failed; None where the harness does not tell."""
+    simulation: int | None = None
+    """Number of the cocotb simulation, from 0 in the order of their starts; None without cocotb."""
+    signal: str | None = None
+    got: str | None = None
+    expected: str | None = None
+    """What was seen where, and what should have been, in the harness' own way to write it."""
+
+
+def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
+    """The first failing check in the results of a harness' services; None where no test failed."""
+    number = 0
+    for step in steps:
+        for session in step.sessions:
+            passed_s = 0.0
+            for test in session.tests:
+                passed_s += float(test.get("ns") or 0) * 1e-9
+                if test["status"] == "failed":
+                    words = test["message"] or "failed"
+                    # cocotb 1 keeps the message out of its results; the log has it.
+                    if "Test failed with RANDOM_SEED" in words:
+                        told = re.search(r"^\s*(?:\d\S*\s+)?(\w*(?:Error|Exception|Failure): .*)", step.output, re.M)
+                        words = told[1] if told else words
+                    return Check(words, test["name"], passed_s, number, **_named(words))
+            number += 1
+    bench = harness.get("src/bench.json")
+    for step in steps:
+        if bench and (told := min(_BENCH.finditer(step.output), key=lambda m: int(m["time"]), default=None)):
+            unit = _UNIT.match(json.loads(bench)["timescale"] or "1s")
+            seconds = int(told["time"]) * (int(unit[1]) * _SECONDS[unit[2]] if unit else 1.0)
+            return Check(told[0], at_s=seconds, signal=told["signal"])
+    return None
+
+
+def _named(words: str) -> dict[str, str]:
+    for pattern in _NAMED:
+        if found := pattern.search(words):
+            return found.groupdict()
+    return {}

@@ -1,0 +1,62 @@
+"""A window of waves as a table for a terminal: a row for each signal, a column for each moment."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.reporting.text import visible
+
+_AFTER = 2
+"""Moments behind the failing check that are shown."""
+
+
+def waves_table(waves: Waves, width: int = 120) -> Table:
+    """The moments before the failing check and some after it, as many as `width` characters hold.
+
+    Values are hexadecimal; `x` and `z` are digits with unknown or undriven bits. A row `expected` follows a signal that the bench's
+    own reference drives otherwise.
+    """
+    failed = waves.times.index(waves.failed_at)
+    shown = waves.times[: failed + _AFTER + 1]
+    label = max((len(signal.name) for signal in waves.signals), default=0) + 16
+    cells = {
+        time: max(len(_time(waves, time)) + 2, *(len(_hex(s.at(time))) for s in waves.signals), 1) + 2 for time in shown
+    }
+    while len(shown) > _AFTER + 2 and label + sum(cells[time] for time in shown) > width:
+        shown = shown[1:]
+    table = Table(box=box.SIMPLE_HEAD, title_justify="left", title=f"{waves.scope}, times in ns")
+    table.add_column("signal", no_wrap=True)
+    for time in shown:
+        here = time == waves.failed_at
+        table.add_column(
+            Text(f"{'▼ ' if here else ''}{_time(waves, time)}"),
+            justify="right",
+            no_wrap=True,
+            style="bold red" if here else "",
+        )
+    for signal in waves.signals:
+        name = Text.assemble(visible(signal.name), (f" {signal.direction or ''} {signal.width}", "dim"))
+        table.add_row(name, *(_hex(signal.at(time)) for time in shown))
+        if any(_expected(signal, time) not in ("", signal.at(time)) for time in shown):
+            table.add_row(
+                Text("  expected", style="green"), *(_hex(_expected(signal, time)) for time in shown), style="green"
+            )
+    return table
+
+
+def _expected(signal: Signal, time: int) -> str:
+    return next((bits for at, bits in reversed(signal.expected) if at <= time), "")
+
+
+def _time(waves: Waves, time: int) -> str:
+    return f"{time * waves.step_s * 1e9:.12g}"
+
+
+def _hex(bits: str) -> str:
+    if len(bits) == 1:
+        return bits
+    digits = [bits[max(0, end - 4) : end] for end in range(len(bits), 0, -4)][::-1]
+    return "".join("x" if "x" in digit else "z" if "z" in digit else f"{int(digit, 2):x}" for digit in digits)

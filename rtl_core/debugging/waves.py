@@ -1,0 +1,216 @@
+"""The waves around a failing check: a stored rollout is graded again while its simulator dumps every signal.
+
+Icarus writes them, by a second root module beside the design (grading/inside/waves): neither harness nor design is changed, and the
+recorded verdict stays. Not covered: harnesses that simulate with Verilator, and answers that never reach a simulator.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rtl_core.debugging.again import Case, Watched, executor_of, grade_again, open_case
+from rtl_core.debugging.checks import Check, first_failing_check
+from rtl_core.debugging.vcd import Changes, Dump, Variable, read_vcd
+from rtl_core.errors import HistoryError
+from rtl_core.grading.executors.base import Executor, Job, JobResult, Wave
+from rtl_core.history.store import History
+from rtl_core.types.problem import Port
+from rtl_core.types.verdict import Outcome, Stage, Verdict
+
+BEFORE, AFTER = 40, 8
+"""Moments of change that a window holds before and behind the failing check."""
+_SUFFIX = re.compile(rb"_b[0-9a-f]{24}\b")
+SLOWER = 4
+"""A simulation that dumps may take so many times as long."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A port of the demanded interface within the window."""
+
+    name: str
+    width: int
+    direction: str | None
+    changes: Changes
+    """(time, bits), the first at the window's begin; the bits are `01xz`, the highest first."""
+    expected: Changes = ()
+    """The same of the bench's own reference design, where it simulates one."""
+
+    def at(self, time: int) -> str:
+        """Its bits at a time; empty before the first."""
+        return _at(self.changes, time)
+
+
+@dataclass(frozen=True)
+class Waves:
+    """A window of a simulation around the first failing check. Times count in units of `step_s` seconds."""
+
+    rollout: str
+    verdict: Verdict
+    """Of the grading that dumped; the recorded one is not touched."""
+    check: Check | None
+    """What failed first; None where no check failed, as in a simulation that never ends."""
+    failed_at: int
+    """The last change of a signal that the failing check could see, or that there was."""
+    begin: int
+    end: int
+    step_s: float
+    scope: str
+    """Path of the design in the simulation, such as `tb.dut`."""
+    signals: tuple[Signal, ...]
+    vcd: bytes = field(repr=False)
+    """The whole dump, for GTKWave or Surfer."""
+
+    @property
+    def times(self) -> list[int]:
+        """Every time within the window at which a signal changes."""
+        return sorted({time for signal in self.signals for time, _ in (*signal.changes, *signal.expected)})
+
+
+def waves_of(history: History, rollout: str, executor: Executor | None = None) -> Waves:
+    """Grade a stored rollout again with waves, in the kind of sandbox that judged it. Takes seconds; records nothing.
+
+    Args:
+        rollout: its key, or an end of it that only one key has.
+        executor: one that is at hand; else one is started and closed again.
+
+    Raises:
+        HistoryError: there is no such rollout or no waves of it; the message says why.
+        ToolMissingError, InfrastructureError: the sandbox cannot be started here.
+    """
+    case = open_case(history, rollout)
+    with executor_of(case, executor) as started:
+        return dump(case, started)
+
+
+def dump(case: Case, executor: Executor) -> Waves:
+    """See `waves_of`."""
+    timed_out = case.verdict.outcome is Outcome.TIMEOUT
+    watched = Watched(executor, case.problem, lambda job: _with_waves(job, patient=not timed_out))
+    # The seed that the verdict tells of, and no other beside it.
+    section = case.config.grading.model_copy(update={"seed": case.verdict.seed, "seeds": 1})
+    case = replace(case, config=case.config.model_copy(update={"grading": section}))
+    verdict = grade_again(case, watched, stage=Stage.TESTS)
+    key = case.stored.rollout.key
+    result = next((result for _, result in watched.runs if result.waves), None)
+    if result is None:
+        said = "; ".join(verdict.reasons) or verdict.outcome.value
+        raise HistoryError(
+            f"{key} has no waves: {_why_none(watched, verdict)} ({said[:300]})",
+            "waves need a simulation by Icarus Verilog",
+        )
+    check = first_failing_check(result.steps, case.problem.harness)
+    wave = _wave(result, check)
+    found = read_vcd(wave.vcd.decode("utf-8", "replace"))
+    scope = _scope(case, wave.modules, found)
+    ports = {port.name: port for port in case.problem.interface.ports} if case.problem.interface else {}
+    return _window(key, verdict, check, wave, found, scope, ports)
+
+
+def _with_waves(job: Job, *, patient: bool) -> Job:
+    """The job with waves. Pytest stops at the first failing test: its simulation is the last, and nobody waits for others."""
+    steps = tuple(
+        replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
+        for step in job.steps
+    )
+    seconds = min(3600.0, job.limits.wall_s * (SLOWER if patient else 1))
+    more = {"wall_s": seconds, "cpu_s": seconds, "file_mb": 1024, "disk_mb": 2048, "output_kb": 8192}
+    return replace(job, steps=steps, waves=True, limits=job.limits.model_copy(update=more))
+
+
+def _why_none(watched: Watched, verdict: Verdict) -> str:
+    if not watched.runs:
+        return f"the answer was judged before its harness ran, {verdict.outcome.value.replace('_', ' ')}"
+    if any(step.started for _, result in watched.runs for step in result.steps):
+        return "its simulator wrote none"
+    return "its harness started no simulation of Icarus"
+
+
+def _wave(result: JobResult, check: Check | None) -> Wave:
+    """The dump of the simulation that failed: that of the check if the simulations can be told apart, else the last."""
+    sessions = sum(len(step.sessions) for step in result.steps)
+    if check and check.simulation is not None and sessions == len(result.waves):
+        return result.waves[check.simulation]
+    # A rewritten bench (problems/testbench) gives its names a suffix that means nothing to people.
+    last = result.waves[-1]
+    modules = {_SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()}
+    return Wave(_SUFFIX.sub(b"", last.vcd), modules)
+
+
+def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
+    """Where the design stands in the simulation: the first instance of the demanded module, else the first root with signals."""
+    wanted = case.problem.interface.module if case.problem.interface else None
+    for path, module in modules.items():
+        if module == wanted and path in found.scopes:
+            return path
+    roots = [path for path in found.scopes if "." not in path and path != "cocotb_iverilog_dump"]
+    if not roots:
+        raise HistoryError(
+            f"{case.stored.rollout.key} has no waves: its simulator was ended before it wrote any",
+            "a loop without a delay?",
+        )
+    return roots[0]
+
+
+def _window(
+    key: str,
+    verdict: Verdict,
+    check: Check | None,
+    wave: Wave,
+    found: Dump,
+    scope: str,
+    ports: Mapping[str, Port],
+) -> Waves:
+    own = found.scopes[scope]
+    shown = [own[name] for name in ports if name in own] or list(own.values())
+    reference = _reference(found, scope, shown, ports)
+    all_changes = {variable.name: found.changes(variable) for variable in shown}
+    should = {name: found.changes(variable) for name, variable in reference.items()}
+    times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
+    told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
+    place = max(0, bisect_right(times, told) - 1)
+    begin = times[max(0, place - BEFORE)]
+    end = times[min(len(times) - 1, place + AFTER)]
+    signals = tuple(
+        Signal(
+            variable.name,
+            variable.width,
+            ports[variable.name].direction if variable.name in ports else None,
+            _cut(all_changes[variable.name], begin, end),
+            _cut(should.get(variable.name, ()), begin, end),
+        )
+        for variable in shown
+    )
+    failed_at = times[place]
+    if check and check.expected is None:
+        for signal in signals:
+            if signal.name == check.signal and signal.expected:
+                # A bench looks just before the values change that it is woken by.
+                before = failed_at - 1
+                seen = before if signal.at(before) != _at(signal.expected, before) else failed_at
+                check = replace(check, got=signal.at(seen), expected=_at(signal.expected, seen))
+    return Waves(key, verdict, check, failed_at, begin, end, found.step_s, scope, signals, wave.vcd)
+
+
+def _reference(found: Dump, scope: str, shown: list[Variable], ports: Mapping[str, Port]) -> dict[str, Variable]:
+    """The outputs of an instance beside the design that has all its ports: the reference design of a bench."""
+    parent, _, own = scope.rpartition(".")
+    names = {variable.name for variable in shown}
+    for path, variables in found.scopes.items():
+        above, _, name = path.rpartition(".")
+        if parent and above == parent and name != own and ports and names <= variables.keys():
+            return {n: variables[n] for n in names if ports[n].direction == "output"}
+    return {}
+
+
+def _cut(changes: Changes, begin: int, end: int) -> Changes:
+    """Those of a window; what stands at its begin comes first."""
+    standing = [(begin, value) for time, value in changes if time <= begin][-1:]
+    return (*standing, *((time, value) for time, value in changes if begin < time <= end))
+
+
+def _at(changes: Changes, time: int) -> str:
+    return next((value for at, value in reversed(changes) if at <= time), "")

@@ -1,0 +1,62 @@
+"""A person's shell in the workspace of a job, on the streams that the sandbox was started with. Standard library only.
+
+    RTL_CONTROL_FD=N python -E -s -S shell.py
+
+Mounts, files, user and limits are those of a grade (agent.py); only nobody listens to what simulators report.
+"""
+
+import fcntl
+import os
+import socket
+import sys
+import termios
+
+import agent
+import namespaces
+
+
+def main():
+    control = socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"]))
+    job = agent.receive(control)
+    control.close()
+    as_root = os.geteuid() == 0
+    job["uid"] = agent.FIRST_UID + job["slot"] if as_root else None
+    namespaces.isolate(in_user_namespace=not as_root)
+    agent.prepare(job)
+    # Process 1 of the job: its end is the end of all that the shell leaves behind.
+    first = os.fork()
+    if first == 0:
+        shell = os.fork()
+        if shell == 0:
+            become_shell(job)
+        end_like(shell)
+    end_like(first)
+
+
+def become_shell(job):
+    step = job["steps"][0]
+    try:
+        os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.closerange(3, 1024)
+        namespaces.limit(job["limits"])
+        namespaces.become(job["uid"])
+        os.chdir(step["cwd"])
+        os.execvpe(step["argv"][0], step["argv"], step["env"])
+    except OSError as error:
+        sys.stderr.write(f"{step['argv'][0]}: {error}\n")
+        sys.stderr.flush()
+        os._exit(127)
+
+
+def end_like(pid):
+    """Ends this process as the other one ends."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)
+
+
+main()

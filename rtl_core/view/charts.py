@@ -1,0 +1,127 @@
+"""Curves and stacks of bars, laid out for the template that draws them as SVG (page/charts.html)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+WIDTH, HEIGHT = 460, 210
+LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 26
+MOST_POINTS = 160
+"""Points of a line; longer ones are drawn as means of equal parts, each linked to the last of its part."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value at a step, with what to say of it and where a click goes."""
+
+    x: float
+    y: float
+    words: str
+    link: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named curve. `colour` is a role of the palette (reporting/theme.py)."""
+
+    name: str
+    colour: str
+    points: Sequence[Point]
+    dashed: bool = False
+
+
+@dataclass
+class Chart:
+    """Lines or bars in the coordinates of the drawing."""
+
+    title: str
+    percent: bool = False
+    lines: list[dict[str, object]] = field(default_factory=list)
+    bars: list[dict[str, object]] = field(default_factory=list)
+    x_ticks: list[tuple[float, str]] = field(default_factory=list)
+    y_ticks: list[tuple[float, str]] = field(default_factory=list)
+
+
+def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float = 0) -> Chart:
+    """Curves over steps, on one scale that reaches to `steps` at least. Points that are not finite are left out."""
+    thin = [(line, thinned([p for p in line.points if math.isfinite(p.y)])) for line in lines]
+    every = [p for _, points in thin for p in points]
+    made = Chart(title, percent)
+    if not every:
+        return made
+    x_most = max(1.0, steps, max(p.x for p in every))
+    values = [v for p in every for v in (p.y, p.low, p.high) if v is not None]
+    low, high = (0.0, 1.0) if percent else (min(0.0, *values), max(values))
+    high = high if high > low else low + 1.0
+
+    def across(x: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * x / x_most, 1)
+
+    def up(y: float) -> float:
+        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (y - low) / (high - low), 1)
+
+    for line, points in thin:
+        if not points:
+            continue
+        band = [p for p in points if p.low is not None and p.high is not None]
+        edges = [(p.x, p.high) for p in band] + [(p.x, p.low) for p in reversed(band)]
+        made.lines.append({
+            "name": line.name,
+            "colour": line.colour,
+            "dashed": line.dashed,
+            "path": " ".join(f"{across(p.x)},{up(p.y)}" for p in points),
+            "band": " ".join(f"{across(x)},{up(y or 0.0)}" for x, y in edges) if len(band) > 1 else "",
+            "dots": [(across(p.x), up(p.y), p.words, p.link) for p in points],
+        })  # fmt: skip
+    made.x_ticks = [(across(x), f"{x:g}") for x in ticks(0, x_most, 6) if x == int(x)]
+    made.y_ticks = [(up(y), f"{100 * y:.0f} %" if percent else f"{y:g}") for y in ticks(low, high, 5)]
+    return made
+
+
+def stack(title: str, columns: Sequence[tuple[str, Sequence[tuple[str, int, str, str]]]]) -> Chart:
+    """Bars of shares: (label below, parts of (colour, count, words, link) from the ground up), as wide as all together allow."""
+    made = Chart(title, percent=True)
+    slot = (WIDTH - LEFT - RIGHT) / max(1, len(columns))
+    full = HEIGHT - TOP - BOTTOM
+    for index, (label, parts) in enumerate(columns):
+        total, ground = sum(count for _, count, _, _ in parts) or 1, float(HEIGHT - BOTTOM)
+        left = LEFT + index * slot
+        for colour, count, words, link in parts:
+            height = full * count / total
+            ground -= height
+            made.bars.append({
+                "x": round(left + 0.5, 2), "y": round(ground, 2), "width": round(max(1.0, slot - 1), 2), "height": round(height, 2),
+                "colour": colour, "words": words, "link": link,
+            })  # fmt: skip
+        if index % max(1, len(columns) // 6) == 0:
+            made.x_ticks.append((round(left + slot / 2, 1), label))
+    made.y_ticks = [(round(HEIGHT - BOTTOM - full * y, 1), f"{100 * y:.0f} %") for y in (0, 0.5, 1)]
+    return made
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most `MOST_POINTS` points."""
+    if len(points) <= MOST_POINTS:
+        return list(points)
+    parts = np.array_split(np.arange(len(points)), MOST_POINTS)
+    made = []
+    for part in parts:
+        first, last = points[int(part[0])], points[int(part[-1])]
+        mean = float(np.mean([points[int(i)].y for i in part]))
+        made.append(Point(last.x, mean, f"mean {mean:.3f} of steps {first.x:g} to {last.x:g}", last.link))
+    return made
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from `low` to `high`, at most `most` + 1 of them."""
+    rough = (high - low) / most
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(step * i, 10) for i in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -1,0 +1,98 @@
+"""Source text in colour, line by line, and the difference of two texts. All that comes back is escaped HTML."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import SystemVerilogLexer
+
+from rtl_core.reporting.text import visible
+
+MOST_CHARACTERS = 60_000
+"""Longer texts are shown without colours: a colouring of hostile text may take long."""
+MOST_WIDTH = 2_000
+"""Characters of the longest line that is coloured."""
+MOST_LINES = 1_500
+"""Longer texts are not compared: the time of a comparison grows with the product of their lengths."""
+LIGHT, DARK = "friendly", "github-dark"
+CONTEXT = 4
+"""Equal lines that are shown around a difference."""
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line of a difference: `mark` is "+" (this answer alone), "-" (the other alone), " " (both) or "…" (equal lines left out)."""
+
+    mark: str
+    old: int | None
+    new: int | None
+    code: Markup
+
+
+def coloured(text: str) -> list[Markup]:
+    """The lines of a text, each as HTML of its own."""
+    lines = _lines(text)
+    # The lexer looks for the end of every comment that begins: of comments without an end it reads all of the rest, each time.
+    unended = text.rpartition("*/")[2].count("/*")
+    if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
+        return [Markup.escape(line) for line in lines]
+    html = highlight("\n".join(lines), SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
+    return [Markup(line) for line in _closed(html.split("\n"))][: len(lines)]
+
+
+def _closed(lines: list[str]) -> Iterator[str]:
+    """Pygments ends its spans before the end of a line, but for comments and strings over several: close and reopen those."""
+    open_: list[str] = []
+    for line in lines:
+        start = "".join(open_)
+        at = 0
+        while (found := line.find("<", at)) >= 0:
+            end = line.find(">", found) + 1
+            tag = line[found:end]
+            if tag.startswith("</"):
+                open_.pop()
+            else:
+                open_.append(tag)
+            at = end
+        yield start + line + "</span>" * len(open_)
+
+
+def difference(old: str, new: str) -> list[DiffLine] | None:
+    """What turns `old` into `new`, line by line; None where they are too long to compare. Empty where they are equal."""
+    old_lines, new_lines = _lines(old), _lines(new)
+    if max(len(old_lines), len(new_lines)) > MOST_LINES:
+        return None
+    old_html, new_html = coloured(old), coloured(new)
+    made: list[DiffLine] = []
+    matcher = difflib.SequenceMatcher(
+        None, old_lines, new_lines
+    )  # frequent lines of long texts do not count: else hostile ones take minutes
+    groups = list(matcher.get_grouped_opcodes(CONTEXT))
+    for number, group in enumerate(groups):
+        if number or group[0][1]:
+            made.append(DiffLine("…", None, None, Markup("")))
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                made += [DiffLine(" ", i + 1, j1 + i - i1 + 1, old_html[i]) for i in range(i1, i2)]
+                continue
+            made += [DiffLine("-", i + 1, None, old_html[i]) for i in range(i1, i2)]
+            made += [DiffLine("+", None, j + 1, new_html[j]) for j in range(j1, j2)]
+    return made
+
+
+def _lines(text: str) -> list[str]:
+    lines = visible(text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def style() -> str:
+    """The colours as CSS, light, and dark beneath `[data-theme=dark]`."""
+    light = HtmlFormatter(style=LIGHT).get_style_defs(".code")
+    dark = HtmlFormatter(style=DARK).get_style_defs('[data-theme="dark"] .code')
+    rules = [line for text in (light, dark) for line in text.splitlines() if ".code ." in line]
+    return "\n".join(line for line in rules if ".linenos" not in line and ".hll" not in line)

@@ -1,0 +1,138 @@
+"""One rollout whole: what was asked, answered, found, paid, and what it is compared with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.records import RunRecord, StoredRollout
+from rtl_core.history.store import History
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.view.questions import Row
+
+AGAINST: dict[str, str] = {"golden": "the golden answer", "parent": "the turn before", "passing": "a passing answer"}
+
+_PROBLEM = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem"
+_GROUP = """
+SELECT r.rollout, r.sample, r.turn, r.parent, v.outcome, w.total AS reward
+FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
+WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluation IS NOT DISTINCT FROM $evaluation
+AND (r.purpose = $purpose OR 'refinement' IN (r.purpose, $purpose)) ORDER BY r.turn, r.sample
+"""
+_PASSING = """
+SELECT rollout FROM verdicts WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
+ORDER BY abs(step - $step), rollout LIMIT 1
+"""
+
+
+@dataclass
+class Whole:
+    """A rollout with all that its page shows."""
+
+    stored: StoredRollout
+    run: RunRecord | None
+    problem: Problem | None
+    answer: Answer | None
+    """The files that stand in the response; None where the problem is not stored."""
+    group: list[Row]
+    metrics: dict[str, float]
+    audit: Row | None
+    regrades: list[Row]
+    others: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """What the answer can be compared with: `AGAINST` -> (key of that rollout or "", response)."""
+    turns: list[StoredRollout] = field(default_factory=list)
+    """The turns before this one, first to last."""
+
+    @property
+    def next_turns(self) -> list[Row]:
+        """The answers that follow this one."""
+        return [row for row in self.group if row["parent"] == self.stored.rollout.key]
+
+
+def whole(history: History, key: str) -> Whole:
+    """Everything that is stored of a rollout, read at once. HistoryError when there is none of that key."""
+    with history.reading():
+        stored = history.rollout(key)
+        if stored is None:
+            raise HistoryError(
+                f"there is no rollout {key!r} in {history.path}", "search for it by its run, problem or text"
+            )
+        r = stored.rollout
+        place = {"run": r.run, "problem": r.problem_id}
+        records = history.query(_PROBLEM, place).column(0).to_pylist()
+        problem = Problem.model_validate(json.loads(records[0])) if records else None
+        group = history.query(
+            _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
+        ).to_pylist()
+        metrics = history.query(
+            "SELECT name, value FROM step_metrics WHERE run = $run AND step = $step", {"run": r.run, "step": r.step}
+        )
+        made = Whole(
+            stored,
+            history.run(r.run),
+            problem,
+            None,
+            group,
+            {row["name"]: row["value"] for row in metrics.to_pylist() if row["value"] is not None},
+            next(iter(history.query("SELECT * FROM audits WHERE rollout = $key", {"key": r.key}).to_pylist()), None),
+            history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
+        )  # fmt: skip
+        parent = r.parent
+        while parent is not None and len(made.turns) < 32 and (before := history.rollout(parent)) is not None:
+            made.turns.insert(0, before)
+            parent = before.rollout.parent
+        passing = next(
+            (row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None
+        )
+        if passing is None:
+            found = history.query(_PASSING, {**place, "step": r.step, "rollout": r.key}).column(0).to_pylist()
+            passing = found[0] if found else None
+        if passing is not None:
+            texts = (
+                history.query("SELECT text FROM rollouts WHERE rollout = $key", {"key": passing}).column(0).to_pylist()
+            )
+            made.others["passing"] = (passing, texts[0])
+    if made.turns:
+        made.others["parent"] = (made.turns[-1].rollout.key, made.turns[-1].rollout.text)
+    if problem is not None:
+        made.answer = answer_to(problem, r.text)
+        if problem.golden:
+            made.others["golden"] = ("", "")
+    return made
+
+
+def other_files(found: Whole, against: str) -> dict[str, str]:
+    """The files of what a rollout is compared with: path -> text."""
+    assert found.problem is not None
+    if against == "golden":
+        return dict(found.problem.golden or {})
+    return answer_to(found.problem, found.others[against][1]).files
+
+
+def interface_rows(found: Whole) -> list[dict[str, Any]]:
+    """The demanded ports beside what was written, wrong ones marked; empty where the interface was met or is not known."""
+    verdict = found.stored.verdict
+    if verdict is None or not verdict.mismatches:
+        return []
+    wrong = {m.name: m for m in verdict.mismatches}
+    rows = []
+    for port in found.problem.interface.ports if found.problem and found.problem.interface else ():
+        miss = wrong.pop(port.name, None)
+        words = f"{port.direction or 'port'} {port.packed}".strip()
+        rows.append(
+            {
+                "name": port.name,
+                "expected": words,
+                "got": words if miss is None else miss.got or "nothing",
+                "wrong": miss is not None,
+            }
+        )
+    rows += [
+        {"name": m.name, "expected": m.expected or "nothing", "got": m.got or "nothing", "wrong": True}
+        for m in wrong.values()
+    ]
+    return rows

@@ -1,0 +1,258 @@
+"""A function a page: reads what it shows in one short opening of the history, and gives the template its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtl_core.debugging.waves import waves_of
+from rtl_core.errors import HistoryError, RtlDistillError
+from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.theme import LINES, OUTCOMES
+from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
+from rtl_core.view import waves as drawing
+from rtl_core.view.charts import Chart, Line, Point
+from rtl_core.view.links import link
+from rtl_core.view.questions import PAGE, Filters, Row
+
+Values = dict[str, Any]
+MOST_RUNS = 6
+"""Runs whose curves are drawn on one page."""
+
+
+def home(history: History, chosen: list[str]) -> Values:
+    """Runs side by side: those chosen, or the newest."""
+    with history.reading():
+        rows = questions.runs_with_counts(history)
+        names = [row["run"] for row in rows]
+        drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
+        curves = {run: (questions.curves(history, run), evaluations_of_rhythm(history, run)) for run in drawn}
+    colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
+    live = any(row["status"] == "running" for row in rows)
+    return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
+
+
+def run(history: History, name: str, page: int) -> Values:
+    """A run: its curves, evaluations and steps."""
+    with history.reading():
+        record = history.existing_run(name)
+        curves = questions.curves(history, name)
+        every, own = history.evaluations(name), evaluations_of_rhythm(history, name)
+        steps = questions.steps(history, name, page)
+        purposes = history.query(
+            "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1 ORDER BY 1", {"run": name}
+        ).to_pylist()
+    return {
+        "record": record,
+        "charts_": _curves({name: (curves, own)}, {name: "after"}),
+        "evaluations": [e for e in every if e.policy == "student"][::-1] + [e for e in every if e.policy != "student"],
+        "steps": steps[:PAGE],
+        "more": len(steps) > PAGE,
+        "page": page,
+        "purposes": purposes,
+        "live": record.status == "running",
+    }
+
+
+def step(history: History, filters: Filters, order: str) -> Values:
+    """The groups of a step or of an evaluation."""
+    with history.reading():
+        record = history.existing_run(filters.run)
+        rows = questions.groups(history, filters, order, filters.page)
+        metrics: list[Row] = []
+        near: list[int] = []
+        if filters.step and not filters.evaluation:
+            metrics = history.query(
+                "SELECT name, value FROM step_metrics WHERE run = $run AND step = $step ORDER BY name",
+                {"run": filters.run, "step": int(filters.step)},
+            ).to_pylist()
+            near = history.query(
+                "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
+                {"run": filters.run, "a": int(filters.step) - 1, "b": int(filters.step) + 1},
+            ).column(0).to_pylist()  # fmt: skip
+    if not rows and filters.page == 0 and record.status != "running":
+        raise HistoryError(f"no rollouts of run {filters.run!r} are stored there", "go back to the run's steps")
+    return {
+        "record": record,
+        "filters": filters,
+        "groups": rows[:PAGE],
+        "more": len(rows) > PAGE,
+        "order": order,
+        "metrics": metrics,
+        "near": near,
+        "live": record.status == "running" and not filters.evaluation,
+    }
+
+
+def group(history: History, filters: Filters) -> Values:
+    """The rollouts of a group beside each other."""
+    with history.reading():
+        rows = questions.rollouts(history, filters, newest=False, most=200)
+        prompts = history.query(
+            "SELECT p.prompt FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem",
+            {"run": filters.run, "problem": filters.problem},
+        ).column(0).to_pylist()  # fmt: skip
+        visits = history.query(
+            "SELECT step, count(*) AS n, count(*) FILTER (WHERE outcome = 'passed') AS passed FROM verdicts WHERE run = $run"
+            " AND problem_id = $problem AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
+            {"run": filters.run, "problem": filters.problem},
+        ).to_pylist()[::-1]  # fmt: skip
+    if not rows:
+        raise HistoryError(f"no rollouts of problem {filters.problem!r} are stored there", "go back to the run's steps")
+    return {"filters": filters, "rollouts": rows, "prompt": prompts[0] if prompts else None, "visits": visits}
+
+
+def rollouts(history: History, filters: Filters) -> Values:
+    """A list of rollouts by filters and search; of the newest run where none is named."""
+    with history.reading():
+        names = [record.name for record in history.runs()]
+        if not filters.run and names:
+            filters = filters.but(run=names[0], page=filters.page)
+        if filters.run not in names:
+            history.existing_run(filters.run)
+        rows = questions.rollouts(history, filters)
+        total = questions.count(history, filters)
+        choices = questions.choices(history, filters.run)
+    return {"filters": filters, "rollouts": rows, "total": total, "runs": names, "choices": choices, "size": PAGE}
+
+
+def wrong(history: History, name: str) -> Values:
+    """What the model gets wrong. Its questions are long ones: each opens the history for itself, so that a writer gets in between."""
+    record = history.existing_run(name)
+    parts = failures.outcomes(history, name)
+    values = {
+        "reasons": failures.reasons(history, name),
+        "flips": failures.flips(history, name),
+        "never": failures.never_solved(history, name),
+        "constructs": failures.constructs(history, name),
+        "suspects": failures.suspects(history, name),
+    }
+    return {
+        "record": record,
+        "chart": _outcome_chart(name, parts),
+        "kinds": failures.KINDS,
+        "live": record.status == "running",
+        **values,
+    }
+
+
+def mistakes(history: History, name: str) -> Values:
+    """Interface mistakes: the longest question of what goes wrong, which its page asks for when the rest is there."""
+    return {
+        "run": history.existing_run(name).name,
+        "mistakes": failures.mistakes(history, name),
+        "kinds": failures.KINDS,
+    }
+
+
+def rollout(history: History, key: str, against: str, overlay: str, start: int) -> Values:
+    """One rollout whole."""
+    found = one.whole(history, key)
+    stored = found.stored
+    overlays = tokens.overlays(history, stored, found.metrics)
+    overlay = overlay if overlay in overlays else "kl" if overlays["kl"].values is not None else "surprise"
+    texts = pieces.pieces(found.run, stored.rollout.tokens_T)
+    against = against if against in found.others and found.problem is not None else ""
+    files = found.answer.files if found.answer else {}
+    keys = [row["rollout"] for row in found.group]
+    at = keys.index(key) if key in keys else 0
+    return {
+        "found": found,
+        "stored": stored,
+        "r": stored.rollout,
+        "files": [(path, text, code.coloured(text)) for path, text in files.items()],
+        "against": against,
+        "differences": _differences(found, files, against) if against else [],
+        "ports": one.interface_rows(found),
+        "overlays": overlays,
+        "overlay": overlays[overlay],
+        "tokens": tokens.drawn(stored, overlays, overlay, texts, start),
+        "strongest": tokens.strongest(overlays, overlay, texts),
+        "named": texts is not None,
+        "start": start,
+        "most_tokens": tokens.MOST,
+        "previous": keys[at - 1] if at > 0 else None,
+        "next": keys[at + 1] if at + 1 < len(keys) else None,
+    }
+
+
+def waves(history: History, key: str) -> Values:
+    """The waveform around a rollout's failing check, or why there is none; grades the answer again."""
+    try:
+        found = waves_of(history, key)
+    except RtlDistillError as error:
+        return {"error": error.message, "hint": error.hint}
+    stored = history.rollout(found.rollout)
+    recorded = stored.verdict.outcome.value if stored and stored.verdict else None
+    return {
+        "error": None,
+        "waves": found,
+        "drawing": drawing.draw(found),
+        "recorded": recorded,
+        "row": drawing.ROW,
+        "head": drawing.HEAD,
+    }
+
+
+def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[tuple[str, list[code.DiffLine] | None]]:
+    other = one.other_files(found, against)
+    return [
+        (path, code.difference(other.get(path, ""), files.get(path, ""))) for path in dict.fromkeys([*files, *other])
+    ]
+
+
+def _curves(
+    curves: dict[str, tuple[dict[str, list[tuple[int, float]]], list[EvaluationRecord]]], colours: dict[str, str]
+) -> list[Chart]:
+    """Held-out pass@1, reward and KL, a line a run."""
+    rates: list[Line] = []
+    for run, (_, evaluations) in curves.items():
+        points = [
+            Point(e.step, e.pass_at_1, f"{run}: {100 * e.pass_at_1:.1f} % [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}] after {e.step} steps",
+                  link("/step", run=run, evaluation=e.key), e.lo, e.hi)
+            for e in evaluations if e.policy == "student" and e.pass_at_1 is not None
+        ]  # fmt: skip
+        rates.append(Line(run, colours[run], points))
+        teacher = next((e for e in reversed(evaluations) if e.policy == "teacher" and e.pass_at_1 is not None), None)
+        if teacher is not None and teacher.pass_at_1 is not None:
+            last, words = max([p.x for p in points], default=1), f"teacher: {100 * teacher.pass_at_1:.1f} %"
+            there = link("/step", run=run, evaluation=teacher.key)
+            rates.append(
+                Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True)
+            )
+    most = max((point[0] for found, _ in curves.values() for values in found.values() for point in values), default=0)
+    title = "Held-out pass@1" + (", dashed: the teacher" if any(line.dashed for line in rates) else "")
+    made = [charts.chart(title, rates, percent=True, steps=most)]
+    for name, title, unit in (("reward", "Training reward", ""), ("kl", "Reverse KL to the teacher", " nats a token")):
+        lines = [
+            Line(
+                run,
+                colours[run],
+                [
+                    Point(s, v, f"{run}, step {s}: {v:.3f}{unit}", link("/step", run=run, step=s))
+                    for s, v in found[name]
+                ],
+            )
+            for run, (found, _) in curves.items()
+        ]
+        made.append(charts.chart(title, lines, steps=most))
+    return made
+
+
+def _outcome_chart(run: str, parts: list[Row]) -> Chart:
+    bins: dict[int, list[Row]] = {}
+    for row in parts:
+        bins.setdefault(row["bin"], []).append(row)
+    columns = []
+    for rows in bins.values():
+        first, last = min(r["first"] for r in rows), max(r["last"] for r in rows)
+        by_outcome = {r["outcome"]: r["n"] for r in rows}
+        steps = f"{first}-{last}"
+        columns.append((
+            str(first),
+            [(role.lstrip("@"), by_outcome[outcome], f"{words}: {by_outcome[outcome]} of {sum(by_outcome.values())} in steps {first} to {last}",
+              link("/rollouts", run=run, outcome=outcome, step=steps, purpose="train"))
+             for outcome, (role, words) in OUTCOMES.items() if outcome in by_outcome],
+        ))  # fmt: skip
+    return charts.stack("Outcomes of training answers", columns)

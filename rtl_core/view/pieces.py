@@ -1,0 +1,69 @@
+"""The text of each token, by a tokenizer that is on this machine; nothing is downloaded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rtl_core.history.records import RunRecord
+
+Decoder = Callable[[list[int]], str]
+
+
+def pieces(run: RunRecord | None, tokens: Sequence[int], tokenizer: str | None = None) -> list[str] | None:
+    """The text of each token, or None where no tokenizer can be found: that of `tokenizer` (folder or name), else the student's."""
+    source = tokenizer or _tokenizer_of(run)
+    decode = None if source is None else _decoder(source)
+    if decode is None:
+        return None
+    texts = {token: decode([token]) for token in set(tokens)}
+    return [texts[token] for token in tokens]
+
+
+def _tokenizer_of(run: RunRecord | None) -> str | None:
+    """Where the run's student has its tokenizer: a local folder, or the hub's name for it."""
+    if run is None or not run.student:
+        return None
+    tinker = run.config.get("tinker") or {}
+    local = (tinker.get("local_models") or {}).get(run.student)
+    if local:
+        return str(local)
+    if tinker.get("base_url") == "local" and run.student in ("student", "teacher"):
+        from rtl_core.tinymodels import model_path
+
+        return str(model_path(run.student))  # type: ignore[arg-type]
+    return run.student
+
+
+@functools.lru_cache(maxsize=4)
+def _decoder(source: str) -> Decoder | None:
+    """Of a folder, or of what an earlier run has downloaded by that name."""
+    file = Path(source) / "tokenizer.json"
+    if not file.exists():
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            cached = try_to_load_from_cache(source, "tokenizer.json")
+            other = cached or try_to_load_from_cache(source, "tokenizer_config.json")
+        except HFValidationError:
+            return None
+        if not isinstance(cached, str):
+            return _other(source) if isinstance(other, str) else None
+        file = Path(cached)
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(str(file))
+    return lambda ids: str(found.decode(ids, skip_special_tokens=False))
+
+
+def _other(source: str) -> Decoder | None:
+    """A tokenizer without tokenizer.json, which takes seconds to import."""
+    from transformers import AutoTokenizer
+
+    try:
+        found = AutoTokenizer.from_pretrained(source, local_files_only=True)
+    except (OSError, ValueError):
+        return None
+    return lambda ids: str(found.decode(ids))

@@ -1,0 +1,198 @@
+"""What the pages ask of runs, steps, groups and lists of rollouts. Every answer is a list of plain dicts, aggregated and cut by SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.store import History
+
+PAGE = 50
+"""Rows of a page of a list."""
+Row = dict[str, Any]
+
+_STEPS = """
+WITH answers AS (SELECT step, count(*) AS rollouts, avg(CAST(outcome = 'passed' AS INTEGER)) AS pass_rate
+                 FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'
+                 AND step BETWEEN $low AND $high GROUP BY step),
+paid AS (SELECT step, avg(total) AS reward FROM rewards WHERE run = $run AND purpose = 'train' AND step BETWEEN $low AND $high GROUP BY step),
+scored AS (SELECT step, sum(k1_mean * n_tokens) / sum(n_tokens) AS k1 FROM teacher_scores
+           WHERE run = $run AND purpose = 'train' AND n_tokens > 0 AND step BETWEEN $low AND $high GROUP BY step)
+SELECT s.step, s.epoch, s.status, s.trained_at, s.examples, a.rollouts, a.pass_rate, r.reward, k.k1, t.seconds
+FROM steps s LEFT JOIN answers a USING (step) LEFT JOIN paid r USING (step) LEFT JOIN scored k USING (step)
+LEFT JOIN step_times t ON t.run = s.run AND t.step = s.step AND t.stage = 'total'
+WHERE s.run = $run AND s.step BETWEEN $low AND $high ORDER BY s.step DESC
+"""
+_SHOWN = """
+SELECT step FROM steps WHERE run = $run AND (status = 'trained' OR step <= (SELECT max(step) FROM rollouts WHERE run = $run AND purpose = 'train'))
+ORDER BY step DESC LIMIT $most OFFSET $skip
+"""
+_GROUPS = """
+SELECT r.problem_id, p.family, p.difficulty, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
+       avg(w.total) AS reward, bool_or(a.advantage <> 0) AS signal, avg(t.k1_mean) AS k1, max(r.turn) AS turns,
+       list(struct_pack(rollout := r.rollout, outcome := v.outcome, turn := r.turn) ORDER BY r.turn, r.sample) AS samples
+FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout) LEFT JOIN advantages a USING (rollout)
+LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+WHERE r.rollout IN ({keys}) GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
+"""
+_ROWS = """
+SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.parent, r.policy, r.n_tokens,
+       r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
+       a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty
+FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout) LEFT JOIN advantages a USING (rollout)
+LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+WHERE r.rollout IN ({holders})
+"""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which rollouts of a run a list shows; None or empty asks nothing. Every field is a parameter of the list's address."""
+
+    run: str = ""
+    outcome: str = ""
+    mistake: str = ""
+    """A kind of interface mismatch."""
+    name: str = ""
+    """With `mistake`: the port, parameter or module."""
+    check: str = ""
+    """Name of a failing check, or other beginning of a reason."""
+    family: str = ""
+    problem: str = ""
+    step: str = ""
+    """A step, or FROM-TO."""
+    evaluation: str = ""
+    purpose: str = ""
+    doubt: str = ""
+    """`audit`: passes that behave otherwise than the golden answer; `regrade`: verdicts that did not hold."""
+    q: str = ""
+    """Words of the answer's text, as they stand there (upper and lower case are alike)."""
+    page: int = 0
+
+    def given(self) -> dict[str, Any]:
+        """Those that ask for something."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
+
+    def but(self, **changes: Any) -> Filters:
+        """With some changed, on the first page."""
+        return replace(self, **{"page": 0, **changes})
+
+    def where(self) -> tuple[str, dict[str, Any]]:
+        """The condition on `rollouts r` and its parameters. HistoryError for a step that is none."""
+        parts, values = ["r.run = $run"], {"run": self.run}
+
+        def ask(condition: str, **given: Any) -> None:
+            parts.append(condition)
+            values.update(given)
+
+        def among(table: str, condition: str, **given: Any) -> None:
+            ask(f"r.rollout IN (SELECT rollout FROM {table} WHERE run = $run AND {condition})", **given)
+
+        if self.step:
+            first, _, last = self.step.partition("-")
+            if not (first.isdecimal() and (last or first).isdecimal() and len(self.step) < 20):
+                raise HistoryError(f"{self.step!r} is no step", "a number, or FROM-TO such as 10-20")
+            ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
+        if self.outcome == "failed":
+            among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
+        elif self.outcome:
+            among("verdicts", "outcome = $outcome", outcome=self.outcome)
+        if self.mistake:
+            named = "kind = $mistake" + (" AND name = $name" if self.name else "")
+            among("interface_mismatches", named, mistake=self.mistake, **({"name": self.name} if self.name else {}))
+        if self.check:
+            among(
+                "verdicts",
+                "outcome <> 'passed' AND contains(array_to_string(reasons, chr(10)), $check)",
+                check=self.check,
+            )
+        if self.family:
+            ask("r.problem_id IN (SELECT problem_id FROM run_problems WHERE run = $run AND coalesce(family, category) = $family)", family=self.family)  # fmt: skip
+        if self.doubt == "audit":
+            among("audits", "result = 'different'")
+        elif self.doubt == "regrade":
+            among("changed_verdicts", "true")
+        for column in ("problem", "evaluation", "purpose"):
+            if value := getattr(self, column):
+                ask(f"r.{'problem_id' if column == 'problem' else column} = ${column}", **{column: value})
+        if self.q:
+            ask("(contains(lower(r.text), $q) OR r.rollout = $whole)", q=self.q.lower(), whole=self.q)
+        return " AND ".join(parts), values
+
+
+def runs_with_counts(history: History) -> list[Row]:
+    """Every run, newest first, with how far it got."""
+    return history.query(
+        "SELECT r.run, r.status, r.created_at, r.finished_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
+        " FROM runs r LEFT JOIN (SELECT run, count(*) AS steps FROM steps WHERE status = 'trained' GROUP BY run) s USING (run)"
+        " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
+        " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"
+        " WHERE status = 'done' AND policy = 'student' AND split = 'heldout' AND template IS NULL AND temperature IS NULL AND top_p IS NULL AND max_tokens IS NULL GROUP BY run) e"
+        " USING (run) ORDER BY r.created_at DESC, r.run"
+    ).to_pylist()
+
+
+def curves(history: History, run: str) -> dict[str, list[tuple[int, float]]]:
+    """Reward and teacher KL by step."""
+    found = {}
+    for name, view, column in (("reward", "reward_by_step", "reward"), ("kl", "teacher_kl_by_step", "k1")):
+        rows = history.query(f"SELECT step, {column} AS value FROM {view} WHERE run = $run ORDER BY step", {"run": run})
+        found[name] = [(r["step"], r["value"]) for r in rows.to_pylist()]
+    return found
+
+
+def steps(history: History, run: str, page: int) -> list[Row]:
+    """A page of the run's steps, newest first, and one row more where there are more."""
+    shown = history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE}).column(0).to_pylist()
+    if not shown:
+        return []
+    return history.query(_STEPS, {"run": run, "low": min(shown), "high": max(shown)}).to_pylist()
+
+
+def groups(history: History, filters: Filters, order: str = "position", page: int = 0) -> list[Row]:
+    """Groups of a step or evaluation: outcome by outcome; one row more where there are more."""
+    where, values = filters.where()
+    ways = {"position": "min(r.rowid)", "passed": "passed / answers, r.problem_id", "reward": "reward, r.problem_id"}
+    sql = _GROUPS.format(keys=f"SELECT rollout FROM rollouts r WHERE {where}", order=ways.get(order, ways["position"]))
+    return history.query(sql, {**values, "most": PAGE + 1, "skip": page * PAGE}).to_pylist()
+
+
+def count(history: History, filters: Filters) -> int:
+    """How many rollouts a list holds."""
+    where, values = filters.where()
+    found: list[Row] = history.query(f"SELECT count(*) AS n FROM rollouts r WHERE {where}", values).to_pylist()
+    return int(found[0]["n"])
+
+
+def rollouts(history: History, filters: Filters, newest: bool = True, most: int = PAGE) -> list[Row]:
+    """A page of a list: newest step first, or in order of problem, turn and sample."""
+    where, values = filters.where()
+    way = (
+        "r.step DESC, r.evaluation, r.problem_id, r.turn, r.sample"
+        if newest
+        else "r.problem_id, r.turn, r.sample, r.step"
+    )
+    sql = f"SELECT rollout FROM rollouts r WHERE {where} ORDER BY {way} LIMIT $most OFFSET $skip"
+    keys = history.query(sql, {**values, "most": most, "skip": filters.page * PAGE}).column(0).to_pylist()
+    return rows(history, keys)
+
+
+def rows(history: History, keys: list[str]) -> list[Row]:
+    """One row for each of some rollouts, in their order."""
+    if not keys:
+        return []
+    found = history.query(_ROWS.format(holders=", ".join("?" * len(keys))), keys).to_pylist()
+    by_key = {row["rollout"]: row for row in found}
+    return [by_key[key] for key in keys if key in by_key]
+
+
+def choices(history: History, run: str) -> dict[str, list[str]]:
+    """What the filters of a run's list can be set to."""
+    asked = {
+        "family": "SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1",
+        "mistake": "SELECT DISTINCT kind FROM interface_mismatches WHERE run = $run ORDER BY 1",
+        "purpose": "SELECT DISTINCT purpose FROM rollouts WHERE run = $run ORDER BY 1",
+        "evaluation": "SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50",
+    }
+    return {name: history.query(sql, {"run": run}).column(0).to_pylist() for name, sql in asked.items()}

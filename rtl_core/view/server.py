@@ -1,0 +1,291 @@
+"""The server of the view: loopback only, for one person.
+
+A page on the Internet must not read it through the reader's browser: requests that name another host are refused (DNS rebinding), and
+what starts a simulator takes a header that only our own script can send. What models wrote is escaped, and the policy that goes
+with every answer lets no script, style or address but our own work. Other users of the machine can reach loopback, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import uvicorn
+from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core.history.connection import HistoryBusyError
+from rtl_core.history.store import History
+from rtl_core.reporting.text import cell, visible
+from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
+from rtl_core.view import charts, code, one, pages
+from rtl_core.view.links import group_link, link, rollout_link, step_link
+from rtl_core.view.questions import Filters
+
+HOSTS = ["127.0.0.1", "localhost"]
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+KEPT = 64
+"""Pages that are kept until the history changes."""
+
+Name = Annotated[str, Query(max_length=400)]
+Page = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
+def create_app(history: History) -> FastAPI:
+    """The view of a history that is opened for reading only."""
+    app = FastAPI(title="rtl-distill view", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    templates = _templates()
+    kept = _Kept(history.path)
+    simulating, drawn = threading.Lock(), OrderedDict[str, str]()
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
+        if request.method not in ("GET", "HEAD") and request.headers.get("x-rtl-distill-view") != "1":
+            return Response("this takes the view's own page", 403, HEADERS)
+        response: Response = await answer(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def show(request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
+        def made() -> str:
+            stamp = kept.stamp()
+            return templates.get_template(template).render(
+                {"live": False, **values()}, stamp=stamp, history=str(history.path)
+            )
+
+        return HTMLResponse(kept.get(str(request.url), made))
+
+    def failed(request: Request, status: int, message: str, hint: str | None = None) -> Response:
+        page = templates.get_template("error.html")
+        text = page.render(
+            status=status, message=message, hint=hint or "", stamp="", history=str(history.path), live=False
+        )
+        return HTMLResponse(text, status, HEADERS)
+
+    @app.exception_handler(RtlDistillError)
+    def known(request: Request, error: RtlDistillError) -> Response:
+        return failed(request, 503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint)
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        return failed(request, error.status_code, str(error.detail), "")
+
+    @app.exception_handler(RequestValidationError)
+    def misread(request: Request, error: RequestValidationError) -> Response:
+        what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+        return failed(
+            request, 400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs"
+        )
+
+    @app.get("/")
+    def home(request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None) -> Response:
+        return show(request, "home.html", lambda: pages.home(history, runs or []))
+
+    @app.get("/run")
+    def run(request: Request, run: Name, page: Page = 0) -> Response:
+        return show(request, "run.html", lambda: pages.run(history, run, page))
+
+    @app.get("/step")
+    def step(request: Request, run: Name, step: Name = "", evaluation: Name = "", purpose: Name = "", order: Name = "", page: Page = 0) -> Response:  # fmt: skip
+        if not evaluation and not step.isdecimal():
+            raise HTTPException(400, "a step is a number; an evaluation is named by its key")
+        filters = Filters(run=run, step=step, evaluation=evaluation, purpose=purpose, page=page)
+        return show(request, "step.html", lambda: pages.step(history, filters, order))
+
+    @app.get("/group")
+    def group(
+        request: Request, run: Name, problem: Name, step: Name = "", evaluation: Name = "", purpose: Name = ""
+    ) -> Response:
+        filters = Filters(run=run, problem=problem, step=step, evaluation=evaluation, purpose=purpose)
+        return show(request, "group.html", lambda: pages.group(history, filters))
+
+    @app.get("/rollouts")
+    def rollouts(
+        request: Request, run: Name = "", outcome: Name = "", mistake: Name = "", name: Name = "", check: Name = "", family: Name = "",
+        problem: Name = "", step: Name = "", evaluation: Name = "", purpose: Name = "", doubt: Name = "", q: Name = "", page: Page = 0,
+    ) -> Response:  # fmt: skip
+        filters = Filters(
+            run, outcome, mistake, name, check, family, problem, step, evaluation, purpose, doubt, q, page
+        )
+        return show(request, "rollouts.html", lambda: pages.rollouts(history, filters))
+
+    @app.get("/wrong")
+    def wrong(request: Request, run: Name) -> Response:
+        return show(request, "wrong.html", lambda: pages.wrong(history, run))
+
+    @app.get("/mistakes")
+    def mistakes(request: Request, run: Name) -> Response:
+        return show(request, "mistakes.html", lambda: pages.mistakes(history, run))
+
+    @app.get("/rollout")
+    def rollout(
+        request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
+    ) -> Response:
+        return show(
+            request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
+        )
+
+    @app.post("/waves")
+    def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
+        """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
+        with simulating:
+            if key in drawn:
+                return HTMLResponse(drawn[key])
+            values = pages.waves(history, key)
+            page = templates.get_template("waves.html").render(values)
+            if values["error"] is None:
+                drawn[key] = page
+                while len(drawn) > KEPT:
+                    drawn.popitem(last=False)
+            return HTMLResponse(page)
+
+    @app.get("/stamp")
+    def stamp() -> Response:
+        """Changes whenever the history does; a look at the file's entry alone."""
+        return JSONResponse({"stamp": kept.stamp()})
+
+    static = _static()
+
+    @app.get("/static/{name}")
+    def file(name: str) -> Response:
+        if name not in static:
+            raise HTTPException(404, "there is no such file")
+        kind, text = static[name]
+        return Response(text, media_type=kind, headers={**HEADERS, "Cache-Control": "no-cache"})
+
+    return app
+
+
+class _Kept:
+    """Pages as they were put together, until the history changes: going back costs nothing, neither does a second reader."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pages: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def stamp(self) -> str:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ""
+        return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+
+    def get(self, address: str, make: Callable[[], str]) -> str:
+        key = address, self.stamp()
+        with self._guard:
+            if key in self._pages:
+                self._pages.move_to_end(key)
+                return self._pages[key]
+        page = make()
+        with self._guard:
+            self._pages[key] = page
+            while len(self._pages) > KEPT:
+                self._pages.popitem(last=False)
+        return page
+
+
+def _templates() -> Environment:
+    """Templates whose every value is escaped, and without characters that steer."""
+    found = Environment(
+        loader=PackageLoader("rtl_core.view", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )  # fmt: skip
+    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, charts=charts, against_words=one.AGAINST)  # fmt: skip
+    found.filters.update(
+        cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words
+    )
+    return found
+
+
+def _words(outcome: str | None) -> str:
+    return "not graded yet" if outcome is None else OUTCOMES.get(outcome, ("", outcome.replace("_", " ")))[1]
+
+
+def _static() -> dict[str, tuple[str, str]]:
+    """File name -> (kind, text) of all that a page loads."""
+    folder = files("rtl_core.view") / "static"
+    kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+    found = {
+        f.name: (kinds[f.name.rsplit(".")[-1]], f.read_text(encoding="utf-8"))
+        for f in folder.iterdir()
+        if f.name.rsplit(".")[-1] in kinds
+    }
+    colours = [
+        f".fill-{role} {{ fill: var(--{role}); }} .line-{role} {{ stroke: var(--{role}); }} .ink-{role} {{ color: var(--{role}); }}"
+        for role in PALETTE
+    ]
+    found["colours.css"] = "text/css", "\n".join([css_variables(), code.style(), *colours])
+    return found
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on loopback. ConfigError where the port is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"cannot listen on 127.0.0.1:{port}: {error}", "choose another --port; 0 takes a free one"
+        ) from error
+
+
+def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
+    """Serve the view until Ctrl-C; `announce` gets its address once it answers."""
+    listener = listen(port)
+    config = uvicorn.Config(
+        create_app(history), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+
+    threading.Thread(target=_warm, daemon=True).start()
+
+    async def run() -> None:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        announce(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        await serving
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+def _warm() -> None:
+    """Import what the first rollout needs, while the reader looks at the runs."""
+    import huggingface_hub.errors  # noqa: F401
+    import tokenizers  # noqa: F401
+
+    code.coloured("module m; endmodule")
+
+
+def has_screen() -> bool:
+    """Whether a browser of this machine has somewhere to show itself."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,0 +1,168 @@
+"""What is known of each token of an answer, as overlays; an overlay whose data are not stored says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.algorithms.base import chosen
+from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.history.records import StoredRollout
+from rtl_core.history.store import History
+from rtl_core.learning.kl import k1
+from rtl_core.run.folder import config_of
+
+MOST = 3_000
+"""Tokens of one page."""
+SHADES = (0.05, 0.2, 0.6, 1.2, 2.5)
+"""From so many nats on a token has the first, second, ... shade."""
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A value for each of the T tokens, or why there is none. Positive values are red, negative ones blue, unless `good` turns it around."""
+
+    name: str
+    title: str
+    about: str
+    values: NDArray[np.float64] | None = None
+    missing: str = ""
+    good: bool = False
+    shades: tuple[float, ...] = SHADES
+
+    def shade(self, value: float) -> str:
+        """The CSS class of a token."""
+        depth = sum(abs(value) >= limit for limit in self.shades)
+        if not depth or not math.isfinite(value):
+            return ""
+        return f"{'up' if (value > 0) != self.good else 'down'}{depth}"
+
+    def legend(self) -> list[tuple[str, str]]:
+        """(class, words) of each shade that the values can have, lowest first."""
+        high, low = ("down", "up") if self.good else ("up", "down")
+        made = [(f"{high}{i + 1}", f"≥ {limit:.2g}") for i, limit in enumerate(self.shades)]
+        if self.values is not None and (self.values < 0).any():
+            below = [(f"{low}{i + 1}", f"≤ −{limit:.2g}") for i, limit in enumerate(self.shades)]
+            made = below[::-1] + made
+        return made
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token as it is drawn."""
+
+    position: int
+    text: str
+    shade: str
+    words: str
+
+
+def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> dict[str, Overlay]:
+    """All overlays of a rollout by name. `metrics` are those of its step."""
+    student_T = np.asarray(stored.rollout.logprobs_T, np.float64)
+    kl = Overlay(
+        "kl",
+        "teacher KL",
+        "k1 = log p(student) − log p(teacher), in nats: red where the student is surer than the teacher",
+    )
+    if stored.teacher is None:
+        kl = _without(kl, "the teacher has not scored this answer")
+    else:
+        kl = _with(kl, k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
+    surprise = Overlay("surprise", "surprise", "−log p(student) of the sampled token, in nats", values=-student_T)
+    made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), *_unstored(stored, metrics)]
+    return {overlay.name: overlay for overlay in made}
+
+
+def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
+    """What the run's own algorithm trained each token with, at the λ that the step recorded."""
+    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL; blue pushes it up, red down", good=True)  # fmt: skip
+    if stored.credit is None:
+        return _without(bare, "no credit is recorded for this answer: it was not trained on (or not yet)")
+    if not stored.credit.counts:
+        return _without(bare, "the answer was masked: no part of the loss")
+    if stored.rollout.purpose == "warm_start":
+        return _without(bare, "a warm start imitates the answer: every token has the weight 1")
+    weight = metrics.get("learning/kl_weight")
+    if weight is None:
+        return _without(bare, f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet")
+    try:
+        config = config_of(history, stored.rollout.run)
+        if config.learning.permute_advantages:
+            return _without(
+                bare, "learning.permute_advantages gave each answer another one's advantage; which one is not stored"
+            )
+        values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
+    except (ConfigError, HistoryError, KeyError, ValueError) as error:
+        return _without(bare, f"the run's algorithm cannot be asked here: {error}")
+    most = float(np.abs(values_T).max(initial=0.0)) or 1.0
+    return _with(bare, values_T, tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))
+
+
+def _mask(stored: StoredRollout) -> Overlay:
+    bare = Overlay("mask", "loss mask", "blue tokens are in the loss; the prompt never is", shades=(0.5,))
+    if stored.credit is None:
+        return _without(bare, "not recorded: the answer was not trained on (or not yet)")
+    return _with(bare, np.full(len(stored.rollout.tokens_T), -1.0 if stored.credit.counts else 0.0), (0.5,))
+
+
+def _unstored(stored: StoredRollout, metrics: Mapping[str, float]) -> list[Overlay]:
+    """Overlays that the history holds as a mean of the step alone."""
+    made = []
+    for name, title, metric, about in (
+        ("entropy", "entropy", "optim/entropy", "entropy of the sampler's distribution"),
+        ("mismatch", "trainer–sampler mismatch", "optim/kl_sample_train_v1", "log p(sampler) − log p(trainer)"),
+    ):
+        mean = metrics.get(metric)
+        words = (
+            "" if mean is None else f"; over step {stored.rollout.step} it was {mean:.3g} nats on average ({metric})"
+        )
+        made.append(Overlay(name, title, about, missing=f"not stored per token{words}"))
+    return made
+
+
+def _with(bare: Overlay, values: NDArray[np.float64], shades: tuple[float, ...] = SHADES) -> Overlay:
+    return Overlay(bare.name, bare.title, bare.about, values, good=bare.good, shades=shades)
+
+
+def _without(bare: Overlay, missing: str) -> Overlay:
+    return Overlay(bare.name, bare.title, bare.about, missing=missing)
+
+
+def drawn(
+    stored: StoredRollout, found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, start: int = 0
+) -> list[Token]:
+    """At most `MOST` tokens from `start` on, shaded by one overlay; each says the values of all."""
+    s_T = stored.rollout.logprobs_T
+    there = [
+        (overlay.title, overlay.values)
+        for overlay in found.values()
+        if overlay.values is not None and overlay.name not in ("mask", "surprise")
+    ]
+    shown = found[name]
+    made = []
+    for i in range(start, min(len(s_T), start + MOST)):
+        words = [f"token {i}, number {stored.rollout.tokens_T[i]}", f"p student {math.exp(s_T[i]):.3f}"]
+        if stored.teacher is not None:
+            words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
+        words += [f"{title} {values[i]:+.3f}" for title, values in there]
+        shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
+        made.append(
+            Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words))
+        )
+    return made
+
+
+def strongest(
+    found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, most: int = 6
+) -> list[tuple[int, str, float]]:
+    """The tokens with the largest values of an overlay: (position, text, value), by position."""
+    values = found[name].values
+    if values is None or name == "mask":
+        return []
+    chosen_ = sorted(np.argsort(-np.abs(values))[:most].tolist())
+    return [(i, texts[i] if texts is not None else "", float(values[i])) for i in chosen_]

@@ -1,0 +1,118 @@
+"""A history with a failing answer to a starter problem, a VerilogEval and a CVDP one each: golden answers with one operator changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
+from rtl_core.problems.starter.problems import starter_problems
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.run.session import limits_of
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome
+
+RUN = "mutants"
+
+
+@pytest.fixture(scope="session")
+def executor() -> Iterator[Executor]:
+    started = make_executor("bubblewrap")
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def problems(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Problem, str]]:
+    """Name -> problem and an answer that fails its tests."""
+    few = tmp_path_factory.mktemp("verilog-eval")
+    for path in (data / "verilog-eval" / "dataset_spec-to-rtl").glob("Prob039_*"):
+        shutil.copy(path, few)
+    examples = "cvdp_v1.1.0_example_nonagentic_code_generation_no_commercial_with_solutions.jsonl"
+    starters = starter_problems("train", 12, 1)
+    return {
+        "starter": _mutated(next(p for p in starters if p.family == "adder"), "+", "-"),
+        "verilog-eval": _mutated(read_verilog_eval(few).problems[0], "sel_b1 & sel_b2", "sel_b1 | sel_b2"),
+        "cvdp": _mutated(read_cvdp(data / "cvdp" / examples).problems[0], "lfsr_out[6] ^", "lfsr_out[6] &"),
+    }
+
+
+def _mutated(problem: Problem, was: str, now: str) -> tuple[Problem, str]:
+    assert problem.golden is not None
+    assert len(problem.golden) == 1
+    (text,) = problem.golden.values()
+    assert was in text, text
+    return problem, f"```verilog\n{text.replace(was, now, 1)}\n```"
+
+
+@pytest.fixture(scope="session")
+def keys(problems: dict[str, tuple[Problem, str]]) -> dict[str, str]:
+    """Name -> key of the stored rollout."""
+    return {name: f"{RUN}/step/00000/{problem.id}/0" for name, (problem, _) in problems.items()}
+
+
+@pytest.fixture(scope="session")
+def history(
+    problems: dict[str, tuple[Problem, str]], executor: Executor, tmp_path_factory: pytest.TempPathFactory
+) -> History:
+    """The history, read-only from here on."""
+    path = tmp_path_factory.mktemp("debugging") / "h.duckdb"
+    return written(path, problems, executor)
+
+
+def written(
+    path: Path,
+    problems: dict[str, tuple[Problem, str]],
+    executor: Executor,
+    outcome: Outcome = Outcome.TESTS_FAILED,
+) -> History:
+    """A history of a run whose first step holds each answer with the executor's verdict, of that outcome."""
+    config = load_config(
+        "demo", [f'run.name="{RUN}"', f'run.history="{path}"', f'grading.executor="{executor.name}"'], environment={}
+    )
+    history = History(path)
+    history.start_run(
+        RunRecord(
+            name=RUN,
+            config=config.model_dump(mode="json"),
+            config_hash="",
+            seed=1,
+            student="student",
+            teacher="teacher",
+            problems_hash="",
+        )
+    )
+    history.record_problems(RUN, [(problem, "train", i) for i, (problem, _) in enumerate(problems.values())])
+    section = config.grading
+    grader = Grader(executor, limits=limits_of(config), seed=section.seed, seeds=section.seeds)
+    for problem, text in problems.values():
+        rollout = Rollout(
+            run=RUN,
+            purpose="train",
+            epoch=0,
+            step=0,
+            problem_id=problem.id,
+            sample=0,
+            prompt_P=(1,),
+            tokens_T=(2,),
+            logprobs_T=(-0.5,),
+            stop_reason="stop",
+            text=text,
+            policy_step=0,
+        )
+        verdict = grader.grade(problem, answer_to(problem, text))
+        assert verdict.outcome is outcome, (problem.id, verdict)
+        history.record_rollouts([rollout])
+        history.record_verdicts([(rollout.key, verdict, None)])
+    grader.close()
+    return History(path, read_only=True)

@@ -1,0 +1,94 @@
+"""`rtl-distill debug` as a user types it: the same verdict again, waves in a file, a shell in the sandbox."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rtl_core.debugging.vcd import read_vcd
+from rtl_core.history.store import History
+
+NAMES = ["starter", "verilog-eval", "cvdp"]
+FAILS = {"starter": "0 of 2 tests passed", "verilog-eval": "0 of 1 tests passed", "cvdp": "1 failed"}
+"""What each harness says of its answer when a person runs it."""
+PATIENCE_S = 120
+
+
+def command(history: History, *words: str) -> list[str]:
+    return [sys.executable, "-m", "cli", "debug", *words, "--db", str(history.path)]
+
+
+def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "120"}
+    return subprocess.run(
+        command(history, *words), input=typed, capture_output=True, text=True, env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_is_the_same_again_and_waves_are_written(
+    name: str, history: History, keys: dict[str, str], tmp_path: Path
+) -> None:
+    before = history.rollout(keys[name])
+    file = tmp_path / "w.vcd"
+    done = run(history, keys[name], "--waves", str(file))
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+    assert "again    the same verdict" in done.stdout
+    assert "verdict  tests failed" in done.stdout
+    assert "\ncheck    " in done.stdout
+    assert "▼" in done.stdout
+    assert read_vcd(file.read_text()).end > 0
+    assert history.rollout(keys[name]) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name: str, history: History, keys: dict[str, str]) -> None:
+    typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
+    done = run(history, keys[name], "--shell", typed=typed)
+    assert done.returncode == 7, done.stderr
+    told = done.stdout[done.stdout.index("\nharness ") :]
+    assert "/code/rundir\n" in told
+    assert {"rtl", "src", "rundir"} <= set(told.split())
+    assert FAILS[name] in told
+    assert "/code/src/mine': Read-only file system" in done.stderr
+    again = run(history, keys[name], "--shell", typed="ls /code/rundir\n")
+    assert "mine" not in again.stdout.split()  # nothing outlives it
+
+
+def test_a_shell_on_a_terminal_has_ctrl_c_and_job_control(history: History, keys: dict[str, str]) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, command(history, keys["starter"], "--shell"))
+    told = b""
+
+    def until(text: bytes) -> None:
+        nonlocal told
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in told:
+            assert time.monotonic() < deadline, told
+            if select.select([terminal], [], [], 0.2)[0]:
+                told += os.read(terminal, 4096)
+
+    until(b"sandbox:~$ ")
+    os.write(terminal, b"echo be''gun; sleep 1000\n")
+    until(b"begun")
+    os.write(terminal, b"\x03")
+    os.write(terminal, b"echo code $?; exit 3\n")
+    until(b"code 130")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    os.close(terminal)
+    assert b"no job control" not in told
+
+
+def test_what_cannot_be_done_is_said_in_a_sentence(history: History, keys: dict[str, str], tmp_path: Path) -> None:
+    done = run(history, keys["starter"], "--waves", str(tmp_path / "w.fst"))
+    assert (done.returncode, "ends in .vcd" in done.stderr) == (2, True)
+    done = run(history, "no/such/rollout")
+    assert (done.returncode, "there is no rollout" in done.stderr) == (2, True)

@@ -1,0 +1,39 @@
+"""What Docker graded is looked at in Docker: the same verdict again, waves, and a shell in a container of the same kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import docker
+import pytest
+
+from rtl_core.debugging.vcd import read_vcd
+from rtl_core.grading.executors import make_executor
+from rtl_core.types.problem import Problem
+from tests.debugging.conftest import written
+from tests.debugging.test_debug_command import FAILS, NAMES, run
+
+pytestmark = pytest.mark.docker
+
+
+def test_verdict_waves_and_shell(
+    problems: dict[str, tuple[Problem, str]], keys: dict[str, str], tmp_path: Path
+) -> None:
+    executor = make_executor("docker")
+    history = written(tmp_path / "h.duckdb", problems, executor)
+    executor.close()
+    engine = docker.APIClient(version="auto")
+    before = {container["Id"] for container in engine.containers(all=True)}
+    for name in NAMES:
+        file = tmp_path / f"{name}.vcd"
+        typed = "pwd; ls /code/rtl; touch /code/src/mine; harness; exit 7\n"
+        done = run(history, keys[name], "--waves", str(file), "--shell", typed=typed)
+        assert done.returncode == 7, (name, done.stdout, done.stderr)
+        assert "again    the same verdict" in done.stdout
+        assert "\nsandbox  docker;" in done.stdout
+        assert "\n/code/rundir\n" in done.stdout
+        assert FAILS[name] in done.stdout[done.stdout.index("\nharness ") :]
+        assert "/code/src/mine': Read-only file system" in done.stderr
+        assert read_vcd(file.read_text()).end > 0
+    assert {container["Id"] for container in engine.containers(all=True)} <= before
+    engine.close()

@@ -1,0 +1,220 @@
+"""A person looks at a run that goes on: from the curve to a failed answer, its failing check, its waveform and its tokens, in Chromium."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Page, browser
+
+from rtl_core.errors import HistoryError
+from rtl_core.history.store import History
+from rtl_core.view.links import link, rollout_link
+
+PATIENCE_S = 1200
+RUN = [
+    "run.name=live", "run.epochs=200", "problems.sources.0.train=16", "problems.sources.0.heldout=2", "problems.validation_mutants=0",
+    "curriculum.problems_per_step=4", "sampling.group_size=4", "evaluation.samples=2", "evaluation.k=[1, 2]", "evaluation.teacher=false",
+    "learning.kl_schedule=constant", "learning.replace_with_kl=false",
+]  # fmt: skip
+"""Overrides of the demo: four steps an epoch, the teacher at every one, and no end before the test's."""
+FAILED = """
+SELECT v.rollout, v.step, v.problem_id, v.reasons FROM verdicts v JOIN teacher_scores USING (rollout) JOIN steps s ON s.run = v.run AND s.step = v.step
+WHERE v.outcome = 'tests_failed' AND v.purpose = 'train' AND s.status = 'trained' AND v.tests_total > 0 ORDER BY v.step, v.rollout LIMIT 1
+"""
+
+
+def wait(what: str, ask: Callable[[], Any]) -> Any:
+    """The first answer that is one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            if found := ask():
+                return found
+        except HistoryError:  # the run has not begun its history yet
+            pass
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s for {what}"
+        time.sleep(0.3)
+
+
+def program(*arguments: str, out: Path) -> subprocess.Popen:
+    """A command of ours in a process group of its own."""
+    with out.open("w") as file:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen([sys.executable, "-m", "cli", *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True)  # fmt: skip
+
+
+def end(process: subprocess.Popen, number: signal.Signals) -> int:
+    """Its exit status after a signal; whatever it leaves of its process group is ended, too."""
+    process.send_signal(number)
+    try:
+        return process.wait(timeout=300)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[History, dict[str, Any]]]:
+    """A run that goes on, with an answer of it that failed its tests."""
+    folder = tmp_path_factory.mktemp("live")
+    history = History(folder / "h.duckdb", read_only=True)
+    overrides = [*RUN, f"run.directory={folder}", f"run.history={history.path}"]
+    process = program(
+        "train", "demo", *(x for override in overrides for x in ("--set", override)), out=folder / "train.log"
+    )
+
+    def failed() -> dict[str, Any] | None:
+        assert process.poll() is None, (folder / "train.log").read_text()[-4000:]
+        return next(iter(history.query(FAILED).to_pylist()), None)
+
+    try:
+        yield history, wait("an answer that fails its tests", failed)
+    finally:
+        end(process, signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def address(live: tuple[History, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The command `rtl-distill view`, which ends with Ctrl-C."""
+    out = tmp_path_factory.mktemp("served") / "view.log"
+    process = program("view", "--no-browser", "--db", str(live[0].path), out=out)
+    try:
+        yield wait(
+            "the view's address",
+            lambda: next((line for line in out.read_text().splitlines() if line.startswith("http://127.0.0.1:")), ""),
+        )
+        assert process.poll() is None
+    finally:
+        code = end(process, signal.SIGINT)
+    assert code == 0, out.read_text()
+    assert "Traceback" not in out.read_text()
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with browser() as tab:
+        tab.call("Emulation.setDeviceMetricsOverride", width=1440, height=900, deviceScaleFactor=1, mobile=False)
+        yield tab
+
+
+def there(page: Page, path: str) -> None:
+    try:
+        page.wait(f"location.pathname === {json.dumps(path)} && document.documentElement.dataset.ready === 'yes'", 120)
+    except AssertionError:
+        shown = page.js("[location.href, document.readyState, document.body.innerText.slice(0, 2000)]")
+        raise AssertionError(f"not at {path}: {shown}; {page.complaints()}") from None
+
+
+def anchor(address: str) -> str:
+    return f"document.querySelector('a[href={json.dumps(address)}]')"
+
+
+@pytest.mark.slow
+def test_from_the_curve_of_a_live_run_to_the_waveform_of_a_failing_check(live, address, page):
+    history, failed = live
+    page.visit(address)
+    page.click(anchor(link("/run", run="live")))
+    there(page, "/run")
+    assert page.js("document.querySelector('.live').innerText") == "live"
+
+    # The page follows the run by itself.
+    newest = page.js("Number(document.querySelector('.rows tbody tr a').innerText)")
+    page.js("window.sameDocument = true")
+    page.wait(
+        f"Number(document.querySelector('.rows tbody tr a').innerText) > {newest} && window.sameDocument", PATIENCE_S
+    )
+
+    # Curve, step, group, rollout; a point of the curve may be a mean, so its step is the one beside it at worst.
+    page.click("[...document.querySelectorAll('.chart')][1].querySelector('svg a')")
+    there(page, "/step")
+    page.visit(address.rstrip("/") + link("/step", run="live", step=failed["step"]))
+    page.click(anchor(link("/group", problem=failed["problem_id"], run="live", step=failed["step"])))
+    there(page, "/group")
+    page.click(anchor(rollout_link(failed["rollout"])))
+    there(page, "/rollout")
+    assert failed["reasons"][0][:100] in page.js("document.getElementById('failing').innerText")
+    assert page.js("document.querySelector('h1').innerText") == "Tests failed"
+
+    # The KL of its tokens.
+    stored = history.find_rollout(failed["rollout"])
+    k_T = [s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)]
+    told = page.js(
+        "[...document.querySelectorAll('.tokens span')].map(e => Number(/teacher KL (\\S+)/.exec(e.title)[1]))"
+    )
+    assert told == pytest.approx(k_T, abs=6e-4)
+    marked = page.js("[...document.querySelectorAll('.tokens span')].map(e => e.className !== '')")
+    assert marked == [abs(value) >= 0.05 for value in told]
+    assert (
+        page.js("document.querySelector('.tokens').innerText")
+        .replace("\n", "")
+        .startswith(stored.rollout.text[:20].replace("\n", ""))
+    )
+    page.click("[...document.querySelectorAll('#tokens nav a')].find(a => a.innerText === 'advantage')")
+    page.wait(
+        "document.querySelector('.tokens').dataset.overlay === 'advantage' && document.documentElement.dataset.ready === 'yes'"
+    )
+    assert page.js("document.getElementById('missing')") is None
+
+    # The waveform, by its button; its address shows it again.
+    page.click("document.getElementById('show-waves')")
+    page.wait("document.querySelector('#drawing svg .said')", PATIENCE_S)
+    assert page.js("document.querySelectorAll('#drawing .wave, #drawing .bus').length") >= 2
+    assert "expected" in page.js("document.querySelector('#drawing .said').textContent")
+    assert "waves=1" in page.js("location.search")
+    page.visit(page.js("location.href"))
+    page.wait("document.querySelector('#drawing svg .said')", PATIENCE_S)
+
+    assert page.complaints() == []
+    assert all(asked.startswith((address, "data:")) for asked in page.requests())
+    assert history.run("live").status == "running"
+
+
+@pytest.mark.slow
+def test_search_by_keys_finds_an_answer_by_a_word_of_its_text(live, address, page):
+    _, failed = live
+    stored = live[0].find_rollout(failed["rollout"])
+    word = max(stored.rollout.text.replace("(", " ").replace(";", " ").split(), key=len)
+    page.visit(address)
+    page.press("/")
+    page.wait("document.activeElement.type === 'search'")
+    page.call("Input.insertText", text=word)
+    page.press("Enter")
+    there(page, "/rollouts")
+    page.visit(page.js("location.href") + "&outcome=tests_failed&step=" + str(failed["step"]))
+    keys = page.js("[...document.querySelectorAll('[data-row] a')].map(a => new URL(a.href).searchParams.get('key'))")
+    assert failed["rollout"] in keys
+
+    # j goes down, k up, Enter opens, Escape goes to the group.
+    page.press("j")
+    page.wait("document.querySelectorAll('.chosen').length === 1")
+    page.press("Enter")
+    there(page, "/rollout")
+    page.press("Escape")
+    there(page, "/group")
+    page.press("?")
+    page.wait("document.getElementById('help').open")
+    assert page.complaints() == []
+
+
+@pytest.mark.slow
+def test_light_and_dark_follow_the_system_until_the_reader_chooses(address, page):
+    for theme in ("dark", "light"):
+        page.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": theme}])
+        page.visit(address)
+        assert page.js("document.documentElement.dataset.theme") == theme
+    page.press("t")
+    page.wait("document.documentElement.dataset.theme === 'dark'")
+    page.visit(address)
+    assert page.js("document.documentElement.dataset.theme") == "dark"
+    page.js("localStorage.clear()")
+    assert page.complaints() == []

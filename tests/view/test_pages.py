@@ -1,0 +1,238 @@
+"""The pages say what the history holds, escape what models wrote, and answer to their own reader alone."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import synthetic
+
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+from rtl_core.view import failures
+from rtl_core.view.links import link, rollout_link
+from rtl_core.view.questions import Filters, count, rollouts
+from rtl_core.view.server import create_app, listen
+
+
+def keys(demo: History, sql: str) -> list[str]:
+    return demo.query(sql).column(0).to_pylist()
+
+
+def hrefs(page: str, path: str) -> list[str]:
+    return [
+        address for address in map(html.unescape, re.findall(r'href="([^"]*)"', page)) if urlsplit(address).path == path
+    ]
+
+
+def test_every_link_of_every_page_leads_to_a_page(view):
+    seen, todo, kinds = set(), ["/"], set()
+    while todo:
+        address = todo.pop().split("#")[0]
+        path = urlsplit(address).path
+        # Of each kind of page with each set of parameters a few are enough.
+        kind = path, tuple(sorted(parse_qs(urlsplit(address).query)))
+        if address in seen or sum(k == kind for k, _ in kinds) >= 3:
+            continue
+        seen.add(address)
+        kinds.add((kind, address))
+        answer = view.get(address)
+        assert answer.status_code == 200, address
+        if "text/html" in answer.headers["content-type"]:
+            todo += list(map(html.unescape, re.findall(r'(?:href|src)="(/[^"]*)"', answer.text)))
+    assert {path for (path, _), _ in kinds} >= {
+        "/",
+        "/run",
+        "/step",
+        "/group",
+        "/rollouts",
+        "/rollout",
+        "/wrong",
+        "/mistakes",
+        "/static/view.js",
+    }
+
+
+def test_what_a_model_wrote_is_text_on_every_page(view, demo):
+    hostile = keys(
+        demo,
+        "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') AND purpose = 'train' LIMIT 1",
+    )[0]
+    failed = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' LIMIT 1")[0]
+    stored = demo.find_rollout(hostile).rollout
+    pages = [
+        rollout_link(hostile), rollout_link(hostile, against="golden"), rollout_link(hostile, against="passing"), rollout_link(failed),
+        link("/group", run="demo", step=stored.step, problem=stored.problem_id), link("/wrong", run="demo"),
+        link("/rollouts", run="demo", q="</script><script>window.pwned"), link("/rollouts", run="demo", check='"><script>x'),
+    ]  # fmt: skip
+    for address in pages:
+        page = view.get(address).text
+        assert "pwned" in page or "/rollout?" not in address, address
+        assert not re.search(r"<script(?! src=\"/static/)", page), address
+        assert not re.search(r"<img|onerror=\"", page), address
+        assert "\x1b" not in page
+        assert "\u2028" not in page
+
+
+def test_scripts_and_styles_come_from_the_view_alone(view):
+    policy = view.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    page = view.get("/run?run=demo").text
+    assert not re.search(r"\sstyle=|\son\w+=|<style|https?://", page.replace("http://127.0.0.1", ""))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1"])
+def test_a_request_under_another_name_is_refused(view, host):
+    for address in ("/", "/stamp", "/static/view.js"):
+        assert view.get(address, headers={"host": host}).status_code == 400
+
+
+def test_it_listens_on_loopback_and_says_when_a_port_is_taken():
+    with listen(0) as first:
+        host, port = first.getsockname()
+        assert host == "127.0.0.1"
+        with pytest.raises(ConfigError, match="cannot listen"):
+            listen(port)
+
+
+def test_a_form_of_another_page_cannot_start_a_simulator(view, demo):
+    key = keys(demo, "SELECT rollout FROM verdicts WHERE outcome = 'tests_failed' LIMIT 1")[0]
+    assert view.post("/waves", json={"key": key}).status_code == 403
+    assert view.get("/waves").status_code == 405
+
+
+def test_a_waveform_that_cannot_be_had_says_why(view, demo):
+    key = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'no_answer' LIMIT 1")[0]
+    answer = view.post("/waves", json={"key": key}, headers={"x-rtl-distill-view": "1"})
+    assert answer.status_code == 200
+    assert "cannot be used here" in answer.text  # the made-up run has no configuration
+
+
+FILTERS = {
+    "outcome=timeout": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'timeout'",
+    "outcome=failed": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
+    "mistake=extra_port": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port'",
+    "mistake=extra_port&name=din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
+    "family=mux": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(problem_id, '_mux_')",
+    "step=3&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 3 AND purpose = 'train'",
+    "step=2-4&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step BETWEEN 2 AND 4 AND purpose = 'train'",
+    "q=SECOND_try": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
+    "q=100%25": "SELECT rollout FROM rollouts WHERE false",
+    "check=expected+3": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
+    "doubt=audit": "SELECT rollout FROM audits",
+    "doubt=regrade": "SELECT rollout FROM regrades",
+    "purpose=refinement": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
+}
+
+
+@pytest.mark.parametrize("asked", FILTERS)
+def test_a_list_holds_what_its_address_asks_for(view, demo, asked):
+    expected = set(keys(demo, FILTERS[asked]))
+    address, found = f"/rollouts?run=demo&{asked}", set()
+    while address:
+        page = view.get(address).text
+        assert f"<h1>{len(expected):,} rollout" in page
+        found |= {parse_qs(urlsplit(a).query)["key"][0] for a in hrefs(page, "/rollout")}
+        more = re.search(r'rel="next" href="([^"]*)"', page)
+        address = html.unescape(more[1]) if more else ""
+    assert found == expected
+
+
+def test_a_list_is_in_the_order_of_its_pages_without_gaps(demo):
+    every = [row["rollout"] for page in range(20) for row in rollouts(demo, Filters(run="demo", page=page))]
+    assert len(every) == len(set(every)) == count(demo, Filters(run="demo"))
+
+
+def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
+    key = keys(
+        demo,
+        "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' AND purpose = 'train' LIMIT 1",
+    )[0]
+    stored = demo.find_rollout(key)
+    assert stored.teacher is not None
+    assert stored.reward is not None
+    page = view.get(rollout_link(key)).text
+    assert html.escape(stored.verdict.reasons[0]) in page
+    assert f"{stored.reward.total:.3f}" in page
+    told = [float(v) for v in re.findall(r"teacher KL ([+-][\d.]+)", page)]
+    k_T = [s - q for s, q in zip(stored.rollout.logprobs_T, stored.teacher.logprobs_T, strict=True)]
+    assert told == pytest.approx(k_T, abs=6e-4)
+
+
+def test_an_overlay_without_data_says_so(view, demo):
+    evaluated = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1")[0]
+    trained = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1")[0]
+    assert "the teacher has not scored this answer" in view.get(rollout_link(evaluated, overlay="kl")).text
+    assert "not stored per token; over step" in html.unescape(view.get(rollout_link(trained, overlay="entropy")).text)
+    assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
+
+
+def test_turns_are_shown_with_the_answer_before_and_a_comparison_with_it(view, demo):
+    second = keys(demo, "SELECT rollout FROM rollouts WHERE turn = 2")[0]
+    page = view.get(rollout_link(second)).text
+    parent = demo.find_rollout(second).rollout.parent
+    assert rollout_link(parent) in [html.unescape(a) for a in hrefs(page, "/rollout")]
+    assert "against the turn before" in page
+    assert "second_try" in view.get(rollout_link(parent)).text or rollout_link(second) in html.unescape(
+        view.get(rollout_link(parent)).text
+    )
+
+
+def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
+    total = demo.query(
+        "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch')"
+    ).to_pylist()[0]["n"]
+    assert sum(c.answers for c in failures.reasons(demo, "demo")) == total
+    for cluster in failures.reasons(demo, "demo"):
+        assert sum(cluster.bins) == cluster.answers
+        assert demo.find_rollout(cluster.example).verdict.outcome.value == cluster.kind
+    solved = set(keys(demo, "SELECT problem_id FROM verdicts WHERE run = 'demo' AND outcome = 'passed'"))
+    assert not {row["problem_id"] for row in failures.never_solved(demo, "demo")} & solved
+    for row in failures.flips(demo, "demo"):
+        passed = [visit["passed"] > 0 for visit in row["record"]]
+        assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
+    page = view.get("/wrong?run=demo").text
+    assert "result is 3, golden 4" in page
+    assert "seed 7" in page
+
+
+def test_a_page_changes_with_the_history(tmp_path: Path):
+    from fastapi.testclient import TestClient
+
+    history = synthetic.write_run(tmp_path / "h.duckdb", "demo", synthetic.Shape(steps=1))
+    client = TestClient(create_app(History(history.path, read_only=True)), base_url="http://localhost")
+    stamp, page = client.get("/stamp").json(), client.get("/").text
+    assert client.get("/stamp").json() == stamp
+    synthetic.write_run(history.path, "second", synthetic.Shape(steps=1))
+    assert client.get("/stamp").json() != stamp
+    assert "second" not in page
+    assert "second" in client.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/run?run=nobody", 404, "there is no run"),
+        ("/rollout?key=nobody", 404, "there is no rollout"),
+        ("/step?run=demo&step=999", 404, "no rollouts"),
+        ("/step?run=demo&step=x", 400, "a step is a number"),
+        ("/rollouts?run=demo&step=x", 404, "is no step"),
+        ("/rollouts?run=demo&page=-1", 400, "cannot be read"),
+        ("/group?run=demo&problem=nobody&step=1", 404, "no rollouts"),
+        ("/run", 400, "cannot be read"),
+        ("/nothing", 404, "Not Found"),
+        ("/run?run=" + "x" * 500, 400, "cannot be read"),
+        ("/rollout?key='; DROP TABLE runs; --", 404, "there is no rollout"),
+    ],
+)
+def test_an_address_that_leads_nowhere_says_so(view, address, status, words):
+    answer = view.get(address)
+    assert answer.status_code == status
+    assert words in html.unescape(answer.text)
+    assert "Traceback" not in answer.text

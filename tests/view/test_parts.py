@@ -1,0 +1,91 @@
+"""Colours, differences, scales and waveforms by hand-made input."""
+
+from __future__ import annotations
+
+import re
+
+from rtl_core.debugging.checks import Check
+from rtl_core.debugging.waves import Signal, Waves
+from rtl_core.types.verdict import Verdict
+from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
+from rtl_core.view.code import coloured, difference
+from rtl_core.view.waves import draw, hexadecimal
+
+TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'
+
+
+def plain(lines) -> list[str]:
+    return [re.sub(r"<[^>]*>", "", line).replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&#34;", '"').replace("&#39;", "'").replace("&amp;", "&") for line in lines]  # fmt: skip
+
+
+def test_every_line_keeps_its_text_and_is_html_of_its_own():
+    for text in (TEXT, TEXT.replace("\n", "\r\n"), "", "\n\nx\n", "x", "x" * 70_000, "<script>" * 3_000):
+        lines = coloured(text)
+        assert plain(lines) == text.replace("\r\n", "\n").splitlines()
+        for line in lines:
+            assert line.count("<span") == line.count("</span>")
+            assert "<b>" not in line
+            assert "<script" not in line
+
+
+def test_a_difference_names_the_lines_of_both():
+    found = difference("a\nb\nc\n", "a\nB\nc\nd\n")
+    assert [(d.mark, d.old, d.new) for d in found] == [
+        (" ", 1, 1),
+        ("-", 2, None),
+        ("+", None, 2),
+        (" ", 3, 3),
+        ("+", None, 4),
+    ]
+    assert difference(TEXT, TEXT) == []
+    assert difference("x\n" * 5_000, "y\n" * 5_000) is None
+    assert [d.mark for d in difference("", "a\n")] == ["+"]
+
+
+def test_a_scale_has_round_ticks_and_holds_every_point():
+    assert ticks(0, 1, 5) == [0, 0.2, 0.4, 0.6, 0.8, 1]
+    assert ticks(0, 1e-7, 5)[-1] == 1e-7
+    made = chart("t", [Line("a", "after", [Point(0, -3.0, ""), Point(7, 12.5, ""), Point(8, float("nan"), "")])])
+    assert len(made.lines[0]["dots"]) == 2
+    assert all(10 <= y <= 184 for _, y, _, _ in made.lines[0]["dots"])
+    assert chart("t", []).lines == []
+    assert chart("one", [Line("a", "after", [Point(0, 0.0, "")])]).lines[0]["dots"][0][0] == 44
+    assert sum(bar["height"] for bar in stack("s", [("0", [("good", 3, "", ""), ("bad", 1, "", "")])]).bars) > 170
+
+
+def test_a_long_curve_is_drawn_as_means():
+    points = thinned([Point(i, float(i % 2), "", f"/{i}") for i in range(10_000)])
+    assert len(points) == 160
+    assert points[-1].link == "/9999"
+    assert all(abs(p.y - 0.5) < 0.02 for p in points)
+
+
+def test_bits_are_written_as_digits_and_unknown_ones_stay_unknown():
+    assert [hexadecimal(b) for b in ("1", "10101", "zzzzz", "1x01", "00001111", "x")] == [
+        "0x1",
+        "0x15",
+        "0xzz",
+        "0xx",
+        "0x0f",
+        "0xx",
+    ]
+
+
+def test_a_waveform_has_a_track_a_signal_and_stands_at_the_failing_check():
+    verdict = Verdict(outcome="tests_failed", stages=(), executor="bubblewrap")
+    check = Check("q is 0101, expected 0110", "t", 3e-9, 0, "q", "0101", "0110")
+    signals = (
+        Signal("clk", 1, "input", ((0, "0"), (5, "1"), (10, "0"))),
+        Signal("q", 4, "output", ((0, "xxxx"), (5, "0101")), ((0, "xxxx"), (5, "0110"))),
+    )
+    made = draw(Waves("k", verdict, check, 5, 0, 10, 1e-9, "tb.dut", signals, b""))
+    assert [track.name for track in made.tracks] == ["clk", "q [3:0]", "q expected"]
+    assert [track.wrong for track in made.tracks] == [False, True, False]
+    assert [(piece.text, piece.unknown) for piece in made.tracks[1].pieces] == [("xxxx", True), ("0101", False)]
+    assert made.moment == made.tracks[1].pieces[1].x
+    assert made.said == "q is 0101, expected 0110"
+    assert [words for _, words in made.ticks] == ["0 ps", "5 ns", "10 ns"]
+    # An edge: the same x twice, low then high.
+    corners = [tuple(map(float, corner.split(","))) for corner in made.tracks[0].path.split()]
+    assert corners[1][0] == corners[2][0] == made.moment
+    assert corners[1][1] > corners[2][1]
