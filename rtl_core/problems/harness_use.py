@@ -79,12 +79,8 @@ def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
 
 class _Reader:
     def __init__(self, harness: Mapping[str, str], *, everything: bool) -> None:
-        trees = {path: parse_python(text) for path, text in sorted(harness.items()) if path.endswith(".py")}
-        self._files = [
-            (tree, _false_names(tree))
-            for path, tree in trees.items()
-            if tree and (everything or is_used(path, harness))
-        ]
+        files = {path: _file(text) for path, text in sorted(harness.items()) if path.endswith(".py")}
+        self._files = [file for path, file in files.items() if file and (everything or is_used(path, harness))]
         self._everything = everything
         self._driven: dict[str, set[str]] = {}
         """Name -> the constants that it is given; the empty text for any other value."""
@@ -96,13 +92,12 @@ class _Reader:
     def read(self) -> HarnessUse:
         definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
         wanted: set[str] = set()
-        for tree, false in self._files:
-            for node in ast.walk(tree):
-                if isinstance(node, _FunctionNode):
-                    definitions.setdefault(node.name, []).append((node, false))
-                    if self._everything or _is_called_from_outside(node):
-                        wanted.add(node.name)
-            wanted |= self._body(tree.body, false, frozenset({"dut"}))
+        for tree, false, functions in self._files:
+            for node in functions:
+                definitions.setdefault(node.name, []).append((node, false))
+                if self._everything or _is_called_from_outside(node):
+                    wanted.add(node.name)
+            wanted |= self._body(tree, false, frozenset({"dut"}))
         done: set[str] = set()
         while left := (wanted & definitions.keys()) - done:
             name = min(left)
@@ -110,7 +105,7 @@ class _Reader:
             for node, false in definitions[name]:
                 first = [a.arg for a in node.args.args[:1]] if _is_cocotb_test(node) else []
                 if not _is_skipped(node):
-                    wanted |= self._body(node.body, false, frozenset({"dut", *first}))
+                    wanted |= self._body(node, false, frozenset({"dut", *first}))
         capitals = {name for name in self._touched if name.isupper() and name not in self._signals}
         return HarnessUse(
             driven=tuple(self._driven),
@@ -120,16 +115,15 @@ class _Reader:
             parameters=frozenset(capitals | self._strings),
         )
 
-    def _body(self, body: Iterable[ast.stmt], false: frozenset[str], duts: frozenset[str]) -> set[str]:
+    def _body(self, owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]) -> set[str]:
         """Notes what the statements do with the design; returns all names that they mention, which they may call."""
         mentioned: set[str] = set()
-        for statement, guarded in _executed(body, false):
-            for node in _expressions(statement):
-                if isinstance(node, ast.Name):
-                    mentioned.add(node.id)
-                elif isinstance(node, ast.Attribute):
-                    mentioned.add(node.attr)
-                self._note(node, duts, guarded)
+        for node, guarded in _executed_nodes(owner, false):
+            if isinstance(node, ast.Name):
+                mentioned.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                mentioned.add(node.attr)
+            self._note(node, duts, guarded)
         return mentioned
 
     def _note(self, node: ast.AST, duts: frozenset[str], guarded: frozenset[str]) -> None:
@@ -177,6 +171,15 @@ class _Reader:
         # Names with an underscore before them are the handle's own.
         if not name.startswith("_") and name not in guarded:
             self._touched[name] = None
+
+
+@lru_cache(maxsize=4096)  # by the function's node, which the shared files of a bench have in common
+def _executed_nodes(
+    owner: ast.Module | _FunctionNode, false: frozenset[str]
+) -> tuple[tuple[ast.AST, frozenset[str]], ...]:
+    """Statements and expressions of a body that are executed, each with the names whose presence was asked for before."""
+    statements = _executed(owner.body, false)
+    return tuple((node, guarded) for statement, guarded in statements for node in _expressions(statement))
 
 
 def _executed(
@@ -229,6 +232,15 @@ def is_used(path: str, harness: Mapping[str, str]) -> bool:
     """Whether another file of the harness names this one: as a module, in its environment or in a command."""
     word = re.compile(rf"(?<!\w){re.escape(path.rsplit('/', 1)[-1].removesuffix('.py'))}(?!\w)")
     return len(harness) == 1 or any(word.search(text) for other, text in harness.items() if other != path)
+
+
+@lru_cache(maxsize=512)  # generated problems share the files of their bench
+def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, ...]] | None:
+    """A Python file's tree, its names that are always False, and all of its functions; None for a text that is no Python."""
+    tree = parse_python(text)
+    if tree is None:
+        return None
+    return tree, _false_names(tree), tuple(node for node in ast.walk(tree) if isinstance(node, _FunctionNode))
 
 
 def _false_names(tree: ast.Module) -> frozenset[str]:
