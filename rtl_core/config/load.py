@@ -185,7 +185,8 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
     if config.cost.prices is not None and not config.cost.prices.is_file():
         missing.append((("cost", "prices"), config.cost.prices, "copy rtl_core/cost/prices.toml there"))
     for name, folder in config.tinker.local_models.items():
-        if config.tinker.is_local and not (folder / "config.json").is_file():
+        # Another service has the model; here is its tokenizer, in whichever files.
+        if not ((folder / "config.json").is_file() if config.tinker.is_local else folder.is_dir()):
             missing.append(
                 (("tinker", "local_models", name), folder, "put the model's folder there or change the path")
             )

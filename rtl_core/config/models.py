@@ -183,7 +183,8 @@ class TinkerSection(Section):
     """`tinker://RUN/weights/NAME`: the saved state that the student starts from in place of a fresh adapter. Its weights are taken and its
     optimizer is not. `student` and `lora_rank` must be its own. With `local` a run of the same `run.directory` has saved it."""
     local_models: dict[str, Path] = Field(default_factory=dict)
-    """With `local`: model name -> folder. `student` and `teacher` without an entry are the tiny models of the package."""
+    """Model name -> folder on this machine. With `local` the model is read there, and `student` and `teacher` without an entry are the tiny
+    models of the package; with any other service its tokenizer alone, which otherwise comes from the hub."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: CPU threads of the service."""
     local_deterministic: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -143,10 +144,13 @@ def _checkpoint_bytes(model: Any, rank: int) -> int:
 
 
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
-    """The tokenizer of a model: from its folder with the embedded service, otherwise as the hub names it."""
+    """The tokenizer of a model: from its folder if it has one on this machine, otherwise as the hub names it."""
     from transformers import AutoTokenizer
 
-    source = str(local_models(config)[name]) if config.tinker.is_local else name
+    # A hub that is out of reach is told once, below, and not with each retry.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    folders = local_models(config) if config.tinker.is_local else config.tinker.local_models
+    source = str(folders.get(name, name))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
         # What is too long for a model is told by whoever asks it; transformers' own warning speaks of errors that there are none of.
@@ -155,5 +159,5 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     except OSError as error:
         raise PolicyError(
             f"the tokenizer of {name!r} cannot be loaded: {str(error).splitlines()[0]}",
-            "check the network and the name, or download it once and set HF_HUB_OFFLINE=1",
+            f'check the network and the name; or name its folder: [tinker.local_models] with "{name}" = "/path/to/folder"',
         ) from error
