@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tinker
 
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
@@ -52,6 +54,16 @@ def test_the_cookbooks_loop_trains(builder, tmp_path: Path, monkeypatch: pytest.
     from tinker_cookbook.rl import train
     from transformers import AutoTokenizer
 
+    opened: list[tinker.ServiceClient] = []
+
+    class Noted(tinker.ServiceClient):
+        """The cookbook leaves its sessions open when it has trained; whoever noted them can close them."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            opened.append(self)
+
+    monkeypatch.setattr(tinker, "ServiceClient", Noted)
     tokenizer_utils.register_tokenizer("student", lambda: AutoTokenizer.from_pretrained(model_path("student")))
     with LocalTinker({"student": model_path("student")}, tmp_path / "tinker") as service:
         monkeypatch.setenv("TINKER_API_KEY", service.api_key)
@@ -67,6 +79,8 @@ def test_the_cookbooks_loop_trains(builder, tmp_path: Path, monkeypatch: pytest.
             save_every=0,
         )
         asyncio.run(train.main(config))
+        for client in opened:
+            client.close("success").result()
     lines = [json.loads(line) for line in (tmp_path / "log" / "metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "env/all/reward/total" in line]
     assert len(steps) == 2

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 import tinker
 
-from rtl_core.backend.base import Weights
-from rtl_core.backend.tinker import TinkerBackend
-from rtl_core.backend.tinker.connect import Endpoint
+from rtl_core.backend.base import Backend, Weights
+from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
@@ -116,20 +115,31 @@ class Bench:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     models = {name: model_path(name) for name in ("student", "teacher")}
     with LocalTinker(models, tmp_path_factory.mktemp("service"), deterministic=True) as local:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("TINKER_API_KEY", local.api_key)
+            groups = asyncio.run(answers(local))
         service = tinker.ServiceClient(base_url=local.base_url, api_key=local.api_key)
-        backend = TinkerBackend(service, Endpoint(local.base_url, local.api_key), CONFIG)
-        groups = asyncio.run(answers(backend))
         yield Bench(service, service.create_sampling_client(base_model="teacher").result(), groups)
         service.close("success").result()
 
 
-async def answers(backend: TinkerBackend) -> dict[str, list[StoredRollout]]:
+async def answers(local: LocalTinker) -> dict[str, list[StoredRollout]]:
+    folders = ", ".join(f'{name} = "{model_path(name)}"' for name in ("student", "teacher"))
+    config = load_config(
+        "demo", [f"tinker.base_url={local.base_url}", f"tinker.local_models={{{folders}}}"], environment={}
+    )
+    async with backend_of(config).open(config, print) as backend:
+        return await sampled_from(backend)
+
+
+async def sampled_from(backend: Backend) -> dict[str, list[StoredRollout]]:
     groups = {}
+    stop = CONFIG.prompting.chat(backend.tokenizer, "student").stop
     for number, (problem, rewards) in enumerate(REWARDS.items()):
         text = f"Module m{number} adds a and b, {number + 3} bits each."
         prompt_P = backend.tokenizer.encode(text, add_special_tokens=False)
         seeds = [10 * number + i for i in range(len(rewards))]
-        sampled = await backend.sample(Weights(), prompt_P, 3, max_tokens=30, temperature=1.0, seeds=seeds)
+        sampled = await backend.sample(Weights(), prompt_P, 3, max_tokens=30, temperature=1.0, stop=stop, seeds=seeds)
         groups[problem] = []
         for i, (one, reward) in enumerate(zip(sampled, rewards, strict=True)):
             rollout = Rollout(
