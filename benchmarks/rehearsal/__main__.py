@@ -91,6 +91,8 @@ def command(folder: Path, run: str, url: str, models: dict[str, Path], executor:
         # not, so the shipped safe ranges would rightly end the run.
         "prompting.template=bare",
         "health.accept_up_to_step=1000000",
+        # Nearly no answer passes, so that steps without the teacher would have nothing to train on: it stays until the last one.
+        "learning.kl_schedule_part=1.0",
     ]
     return [sys.executable, "-m", "cli", "train", "cvdp", *(word for one in overrides for word in ("--set", one))]
 

@@ -55,7 +55,7 @@ class GoldenProvider(InProcessProvider):
     async def check(self, config: RunConfig) -> Readiness:
         found = await super().check(config)
         limit = config.backend.options.get("context")
-        return found if limit is None else replace(found, context={config.tinker.student: int(limit)})
+        return replace(found, context={} if limit is None else {config.tinker.student: int(limit)})
 
     def open(self, config: RunConfig, tell: Callable[[str], None]) -> AbstractAsyncContextManager[Backend]:
         return _opened(config)

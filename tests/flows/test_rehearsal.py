@@ -9,7 +9,7 @@ import pytest
 from benchmarks.rehearsal.__main__ import Size, rehearse
 from benchmarks.rehearsal.findings import show
 
-SHORT = Size(starter=22, groups=4, answer_tokens=64, faults_a_step=4, pause_s=6.0)
+SHORT = Size(starter=26, groups=4, answer_tokens=64, faults_a_step=4, pause_s=6.0)
 
 
 @pytest.mark.slow
