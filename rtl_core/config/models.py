@@ -277,6 +277,11 @@ class RunConfig(Section):
     cost: CostSection = CostSection()
     tracking: TrackingSection = TrackingSection()
 
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer that is sampled, in training or in an evaluation."""
+        return max(self.sampling.max_tokens, self.evaluation.max_tokens or 0)
+
     @model_validator(mode="after")
     def _combinations(self) -> RunConfig:
         """Combinations that each field alone cannot see; each message starts with the key to change."""
@@ -289,10 +294,15 @@ class RunConfig(Section):
         if self.tinker.teachers and self.tinker.teacher is None:
             raise ValueError("tinker.teacher: name the teacher of the problems whose source is not in tinker.teachers")
         rank = self.tinker.lora_rank
-        if self.backend.name == "tinker" and not self.tinker.is_local and rank & (rank - 1):
+        if self.backend.name == "tinker" and self.tinker.base_url is None and rank & (rank - 1):
             below = 1 << (rank.bit_length() - 1)
             raise ValueError(
                 f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
+            )
+        if self.run.purpose == "evaluation" and (self.cost.budget_usd or self.cost.budget_hours):
+            raise ValueError(
+                "cost.budget_usd: a budget stops a run between its train steps, and an evaluation has none; leave it out, or evaluate"
+                " fewer problems or samples"
             )
         if self.evaluation.weights is not None and self.run.purpose == "train":
             raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")

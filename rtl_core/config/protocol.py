@@ -52,7 +52,7 @@ def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int |
     """
     made = list(overrides)
     if samples is not None:
-        section = load_config(protocol, made).evaluation
+        section = load_config(protocol, [one for one in made if not one.startswith("evaluation.k=")]).evaluation
         # k of the protocol that so many samples cannot tell would be an error of the user's that he did not make.
         made[:0] = [
             f"evaluation.samples={samples}",
@@ -70,6 +70,8 @@ def _name(config: RunConfig, protocol: str) -> str:
     data = config.model_dump(
         mode="json", exclude={"run": True, "grading": {"workers", "retries"}, "cost": True, "tracking": True}
     )
+    if config.run.seed:
+        data["seed"] = config.run.seed
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:6]
     model = config.evaluation.weights or config.tinker.student
     words = re.sub(r"[^A-Za-z0-9_.]+", "-", model.removeprefix("tinker://")).strip("-")

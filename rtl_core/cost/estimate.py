@@ -106,6 +106,8 @@ class _Rules:
     """Whether a group reads its prompt once and from the cache after that."""
     replacements: int
     """How often each place of a step is given to another problem, where that may be."""
+    evaluated: float
+    """Tokens of an answer in an evaluation."""
 
     def ask(self, groups: float, prompt: float, samples: int, turns: int) -> _Asked:
         """`groups` groups of `samples` answers to prompts of `prompt` tokens, each answer that fails followed up in `turns` turns."""
@@ -141,7 +143,14 @@ def likely(config: RunConfig, work: Workload, pace: Pace, step_s: float | None =
     """
     # A further turn's prompt holds the answer before it and what was said of it.
     further = min(work.train_prompt + work.completion, config.prompting.max_prompt_tokens)
-    rules = _Rules(work, further_prompt=further, other_prompt=work.train_prompt, cached=True, replacements=0)
+    rules = _Rules(
+        work,
+        further_prompt=further,
+        other_prompt=work.train_prompt,
+        cached=True,
+        replacements=0,
+        evaluated=work.completion,
+    )
     return _estimate(config, rules, pace, step_s)
 
 
@@ -172,7 +181,12 @@ def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None
         completion=float(config.sampling.max_tokens),
     )
     rules = _Rules(
-        most, further_prompt=limit, other_prompt=longest, cached=False, replacements=config.learning.replacements
+        most,
+        further_prompt=limit,
+        other_prompt=longest,
+        cached=False,
+        replacements=config.learning.replacements,
+        evaluated=float(config.evaluation.max_tokens or config.sampling.max_tokens),
     )
     return _estimate(config, rules, pace, None)
 
@@ -223,7 +237,8 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
     every = config.evaluation.every
     evaluations = 2 + ((steps - 1) // every if every else 0)
     teacher_evaluations = int(config.evaluation.teacher and teacher is not None)
-    one = rules.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)
+    held = replace(rules, work=replace(work, completion=rules.evaluated))
+    one = held.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)
     evaluating: list[Usage] = [{student: one.sampling * evaluations}]
     if teacher_evaluations:
         evaluating.append(by_teachers(one.sampling * teacher_evaluations, work.heldout_sources))

@@ -47,7 +47,7 @@ class Dump:
 
 def read_vcd(text: str) -> Dump:
     """Reads a file, empty where its head is not whole: a simulator that is killed early has written nothing."""
-    head, found, body = text.partition("$enddefinitions")
+    head, found, body = text.partition("\n$enddefinitions")  # at a line's start: within one it may be part of a name
     if not found:
         return Dump()
     dump = Dump()

@@ -105,6 +105,13 @@ def dump(case: Case, executor: Executor) -> Waves:
     check = first_failing_check(result.steps, case.problem.harness)
     wave = _wave(result, check)
     found = read_vcd(wave.vcd.decode("utf-8", "replace"))
+    if b"$comment Dump file limit" in wave.vcd[-400:] and not (
+        check and check.at_s and check.at_s <= found.end * found.step_s
+    ):
+        raise HistoryError(
+            f"{key} has no waves of its failing check: the dump reached its limit before",
+            "`rtl-distill debug ROLLOUT --shell` opens its sandbox for a shorter one",
+        )
     scope = _scope(case, wave.modules, found)
     ports = {port.name: port for port in case.problem.interface.ports} if case.problem.interface else {}
     return _window(key, verdict, check, wave, found, scope, ports)
@@ -165,7 +172,12 @@ def _window(
     ports: Mapping[str, Port],
 ) -> Waves:
     own = found.scopes[scope]
-    shown = [own[name] for name in ports if name in own] or list(own.values())
+    named = [own[name] for name in ports if name in own] or list(own.values())
+    shown = [variable for variable in named if found.changes(variable)]
+    if not shown:
+        raise HistoryError(
+            f"{key} has no waves: its simulator was ended before it wrote any", "a loop without a delay?"
+        )
     reference = _reference(found, scope, shown, ports)
     all_changes = {variable.name: found.changes(variable) for variable in shown}
     should = {name: found.changes(variable) for name, variable in reference.items()}

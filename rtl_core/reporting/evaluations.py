@@ -17,7 +17,9 @@ from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, p
 from rtl_core.learning.passk import pass_at_k_P
 
 PROBLEMS_SQL = (
-    "SELECT problem_id, samples, passed FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation"
+    # What was graded in part, as where a harness failed, is in no figure.
+    "SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
+    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples >= e.samples"
 )
 INTERFACE_SQL = (
     "SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages"

@@ -126,9 +126,10 @@ def left_out(session: Session) -> dict[str, int]:
 
 
 def published(session: Session) -> dict[str, int]:
-    """Source -> how many problems its public set has."""
-    sources = session.config.problems.sources
-    return {s.kind: s.published[0] for s in sources if isinstance(s, FileSource) and s.published is not None}
+    """Source -> how many problems its public set has, of those that some problems are from."""
+    given = {problem.source for problem in session.loaded.heldout}
+    sources = [s for s in session.config.problems.sources if isinstance(s, FileSource) and s.kind in given]
+    return {s.kind: s.published[0] for s in sources if s.published is not None}
 
 
 def not_whole(session: Session) -> list[str]:

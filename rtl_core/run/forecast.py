@@ -62,6 +62,7 @@ def forecast(
     *,
     completion: float | None = None,
     prices: Path | None = None,
+    price_list: Prices | None = None,
     history: History | None = None,
 ) -> Forecast:
     """What a run will use.
@@ -69,7 +70,7 @@ def forecast(
     Args:
         sizes: what `sizes_of` says of its prompts; `notes` tell where it comes from.
         completion: mean tokens of an answer, if the caller knows better than the history.
-        prices: a price list in place of the configuration's.
+        prices, price_list: a price list in place of the configuration's, to be read or read already.
         history: the run's, where it is open.
     """
     assumptions = list(notes)
@@ -95,7 +96,7 @@ def forecast(
             f"a step takes {step_s:,.0f} s: {known.rollout_s:.2f} s a rollout, measured in the same history"
         )
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
-    price_list = load_prices(prices or config.cost.prices)
+    price_list = price_list or load_prices(prices or config.cost.prices)
     return Forecast(
         at_most(config, work, pace, price_list), likely(config, work, pace, step_s), price_list, assumptions
     )

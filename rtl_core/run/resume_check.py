@@ -67,8 +67,11 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
     old, new = _with_defaults(before.config), config.model_dump(mode="json")
     changes = []
     for section in _FIXED:
+        free = _MAY_CHANGE.get(section, set())
+        if section == "evaluation" and config.run.purpose == "evaluation":
+            free = set()  # its only evaluation is the run: with other samples it is another one
         for key, value in new[section].items():
-            if key not in _MAY_CHANGE.get(section, set()) and old.get(section, {}).get(key) != value:
+            if key not in free and old.get(section, {}).get(key) != value:
                 changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")
     if old.get("run", {}).get("seed") != config.run.seed:
         changes.append(f"run.seed: was {old.get('run', {}).get('seed')}, is {config.run.seed}")
@@ -80,7 +83,9 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
         raise ConfigError(
             f"run {config.run.name!r} exists and was begun with another configuration\n"
             + "\n".join(f"  {c}" for c in changes),
-            "choose another run.name, or pass --accept-changes to go on all the same",
+            "choose another run.name, or pass --accept-changes to go on all the same"
+            if config.run.purpose == "train"
+            else "choose another --name",
         )
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from attrs import define, field
@@ -19,7 +20,7 @@ from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer,
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, load_prices
-from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.errors import ConfigError, HistoryError, PolicyError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -33,7 +34,7 @@ from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import context, prompt_limit
-from rtl_core.run.check.known import Known, ready, refuse_or_tell
+from rtl_core.run.check.known import Known, check_sources, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
@@ -180,7 +181,7 @@ async def open_session(
             config.problems.split,
             hold_out_all=config.run.purpose == "evaluation",
         )
-        _check_sources(config, loaded)
+        check_sources(config, loaded)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
@@ -216,16 +217,27 @@ async def open_session(
             session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
             at_once.append(backend.abort)
             saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
-            bases = {name: (await backend.describe(name)).base_model for name in sorted(saved)}
+            bases = {}
+            for name in sorted(saved):
+                try:
+                    bases[name] = (await backend.describe(name)).base_model
+                except PolicyError as error:
+                    if not as_visitor:
+                        raise
+                    tell(f"warning: {error.message}")  # the student is evaluated without it
             if config.tinker.start_from and not as_visitor and not _has_begun(history, config.run.name):
                 check_start(config, await backend.describe(config.tinker.start_from))
-            session.prices = prices_of(config, bases)
+            session.prices = prices_of(config, bases if len(bases) == len(saved) else None)
             _prepare_prompts(session, backend, provider, bases)
             session.prompt_limit = prompt_limit(config, readiness)
             session.context = readiness.context.get(config.tinker.student)
-            known = Known(config, readiness, session.prompts, loaded, history)
+            known = Known(config, readiness, session.prompts, loaded, history, prices=session.prices)
             if session.trains:
-                refuse_or_tell(context(known) if as_visitor else before_sampling(known), tell)
+                found = list(context(known) if as_visitor else before_sampling(known))
+                if history.last_trained_step(config.run.name) is not None:
+                    # It has sampled so before, and part of what it writes is there.
+                    found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
+                refuse_or_tell(found, tell)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -276,16 +288,6 @@ def limits_of(config: RunConfig) -> Limits:
     )
 
 
-def _check_sources(config: RunConfig, loaded: LoadedProblems) -> None:
-    """ConfigError for a teacher of problems that the run does not have: a source that is misspelt would go to the other teacher."""
-    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
-    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
-        raise ConfigError(
-            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
-            f"its problems are from {', '.join(sources)}",
-        )
-
-
 def _tell_left_out(loaded: LoadedProblems) -> None:
     tell = progress.get()
     for broken in loaded.broken:
@@ -300,7 +302,8 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
 def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> None:
     """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`."""
     config, tell = session.config, progress.get()
-    models = dict.fromkeys(bases.get(name, name) for name in config.tinker.named_teachers.values())
+    named = (name for name in config.tinker.named_teachers.values() if name in bases or not name.startswith(SAVED))
+    models = dict.fromkeys(bases.get(name, name) for name in named)
     teachers = {model: provider.tokenizer(config, model) for model in models}
     found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
     session.chat, session.prompts = found.chat, found.prompts

@@ -94,6 +94,9 @@ class Filters:
             if not (first.isdecimal() and (last or first).isdecimal() and len(self.step) < 20):
                 raise HistoryError(f"{self.step!r} is no step", "a number, or FROM-TO such as 10-20")
             ask("r.step BETWEEN $first AND $last", first=int(first), last=int(last or first))
+            if not (self.evaluation or self.purpose):
+                # Evaluations and measurements note a step, too: that of their weights.
+                ask("r.evaluation IS NULL AND r.purpose IN ('train', 'refinement')")
         if self.outcome == "failed":
             among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
         elif self.outcome:

@@ -25,6 +25,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -63,7 +64,7 @@ def create_app(history: History) -> FastAPI:
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
     templates = _templates()
     kept = _Kept(history.path)
-    simulating, drawn = threading.Lock(), OrderedDict[str, str]()
+    simulating, drawn = asyncio.Lock(), OrderedDict[str, str]()
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
@@ -149,17 +150,21 @@ def create_app(history: History) -> FastAPI:
     def rollout(
         request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
     ) -> Response:
+        # A link of another page does not start a simulator.
+        waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
         return show(
             request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
         )
 
     @app.post("/waves")
-    def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
+    async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
         """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
-        with simulating:
+        async with simulating:
+            if await request.is_disconnected():
+                return Response(status_code=204)  # the reader went on while others were drawn
             if key in drawn:
                 return HTMLResponse(drawn[key])
-            values = pages.waves(history, key)
+            values = await run_in_threadpool(pages.waves, history, key)
             page = templates.get_template("waves.html").render(values)
             if values["error"] is None:
                 drawn[key] = page

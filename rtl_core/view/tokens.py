@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.kl import k1
@@ -97,7 +96,7 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
                 bare, "learning.permute_advantages gave each answer another one's advantage; which one is not stored"
             )
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
-    except (ConfigError, HistoryError, KeyError, ValueError) as error:
+    except Exception as error:  # the algorithm may be the user's own
         return _without(bare, f"the run's algorithm cannot be asked here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
     return _with(bare, values_T, tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))

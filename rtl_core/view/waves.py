@@ -115,7 +115,8 @@ def _line(spans: list[tuple[float, float, str]], y: float) -> str:
 
 def _piece(x: float, end: float, bits: str, name: str) -> Piece:
     number = hexadecimal(bits)
-    text = next((text for text in (bits, number, number.lstrip("0x")[-4:]) if len(text) * _LETTER < end - x - 3), "")
+    short = number[2:].lstrip("0") or "0"
+    text = next((text for text in (bits, number, short, f"…{short[-3:]}") if len(text) * _LETTER < end - x - 3), "")
     return Piece(x, round(end - x, 1), text, f"{name} = {bits} ({number})", "x" in bits or "z" in bits)
 
 

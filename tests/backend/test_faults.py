@@ -142,6 +142,11 @@ def test_a_lost_session_is_recognised_by_whoever_meets_it(
     assert is_transient(ours)
 
 
+def test_a_run_whose_name_speaks_of_a_session_has_lost_none() -> None:
+    error = status(tinker.NotFoundError, 404, "no checkpoint tinker://abc/sampler_weights/session-a-000001")
+    assert isinstance(passed_on(error, translated), WeightsGoneError)
+
+
 @pytest.mark.parametrize("code", [404, 410])
 def test_a_sampling_client_that_is_gone_is_made_again_and_says_nothing_of_its_weights(code: int) -> None:
     kind = tinker.NotFoundError if code == 404 else tinker.APIStatusError

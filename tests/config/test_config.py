@@ -174,13 +174,13 @@ def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
         load_config("nosuch", environment={})
 
 
-CLOUD = ("tinker.base_url=https://service.example",)
-
-
 @pytest.mark.parametrize(
     ("overrides", "why"),
     [
-        ([*CLOUD, "tinker.lora_rank=24"], r"`tinker\.lora_rank`: .*powers of two, not 24; take 16 or 32"),
+        (
+            ['tinker={student = "s", teacher = "t", lora_rank = 24}'],
+            r"`tinker\.lora_rank`: .*powers of two, not 24; take 16 or 32",
+        ),
         (["tinker.start_from=runs/other"], r"`tinker\.start_from`: 'runs/other' is no saved state"),
         (
             ["tinker.start_from=tinker://a:train:0/sampler_weights/b"],

@@ -64,6 +64,16 @@ def test_the_name_holds_all_that_the_figures_depend_on_and_nothing_else(made) ->
 def test_fewer_answers_drop_the_k_that_they_cannot_tell(made) -> None:
     assert made(samples=3).evaluation.k == (1,)
     assert made(samples=10).evaluation.k == (1, 5)
+    assert made("student", "evaluation.k=[1, 10]", samples=10).evaluation.k == (1, 10)
+
+
+def test_another_seed_is_another_evaluation(made) -> None:
+    assert made("student", "run.seed=1").run.name not in (made().run.name, made("student", "run.seed=2").run.name)
+
+
+def test_a_budget_that_nothing_would_keep_is_refused(made) -> None:
+    with pytest.raises(ConfigError, match="a budget stops a run between its train steps"):
+        made("student", "cost.budget_usd=5")
 
 
 def test_what_is_no_protocol_is_refused(tmp_path: Path, cvdp: Path) -> None:

@@ -139,6 +139,11 @@ def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_
     assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
     assert found.training["teacher"] == Tokens(prefill=12 * 150, sample=12)
     assert found.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 100)}
+    longer = at_most(
+        config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"max_tokens": 900})}), SMALL, PACE
+    )
+    assert longer.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 900)}
+    assert longer.training == found.training
     assert at_most(config, UNCOUNTED, PACE).training["student"].train == 12 * 599, (
         "a prompt that is not counted is as long as may be"
     )

@@ -19,6 +19,7 @@ HIDDEN = {
     "a memory from a parameter": 'module top; parameter F = "/etc/passwd"; reg [7:0] m [0:1]; initial $readmemh(F, m); endmodule\n',
     "a memory from a computed name": 'module top; reg [7:0] m [0:1]; reg [63:0] n; initial $readmemh(n, m); endmodule\n',
     "an input forced": "module top(input a); initial force a = 0; endmodule\n",
+    "a root of the dumper's name that does more": 'module top; endmodule\nmodule cocotb_iverilog_dump; integer f; initial begin f = $fopen("/tmp/x", "w"); $system("id"); end endmodule\n',
     "waves of cocotb's dumper from a module below": 'module top; cocotb_iverilog_dump d(); endmodule\nmodule cocotb_iverilog_dump; initial $dumpfile("/x"); endmodule\n',
 }  # fmt: skip
 HONEST = {
@@ -42,9 +43,9 @@ endmodule
 """
 
 
-def program_of(shell, text, extra=""):
+def program_of(shell, text, extra="", top="-s top"):
     done = shell(
-        f"iverilog -g2012 -s top {extra} -o x /code/rtl/t.sv && cat x",
+        f"iverilog -g2012 {top} {extra} -o x /code/rtl/t.sv && cat x",
         files={"rtl/t.sv": text, "verif/dump.v": DUMPER},
     )
     assert done.exit_code == 0, done.output
@@ -53,7 +54,9 @@ def program_of(shell, text, extra=""):
 
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_a_design_hides_from_readers_of_its_text_stands_in_the_program(shell, name):
-    assert compiled.refusals(program_of(shell, HIDDEN[name]))
+    # A harness need not name its top level: then every module that none instantiates is one.
+    top = "" if name.startswith("a root") else "-s top"
+    assert compiled.refusals(program_of(shell, HIDDEN[name], top=top))
 
 
 @pytest.mark.parametrize("name", HONEST)

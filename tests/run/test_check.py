@@ -336,6 +336,12 @@ def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
 
 
+def test_the_answers_of_evaluations_need_room_too(tmp_path: Path) -> None:
+    run = small_known(tmp_path, 456, "evaluation.max_tokens=400")
+    assert [one.level for one in context(run)] == ["wrong", "ok"]
+    assert prompt_limit(run.config, run.readiness) == 56
+
+
 @pytest.mark.parametrize(
     ("thinking", "overrides", "warned"),
     [

@@ -121,6 +121,7 @@ FILTERS = {
     "mistake=extra_port&name=din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
     "family=mux": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(problem_id, '_mux_')",
     "step=3&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 3 AND purpose = 'train'",
+    "step=0": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 0 AND evaluation IS NULL AND purpose IN ('train', 'refinement')",
     "step=2-4&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step BETWEEN 2 AND 4 AND purpose = 'train'",
     "q=SECOND_try": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
     "q=100%25": "SELECT rollout FROM rollouts WHERE false",

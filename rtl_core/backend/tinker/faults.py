@@ -116,7 +116,8 @@ def status_of(error: Exception) -> int | None:
 def is_session_lost(error: Exception) -> bool:
     """Whether the service says that it does not know, or has ended, the session; not: a sampling session."""
     refused = status_of(error) in (400, 404, 410) or isinstance(error, tinker.RequestFailedError)
-    return refused and re.search(r"(?<!sampling[ _])session", str(error), re.IGNORECASE) is not None
+    said = re.sub(r"tinker://\S+", "", str(error))  # a path holds the run's name
+    return refused and re.search(r"(?<!sampling[ _])session", said, re.IGNORECASE) is not None
 
 
 def _is_transient(error: Exception) -> bool:

@@ -22,6 +22,9 @@ GUARD = "/guard"
 """Where the agent and its helpers stand here, and inside."""
 GRACE_S = 40.0
 
+MAX_WAVE = 256 << 20
+"""Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
+
 
 class Surroundings(Protocol):
     """What the inside of a sandbox is like: a Toolbox, or an image."""
@@ -115,7 +118,8 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
             raise InfrastructureError(f"the sandbox's agent failed: {answer['error'].strip().splitlines()[-1]}")
         return None
     waves = tuple(
-        Wave(zlib.decompress(base64.b64decode(wave["vcd"])), wave["modules"]) for wave in answer.get("waves", ())
+        Wave(zlib.decompressobj().decompress(base64.b64decode(wave["vcd"]), MAX_WAVE), wave["modules"])
+        for wave in answer.get("waves", ())
     )
     return JobResult(tuple(step_result(step) for step in answer["steps"]), time.monotonic() - started, waves)
 

@@ -8,6 +8,7 @@ import resource
 import selectors
 import signal
 import socket
+import stat
 import time
 import traceback
 import zlib
@@ -17,8 +18,8 @@ import namespaces
 
 WATCH_EVERY_S = 0.1
 WAVES = "/tmp/rtl-waves"
-MAX_WAVES = 96 << 20
-"""Bytes of compressed waves that are handed out, the last simulations first."""
+MAX_WAVES = 256 << 20
+"""Bytes of waves that are handed out, the last simulations first; of one that is longer its beginning."""
 
 
 class Output:
@@ -62,19 +63,32 @@ def run_steps(job, report, launch=None):
 def waves(job):
     """What the simulations of a job have dumped, in the order of their starts: [{modules, vcd: packed text}]."""
     found: list = []
-    size = 0
-    with contextlib.suppress(FileNotFoundError):
-        for name in sorted(os.listdir(WAVES), reverse=True) if job["waves"] else ():
-            if name.endswith(".vcd") and size < MAX_WAVES:
-                packed = zlib.compressobj(1)
-                with open(f"{WAVES}/{name}", "rb") as file:
-                    data = b"".join([*(packed.compress(part) for part in iter(lambda: file.read(1 << 20), b""))])
-                data += packed.flush()
-                with open(f"{WAVES}/{name[:-3]}json") as file:
-                    modules = json.load(file)
-                found.insert(0, {"vcd": base64.b64encode(data).decode(), "modules": modules})
-                size += len(data)
+    left = MAX_WAVES
+    if not job["waves"] or os.path.islink(WAVES) or not os.path.isdir(WAVES):
+        return found
+    for name in sorted(os.listdir(WAVES), reverse=True):
+        if name.endswith(".vcd") and left > 0:
+            packed, data = zlib.compressobj(1), b""
+            try:
+                with plain(f"{WAVES}/{name}") as file:
+                    while part := file.read(min(left, 1 << 20)):
+                        data += packed.compress(part)
+                        left -= len(part)
+                with plain(f"{WAVES}/{name[:-3]}json") as file:
+                    modules = json.loads(file.read(1 << 20))
+            except (OSError, ValueError):
+                continue  # a simulator was ended between the two, or a harness left something else there
+            found.insert(0, {"vcd": base64.b64encode(data + packed.flush()).decode(), "modules": modules})
     return found
+
+
+def plain(path):
+    """Opens a file of a folder that a harness can write: neither a link nor a pipe, which would be read with our rights or for ever."""
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(f"{path} is no file")
+    return os.fdopen(opened, "rb")
 
 
 def run_step(job, step, server, launch):

@@ -26,7 +26,7 @@ def context(known: Known) -> Iterator[Finding]:
     of a further turn is not sent where it leaves no room (`prompt_limit`).
     """
     config = known.config
-    budget, answer = config.prompting.max_prompt_tokens, config.sampling.max_tokens
+    budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
     for key, name in wanted_models(config).items():
         limit = known.readiness.context.get(name)
         if limit is None or not known.prompts:
@@ -58,7 +58,7 @@ def context(known: Known) -> Iterator[Finding]:
 def prompt_limit(config: RunConfig, readiness: Readiness) -> int:
     """Tokens of the longest prompt that the run may send: its budget, and no more than leaves room for an answer in every model."""
     limits = [readiness.context[name] for name in wanted_models(config).values() if name in readiness.context]
-    return min([config.prompting.max_prompt_tokens, *(limit - config.sampling.max_tokens for limit in limits)])
+    return min([config.prompting.max_prompt_tokens, *(limit - config.longest_answer for limit in limits)])
 
 
 def sizes(known: Known) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ def _forecast(known: Known) -> Forecast:
     splits = {"train": known.loaded.train, "heldout": known.loaded.heldout}
     lengths = {split: known.tokens([problem.id for problem in problems]) for split, problems in splits.items()}
     sources = {split: [p.source for p in problems if p.id in known.prompts] for split, problems in splits.items()}
-    return forecast(known.config, sizes_of(lengths, lengths, sources), history=known.history)
+    return forecast(known.config, sizes_of(lengths, lengths, sources), history=known.history, price_list=known.prices)
 
 
 def _existing(path: Path) -> Path:

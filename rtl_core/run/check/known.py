@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from rtl_core.backend.base import Provider, Readiness
 from rtl_core.config import RunConfig
-from rtl_core.errors import BackendUnavailableError, PolicyError
+from rtl_core.cost.tokens import Prices
+from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
@@ -31,6 +32,8 @@ class Known:
     loaded: LoadedProblems = field(default_factory=LoadedProblems)
     history: History | None = None
     """The run's history where it is open; None: it is looked for at its place."""
+    prices: Prices | None = None
+    """The run's prices where they are known; None: the configuration's list."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Problem id -> why it has no prompt."""
 
@@ -40,6 +43,16 @@ class Known:
 
 
 Check = Callable[[Known], Iterable[Finding]]
+
+
+def check_sources(config: RunConfig, loaded: LoadedProblems) -> None:
+    """ConfigError for a teacher of problems that the run does not have: a source that is misspelt would go to the other teacher."""
+    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
+    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
+        raise ConfigError(
+            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
+            f"its problems are from {', '.join(sources)}",
+        )
 
 
 async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], None]) -> Readiness:

@@ -18,7 +18,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.check import machine
 from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import sizes
-from rtl_core.run.check.known import Known
+from rtl_core.run.check.known import Known, check_sources
 from rtl_core.run.prompts import prepare
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
@@ -42,7 +42,14 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
     def read() -> LoadedProblems:
         if missing is not None:
             raise missing
-        return load_problems(config.problems.sources, config.run.seed, config.problems.split)
+        found = load_problems(
+            config.problems.sources,
+            config.run.seed,
+            config.problems.split,
+            hold_out_all=config.run.purpose == "evaluation",
+        )
+        check_sources(config, found)
+        return found
 
     async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
         """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
@@ -80,7 +87,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
             with contextlib.closing(executor):
                 findings += [] if isinstance(loaded, Finding) else machine.tools(loaded, executor)
     findings.append(server)
-    return [*findings, *(before_sampling(known) if known.prompts else sizes(known))]
+    return [*findings, *(before_sampling(known) if known.prompts and config.run.purpose == "train" else sizes(known))]
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:

@@ -43,6 +43,7 @@ STRING = r'"((?:[^"\\\n]|\\.)*)"'
 _CALL = re.compile(
     rf"(?:%vpi_(?:call|func)|\.sfunc)\S*\s+(\d+)\s+(\d+)\s+{STRING}(?:\s*,\s*(?:{STRING}|([^\s,;{{]+)))?"
 )
+_DUMPS = frozenset({"dumpfile", "dumpvars", "dumplimit", "value$plusargs", "test$plusargs"})
 _CALL_WORD = re.compile(r"%vpi_(?:call|func)|\.sfunc")
 _FORCE = re.compile(r"%force/|%release/")
 _LIBRARY = re.compile(r"^:vpi_module ", re.M)
@@ -147,7 +148,8 @@ def refusals_of_text(text, more=frozenset()):
 def _without_wave_dumper(program):
     """The program without the code of the top level that cocotb's runner adds to write waves.
 
-    A second top level is there only when the runner asked for it, and then no module of a design can have its name.
+    A second top level is there only when the runner asked for it, and then no module of a design can have its name. Where a harness names
+    no top level, a design's own module of that name is one: code that does more than dump is judged like any other.
     """
     if _RUNNERS not in program:
         return program
@@ -156,6 +158,10 @@ def _without_wave_dumper(program):
         if scope.parent in own if scope.parent else scope.name == _RUNNERS:
             own.add(scope.label)
     parts = _IN_SCOPE.split(program)
+    dumper = "".join(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope in own)
+    calls = [call[3].lstrip("$") for call in _CALL.finditer(dumper)]
+    if len(calls) != len(_CALL_WORD.findall(dumper)) or not _DUMPS.issuperset(calls):
+        return program
     code = [parts[0], *(text for scope, text in zip(parts[1::2], parts[2::2], strict=True) if scope not in own)]
     # The table of file names stands behind the last piece of code.
     return "\n".join([*code, program[program.rfind("\n:file_names ") :]])
