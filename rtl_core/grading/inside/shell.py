@@ -8,6 +8,7 @@ Mounts, files, user and limits are those of a grade (agent.py); only nobody list
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import sys
 import termios
@@ -38,6 +39,8 @@ def become_shell(job):
     step = job["steps"][0]
     try:
         os.setsid()
+        # A program that was started in the background ignores it, and so would all that this shell starts.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.isatty(0):
             with contextlib.suppress(OSError):  # the terminal of another session: a shell without job control
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
