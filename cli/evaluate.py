@@ -182,7 +182,7 @@ def _model(
     file = protocol_file(protocol)
     overrides = [problems_override(problems), f"tinker.student={json.dumps(model)}", *overrides]
     if model.startswith("tinker://"):
-        from rtl_core.backend.tinker.checkpoints import base_model_of
+        from rtl_core.backend.tinker import base_model_of
 
         base = asyncio.run(base_model_of(load_config(file, overrides), model))
         overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]

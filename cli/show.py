@@ -34,15 +34,10 @@ def show(
 
     history = open_history(db)
     stored = history.find_rollout(rollout)
-    problems = history.query(
-        "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem",
-        {"run": stored.rollout.run, "problem": stored.rollout.problem_id},
-    ).column(0).to_pylist()  # fmt: skip
-    import json
-
+    problem = history.problem_record(stored.rollout.run, stored.rollout.problem_id)
     record = history.run(stored.rollout.run)
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
-    console.print(rollout_view(stored, json.loads(problems[0]) if problems else None, texts))
+    console.print(rollout_view(stored, problem, texts))
     if stored.teacher and texts is None:
         console.print("no tokenizer is at hand, so tokens are shown by number; name one with --tokenizer", style="dim")

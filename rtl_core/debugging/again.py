@@ -48,7 +48,7 @@ def open_case(history: History, key: str) -> Case:
     rollout = stored.rollout
     if stored.verdict is None:
         raise HistoryError(f"{rollout.key} is not graded yet", "its run grades it as it goes on: rtl-distill train")
-    record = next((p.record for p in history.problems_of(rollout.run) if p.problem_id == rollout.problem_id), None)
+    record = history.problem_record(rollout.run, rollout.problem_id)
     if record is None:
         raise HistoryError(f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot")
     return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run))

@@ -10,6 +10,7 @@ milliseconds and tries again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -307,6 +308,12 @@ class History(Transactions):
             )
             raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
         return stored
+
+    def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
+        """A problem of a run as it was recorded, or None."""
+        sql = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = ? AND r.problem_id = ?"
+        found = self.query(sql, [run, problem_id]).column(0).to_pylist()
+        return json.loads(found[0]) if found else None
 
     def evaluation(self, key: str) -> EvaluationRecord | None:
         """The evaluation of that key, or None."""

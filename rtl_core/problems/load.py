@@ -19,8 +19,6 @@ def load_problems(
     Args:
         seed: the run's.
         split: what stands on one side as a whole, as `problems.split` says.
-
-    Args:
         hold_out_all: whether nothing is trained on, so that every problem is held out.
 
     Raises:

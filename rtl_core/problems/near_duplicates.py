@@ -8,8 +8,8 @@ They belong together when they are of one design (problems/design.py) or near-du
   tokens. An identifier counts by how far back it stood before, not by its name (after Baker, "Parameterized duplication in strings",
   1997), so that a design is found under other names, too. Different designs of CVDP and RTLLM overlap by 24 % at most.
 
-Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench expects."). The training problem moves: what is held out stays held out, whatever else a set
-holds.
+Fewer than 60 runs of code, or 20 of text, are too short to tell ("Write the design that the test bench expects."). The training problem
+moves: what is held out stays held out, whatever else a set holds.
 
 Left alone: pairs within a generated set, such as the starter set. Its splits share no specification by construction although
 all of them sound alike; by code such problems are not judged at all.
@@ -117,14 +117,12 @@ def _marks(problem: Problem, designs: Mapping[str, Design]) -> list[str]:
     return [f"design {design.name}", *modules, f"fingerprint {problem.fingerprint[:12]}"]
 
 
-def pairs(
-    train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure] | None = None
-) -> list[NearDuplicate]:
-    """For each training problem that has a near-duplicate among the held-out ones by a measure (all by default): the closest."""
+def pairs(train: Iterable[Problem], heldout: Iterable[Problem], measures: Sequence[Measure]) -> list[NearDuplicate]:
+    """For each training problem that has a near-duplicate among the held-out ones by one of the measures: the closest."""
     best: dict[str, NearDuplicate] = {}
     train, heldout = list(train), list(heldout)
     set_of = {p.id: p.source for p in (*train, *heldout) if p.generated}
-    for measure in BY_DESIGN if measures is None else measures:
+    for measure in measures:
         held = {(p.id, number): runs for p in heldout for number, runs in enumerate(measure.runs(p))}
         holders: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for place, runs in held.items():

@@ -19,7 +19,7 @@ from rtl_core.learning.passk import pass_at_k_P
 PROBLEMS_SQL = (
     # What was graded in part, as where a harness failed, is in no figure.
     "SELECT p.problem_id, p.samples, p.passed FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
-    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples >= e.samples"
+    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
 )
 INTERFACE_SQL = (
     "SELECT problem_id, avg(CAST(status = 'passed' AS INTEGER)) AS share FROM verdict_stages"

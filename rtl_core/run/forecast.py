@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rtl_core.backend.base import SAVED
@@ -186,18 +187,18 @@ def _pace(config: RunConfig, notes: list[str]) -> Pace:
     return Pace(60.0, 256.0, 3.0, graders, 20_000.0, 20_000.0, 60.0)
 
 
-def prices_of(config: RunConfig, bases: Mapping[str, str] | None = None) -> Prices:
-    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has; None before the service was
-    asked for them, and then nothing is said of these.
+def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
+    """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has. Of one whose base model is
+    not known nothing is said.
 
     Raises:
         ConfigError: a budget in dollars is set, and something that the run uses has no price.
     """
     prices = load_prices(config.cost.prices)
-    saved = {name: prices.models[base] for name, base in (bases or {}).items() if base in prices.models}
+    saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
     prices = prices.model_copy(update={"models": {**saved, **prices.models}})
     teachers = config.tinker.named_teachers.values()
-    usage = {name: Tokens(1, 1, 1) for name in teachers if bases is not None or not name.startswith(SAVED)}
+    usage = {name: Tokens(1, 1, 1) for name in teachers if name in bases or not name.startswith(SAVED)}
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)
     if config.cost.budget_usd is not None and (missing := unpriced(usage, prices)):
         raise ConfigError(

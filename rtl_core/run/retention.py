@@ -30,7 +30,8 @@ class Retention:
 def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
     """Steps whose weights are kept, out of those that are trained.
 
-    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps is one of the weights that step n − 1 left. Among equals the earlier is the better.
+    `evaluations` are the run's own (`own_evaluations`). An evaluation after n train steps is one of the weights that step n − 1 left. Among
+    equals the earlier is the better.
     """
     steps = sorted(state.step for state in trained)
     if not steps:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from rtl_core.algorithms.base import chosen
-from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Trainer, check_start
+from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readiness, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, load_prices
@@ -28,13 +28,12 @@ from rtl_core.grading.limits import Limits
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import context, prompt_limit
-from rtl_core.run.check.known import Known, check_sources, ready, refuse_or_tell
+from rtl_core.run.check.known import Known, problems_of, ready, refuse_or_tell
 from rtl_core.run.folder import write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
@@ -175,13 +174,7 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         config = as_begun(config, history)
-        loaded = load_problems(
-            config.problems.sources,
-            config.run.seed,
-            config.problems.split,
-            hold_out_all=config.run.purpose == "evaluation",
-        )
-        check_sources(config, loaded)
+        loaded = problems_of(config)
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
@@ -214,30 +207,9 @@ async def open_session(
             ending=ending,
         )
         if readiness is not None:
-            session.backend = backend = await stack.enter_async_context(provider.open(config, tell))
-            at_once.append(backend.abort)
-            saved = {name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}
-            bases = {}
-            for name in sorted(saved):
-                try:
-                    bases[name] = (await backend.describe(name)).base_model
-                except PolicyError as error:
-                    if not as_visitor:
-                        raise
-                    tell(f"warning: {error.message}")  # the student is evaluated without it
-            if config.tinker.start_from and not as_visitor and not _has_begun(history, config.run.name):
-                check_start(config, await backend.describe(config.tinker.start_from))
-            session.prices = prices_of(config, bases if len(bases) == len(saved) else None)
-            _prepare_prompts(session, backend, provider, bases)
-            session.prompt_limit = prompt_limit(config, readiness)
-            session.context = readiness.context.get(config.tinker.student)
-            known = Known(config, readiness, session.prompts, loaded, history, prices=session.prices)
-            if session.trains:
-                found = list(context(known) if as_visitor else before_sampling(known))
-                if history.last_trained_step(config.run.name) is not None:
-                    # It has sampled so before, and part of what it writes is there.
-                    found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
-                refuse_or_tell(found, tell)
+            session.backend = await stack.enter_async_context(provider.open(config, tell))
+            at_once.append(session.backend.abort)
+            await _check_backend(session, session.backend, provider, readiness, as_visitor)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows = [(problem, "train", None) for problem in loaded.train]
@@ -253,10 +225,47 @@ async def open_session(
             await session.recorder.settle()
 
 
-def _has_begun(history: History, run: str) -> bool:
-    """Whether a run has weights of its own, so that those it started from may be gone."""
-    record = history.run(run)
-    return record is not None and (record.start_state is not None or history.last_trained_step(run) is not None)
+async def _check_backend(
+    session: Session, backend: Backend, provider: Provider, readiness: Readiness, as_visitor: bool
+) -> None:
+    """Look at saved weights, prompts and budgets, which only an open backend can tell of, before anything is sampled.
+
+    Raises:
+        PolicyError: what the run would come to send or to start from is not there or does not fit.
+    """
+    config, history, tell = session.config, session.history, progress.get().line
+    record, trained = history.run(session.run), history.last_trained_step(session.run) is not None
+    # A run that has begun has weights of its own: those that it started from may be gone.
+    begun = trained or (record is not None and record.start_state is not None)
+    if config.tinker.start_from and not as_visitor and not begun:
+        check_start(config, await backend.describe(config.tinker.start_from))
+    bases = await _bases_of_teachers(config, backend, tell if as_visitor else None)
+    session.prices = prices_of(config, bases)
+    _prepare_prompts(session, backend, provider, bases)
+    session.prompt_limit = prompt_limit(config, readiness)
+    session.context = readiness.context.get(config.tinker.student)
+    if not session.trains:
+        return
+    known = Known(config, readiness, session.prompts, session.loaded, history, prices=session.prices)
+    found = list(context(known) if as_visitor else before_sampling(known))
+    if trained:
+        # It has sampled so before, and part of what it writes is there.
+        found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
+    refuse_or_tell(found, tell)
+
+
+async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable[[str], None] | None) -> dict[str, str]:
+    """Saved weights that a run names as teachers -> their base model. With `tell` what is gone is told and left out: a student can be
+    evaluated without it."""
+    bases = {}
+    for name in sorted({name for name in config.tinker.named_teachers.values() if name.startswith(SAVED)}):
+        try:
+            bases[name] = (await backend.describe(name)).base_model
+        except PolicyError as error:
+            if tell is None:
+                raise
+            tell(f"warning: {error.message}")
+    return bases
 
 
 def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rtl_core.errors import ProblemError
 from rtl_core.grading.grader import Grader
-from rtl_core.problems.near_duplicates import pairs
+from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
 from rtl_core.synthesis.variants import KINDS, Kind, record_of, variant
 from rtl_core.types.problem import Problem
 from rtl_core.validation.level import quick_level
@@ -59,7 +59,7 @@ def far_enough(
             continue
         seen.add(problem.fingerprint)
         fresh.append(problem)
-    close = {pair.moved: pair for pair in pairs(fresh, heldout)}
+    close = {pair.moved: pair for pair in pairs(fresh, heldout, BY_DESIGN)}
     for pair in close.values():
         dropped[f"contamination: its {pair.by} is close to that of a held-out problem"] += 1
     return [problem for problem in fresh if problem.id not in close]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,6 @@ from rtl_core.view.questions import Row
 
 AGAINST: dict[str, str] = {"golden": "the golden answer", "parent": "the turn before", "passing": "a passing answer"}
 
-_PROBLEM = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem"
 _GROUP = """
 SELECT r.rollout, r.sample, r.turn, r.parent, v.outcome, w.total AS reward
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
@@ -63,8 +61,8 @@ def whole(history: History, key: str) -> Whole:
             )
         r = stored.rollout
         place = {"run": r.run, "problem": r.problem_id}
-        records = history.query(_PROBLEM, place).column(0).to_pylist()
-        problem = Problem.model_validate(json.loads(records[0])) if records else None
+        record = history.problem_record(r.run, r.problem_id)
+        problem = None if record is None else Problem.model_validate(record)
         group = history.query(
             _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
         ).to_pylist()

@@ -89,10 +89,7 @@ def group(history: History, filters: Filters) -> Values:
     """The rollouts of a group beside each other."""
     with history.reading():
         rows = questions.rollouts(history, filters, newest=False, most=200)
-        prompts = history.query(
-            "SELECT p.prompt FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = $run AND r.problem_id = $problem",
-            {"run": filters.run, "problem": filters.problem},
-        ).column(0).to_pylist()  # fmt: skip
+        record = history.problem_record(filters.run, filters.problem)
         visits = history.query(
             "SELECT step, count(*) AS n, count(*) FILTER (WHERE outcome = 'passed') AS passed FROM verdicts WHERE run = $run"
             " AND problem_id = $problem AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY step ORDER BY step DESC LIMIT 40",
@@ -100,7 +97,12 @@ def group(history: History, filters: Filters) -> Values:
         ).to_pylist()[::-1]  # fmt: skip
     if not rows:
         raise HistoryError(f"no rollouts of problem {filters.problem!r} are stored there", "go back to the run's steps")
-    return {"filters": filters, "rollouts": rows, "prompt": prompts[0] if prompts else None, "visits": visits}
+    return {
+        "filters": filters,
+        "rollouts": rows,
+        "prompt": None if record is None else record["prompt"],
+        "visits": visits,
+    }
 
 
 def rollouts(history: History, filters: Filters) -> Values:

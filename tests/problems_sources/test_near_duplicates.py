@@ -47,7 +47,9 @@ def test_a_chain_of_twins_moves_whole() -> None:
 
 def test_different_words_around_one_golden_answer_are_found() -> None:
     golden = "module m(input clk);\n" + "".join(f"  wire [7:0] w{i} = clk + {i};\n" for i in range(20)) + "endmodule\n"
-    found = pairs([make("a", "Write it.", golden)], [make("b", "Complete the adders below.", "// other\n" + golden)])
+    found = pairs(
+        [make("a", "Write it.", golden)], [make("b", "Complete the adders below.", "// other\n" + golden)], BY_ID
+    )
     assert [(p.moved, p.by) for p in found] == [("a", "golden answer")]
 
 

@@ -36,7 +36,7 @@ from rtl_core.backend.tinker.saved import describe
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import WeightsGoneError
+from rtl_core.errors import PolicyError, WeightsGoneError
 from rtl_core.types.tokenizer import Tokenizer
 
 MOST_SAMPLERS = 5
@@ -226,3 +226,21 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
 
 
 BACKENDS.register("tinker")(_Tinker())
+
+
+async def base_model_of(config: RunConfig, path: str) -> str:
+    """The model that the weights saved at `path` are an adapter of, as the service of a configuration knows it.
+
+    Raises:
+        PolicyError: the service has no such weights, a key is missing, or it is the embedded service, which keeps weights with the run that
+            made them.
+    """
+    if config.tinker.is_local:
+        raise PolicyError(
+            f"the embedded service keeps the weights {path} with the run that made them",
+            "rtl-distill evaluate RUN --step N",
+        )
+    with tinker_endpoint(config, lambda _: None) as endpoint, translated():
+        return (
+            await describe(tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key), path)
+        ).base_model

@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 import tinker
 
-from rtl_core.backend.tinker.connect import state_folder, tinker_endpoint
-from rtl_core.backend.tinker.faults import translated
+from rtl_core.backend.tinker.connect import state_folder
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError, WeightsGoneError
 
@@ -41,24 +40,6 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
             except tinker.NotFoundError:
                 continue
     return deleted
-
-
-async def base_model_of(config: RunConfig, path: str) -> str:
-    """The model that the weights saved at `path` are an adapter of, as the service of a configuration knows it.
-
-    Raises:
-        WeightsGoneError: the service has no such weights.
-        PolicyError: it is the embedded service, which keeps them with the run that made them, or a key is missing.
-    """
-    if config.tinker.is_local:
-        raise PolicyError(
-            f"the embedded service keeps the weights {path} with the run that made them",
-            "rtl-distill evaluate RUN --step N",
-        )
-    with tinker_endpoint(config, lambda _: None) as endpoint, translated():
-        rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-        name: str = (await rest.get_weights_info_by_tinker_path(path)).base_model
-        return name
 
 
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:

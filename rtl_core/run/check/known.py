@@ -12,6 +12,7 @@ from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.history.store import History
+from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.types.finding import Finding
@@ -45,14 +46,26 @@ class Known:
 Check = Callable[[Known], Iterable[Finding]]
 
 
-def check_sources(config: RunConfig, loaded: LoadedProblems) -> None:
-    """ConfigError for a teacher of problems that the run does not have: a source that is misspelt would go to the other teacher."""
+def problems_of(config: RunConfig) -> LoadedProblems:
+    """The problems of a run, read and split.
+
+    Raises:
+        ProblemError: none can be read.
+        ConfigError: a teacher is named for a source that no problem is from. A misspelt one would go to the other teacher.
+    """
+    loaded = load_problems(
+        config.problems.sources,
+        config.run.seed,
+        config.problems.split,
+        hold_out_all=config.run.purpose == "evaluation",
+    )
     sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
     if unknown := sorted(set(config.tinker.teachers) - set(sources)):
         raise ConfigError(
             f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
             f"its problems are from {', '.join(sources)}",
         )
+    return loaded
 
 
 async def ready(provider: Provider, config: RunConfig, tell: Callable[[str], None]) -> Readiness:

@@ -13,12 +13,11 @@ from rtl_core.backend.base import Readiness
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
-from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.check import machine
 from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import sizes
-from rtl_core.run.check.known import Known, check_sources
+from rtl_core.run.check.known import Known, problems_of
 from rtl_core.run.prompts import prepare
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
@@ -42,14 +41,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
     def read() -> LoadedProblems:
         if missing is not None:
             raise missing
-        found = load_problems(
-            config.problems.sources,
-            config.run.seed,
-            config.problems.split,
-            hold_out_all=config.run.purpose == "evaluation",
-        )
-        check_sources(config, found)
-        return found
+        return problems_of(config)
 
     async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
         """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
