@@ -14,6 +14,7 @@ from rtl_core.localtinker.sampling import Row, SampleRequest, choose, requests_o
 from rtl_core.localtinker.scoring import score_prompts
 
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
+_CPU_PREFILL_TOKENS = 2048  # on a CPU: more are no faster, and take memory
 _SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
 _BLOCK = 64  # the cache grows in blocks of positions
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
@@ -178,7 +179,9 @@ class GenerationBatch:
 
 def prefill_tokens(decoder: DenseDecoder) -> int:
     """Padded prompt tokens of one forward pass."""
-    return _SMALL_PREFILL_TOKENS if decoder.is_small else PREFILL_TOKENS
+    if decoder.is_small:
+        return _SMALL_PREFILL_TOKENS
+    return _CPU_PREFILL_TOKENS if decoder.device.type == "cpu" else PREFILL_TOKENS
 
 
 def fixed_width(row: Row) -> int:

@@ -134,6 +134,7 @@ class DenseDecoder:
         """Bytes that this object holds beyond the shared base weights."""
         if self._merge:
             linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
+            linears += [self.head] if "lm_head" in self._pairs else []
             return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
         return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
 

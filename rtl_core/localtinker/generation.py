@@ -68,14 +68,17 @@ class SamplerPool:
     def get(self, weights: Weights, in_use: set[Weights]) -> Sampler:
         """The sampler of `weights`; those `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            self._samplers[weights] = self._build(weights)
             count = len(self._samplers)
-            for old in [w for w in self._samplers if w != weights and w not in in_use]:
-                if len(self._samplers) <= self._limits.samplers and self._bytes() <= self._limits.sampler_bytes:
+            room = self._limits.sampler_bytes - self._models[weights.base].sampler_bytes(
+                adapted=weights.folder is not None
+            )
+            for old in [w for w in self._samplers if w not in in_use]:
+                if len(self._samplers) < self._limits.samplers and self._bytes() <= room:
                     break
                 self._samplers.pop(old).release()
             if len(self._samplers) < count:
                 give_back_free_memory()
+            self._samplers[weights] = self._build(weights)
         self._samplers.move_to_end(weights)
         return self._samplers[weights]
 

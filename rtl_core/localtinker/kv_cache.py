@@ -5,6 +5,8 @@ Shapes: R slots, M key-value heads, C capacity in positions, D head size, W widt
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -50,22 +52,23 @@ class KVCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep only these slots, in this order."""
-        self.keys = [k.index_select(0, rows) for k in self.keys]
-        self.values = [v.index_select(0, rows) for v in self.values]
-        self._view = None
+        self._replace(lambda states, _: states.index_select(0, rows))
 
     def grow(self, capacity: int) -> None:
         extra = capacity - self.capacity
-        self.keys = [F.pad(k, (0, 0, 0, extra)) for k in self.keys]
-        self.values = [F.pad(v, (0, 0, 0, extra)) for v in self.values]
-        self._view = None
+        self._replace(lambda states, _: F.pad(states, (0, 0, 0, extra)))
 
     def append(self, other: KVCache) -> None:
-        """Add the slots of `other`; both are brought to the larger capacity."""
+        """Add the slots of `other`, which is of no use afterwards; both are brought to the larger capacity."""
         if other.capacity < self.capacity:
             other.grow(self.capacity)
         elif other.capacity > self.capacity:
             self.grow(other.capacity)
-        self.keys = [torch.cat(pair) for pair in zip(self.keys, other.keys, strict=True)]
-        self.values = [torch.cat(pair) for pair in zip(self.values, other.values, strict=True)]
+        self._replace(lambda states, theirs: torch.cat((states, theirs.pop(0))), other)
+
+    def _replace(self, change: Callable[[Tensor, list[Tensor]], Tensor], other: KVCache | None = None) -> None:
+        """Change the states of a layer at a time, so that no more than one layer is there twice."""
         self._view = None
+        for mine, theirs in ((self.keys, other and other.keys), (self.values, other and other.values)):
+            for layer, states in enumerate(mine):
+                mine[layer] = change(states, theirs or [])

@@ -23,7 +23,7 @@ from rtl_core.localtinker.settings import context_of
 logger = logging.getLogger(__name__)
 
 _ROOMY_BYTES = 24 << 30  # free on a GPU, for training passes of four times as many tokens
-_MERGE_LIMIT_BYTES = 256 * 1024 * 1024  # merged snapshots copy the model: only for small ones
+_MERGE_LIMIT_BYTES = 1 << 30  # merged snapshots copy the model: not for larger ones
 CHECKPOINT_BYTES = 2 * 1024**3  # above this, activations are recomputed in the backward pass
 _names = itertools.count()
 
@@ -56,6 +56,7 @@ class ServedModel:
 
     @property
     def merge(self) -> bool:
+        """Whether samplers of adapters are copies of the weights with the adapter added."""
         return self.model.dtype == torch.float32 and self.nbytes <= _MERGE_LIMIT_BYTES
 
     @property
@@ -75,7 +76,12 @@ class ServedModel:
         """The base alone, or with an adapter's weights as they are; for `dense` models."""
         pairs = {} if adapter is None else pairs_by_module(adapter[0])
         scaling = 1.0 if adapter is None else adapter[1].scaling
-        return DenseDecoder(self.model, pairs, scaling, merge=self.merge)
+        # Without an adapter there is nothing to add, and what fused weights save counts for small models only.
+        return DenseDecoder(self.model, pairs, scaling, merge=self.merge and (bool(pairs) or self.small))
+
+    def sampler_bytes(self, *, adapted: bool) -> int:
+        """About what a sampler holds beyond the base: a copy where it merges."""
+        return self.nbytes if self.dense and self.merge and (adapted or self.small) else 0
 
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
         """What samples from the base alone, or from a frozen adapter on it."""
