@@ -97,8 +97,7 @@ async def evaluate_now(session: Session, policy: Literal["student", "teacher"], 
 
 async def evaluate_if_due(session: Session, step: int) -> None:
     """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
-    every = session.config.evaluation.every
-    if every and step and step % every == 0 and step <= session.steps[-1].step:
+    if step <= session.steps[-1].step and evaluation.is_due(session.config, step):
         await evaluate_now(session, "student", step)
 
 

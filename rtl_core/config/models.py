@@ -161,6 +161,8 @@ class EvaluationSection(Section):
     """Of a run whose purpose is evaluation: saved weights to sample from in place of `tinker.student`'s own."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
+    after_warm_start: bool = False
+    """Evaluate after the warm start as well, so that the table tells what came after it apart."""
     teacher: bool = True
     """Evaluate the teacher too, once, for comparison."""
 

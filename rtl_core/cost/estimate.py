@@ -245,7 +245,9 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
         sampled_before += measured.answers * (2 if teacher else 1)
 
     every = config.evaluation.every
-    evaluations = 2 + ((steps - 1) // every if every else 0)
+    warm = learning.warm_start_steps
+    extra = config.evaluation.after_warm_start and 0 < warm < steps and not (every and warm % every == 0)
+    evaluations = 2 + ((steps - 1) // every if every else 0) + extra
     teacher_evaluations = int(config.evaluation.teacher and teacher is not None)
     held = replace(rules, work=replace(work, completion=rules.evaluated))
     one = held.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)

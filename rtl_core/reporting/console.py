@@ -10,10 +10,10 @@ from rich.text import Text
 
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, over_warm_start, paired, run_result
 from rtl_core.reporting.text import p_in_words
 
-_STYLES = {"student before": "", "student after": "bold", "teacher": "yellow"}
+_STYLES = {"student after": "bold", "teacher": "yellow"}
 
 
 def before_after_table(history: History, run: str) -> Table:
@@ -45,7 +45,7 @@ def before_after_table(history: History, run: str) -> Table:
             passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
             steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
             rates = [with_interval(view.pass_at_1), *passes, with_interval(view.interface)]
-            table.add_row(f"{name}{steps}", *rates, gain, p_value, style=_STYLES[name])
+            table.add_row(f"{name}{steps}", *rates, gain, p_value, style=_STYLES.get(name, ""))
     if not result.shown:
         table.add_row(Text("no evaluation has ended yet", style="dim"))
     return table
@@ -98,6 +98,8 @@ def _caption(result: RunResult) -> str | None:
     text = f"{record.n_problems} problems × {record.samples} samples, [95 % interval over problems].\nGain and p: against student before, paired by problem."
     if result.mixed:
         return f"{text}\n{MIXTURE}"
+    if over := over_warm_start(result):
+        text += f"\n{over}"
     if result.after and result.teacher and result.teacher.pass_at_1.mean > 0:
         text += f"\nThe student is at {100 * result.after.pass_at_1.mean / result.teacher.pass_at_1.mean:.0f} % of the teacher's pass@1."
     return text

@@ -15,6 +15,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.reporting.text import p_in_words
 
 PROBLEMS_SQL = (
     # What was graded in part, as where a harness failed, is in no figure.
@@ -26,6 +27,8 @@ INTERFACE_SQL = (
     " WHERE run = $run AND evaluation = $evaluation AND stage = 'interface' GROUP BY problem_id"
 )
 
+ROLES = {"student before": "@before", "warm start": "@warm", "student after": "@after", "teacher": "@teacher"}
+"""Names of the evaluations that tell how a run went, in reading order, and their colours (theme.py)."""
 ALL_SOURCES = "all together"
 """Name of the whole beside those of the sources."""
 MIXTURE = "Compare with others by source: all together is a mean over this run's own mixture."
@@ -85,6 +88,8 @@ class RunResult:
     """All evaluations of the student, by step: the learning curve."""
     gain: PairedResult | None
     """Student after against student before, over the problems that both saw."""
+    warm: EvaluationView | None = None
+    """The student after the warm start and before any reward, where it was evaluated then."""
     by_source: dict[str, RunResult] = field(default_factory=dict)
     """Source -> the result over its problems alone, in the order of the names."""
 
@@ -101,7 +106,7 @@ class RunResult:
     @property
     def shown(self) -> list[tuple[str, EvaluationView]]:
         """(name, evaluation) of those that exist, in reading order."""
-        named = [("student before", self.before), ("student after", self.after), ("teacher", self.teacher)]
+        named = zip(ROLES, (self.before, self.warm, self.after, self.teacher), strict=True)
         return [(name, view) for name, view in named if view is not None]
 
 
@@ -112,8 +117,9 @@ def run_result(history: History, run: str) -> RunResult:
     done = [view_of(history, e) for e in evaluations_of_rhythm(history, run)]
     # Where nothing is trained, the model's only evaluation is the result.
     trains = record.config.get("run", {}).get("purpose", "train") == "train"
-    parts = {source: _result(views, trains) for source, views in _by_source(history, run, done).items()}
-    return _result(done, trains, parts)
+    warm = record.config.get("learning", {}).get("warm_start_steps", 0)
+    parts = {source: _result(views, trains, warm) for source, views in _by_source(history, run, done).items()}
+    return _result(done, trains, warm, parts)
 
 
 def by_source(history: History, view: EvaluationView) -> dict[str, EvaluationView]:
@@ -134,13 +140,16 @@ def _by_source(history: History, run: str, done: Sequence[EvaluationView]) -> di
     }
 
 
-def _result(done: Sequence[EvaluationView], trains: bool, parts: dict[str, RunResult] | None = None) -> RunResult:
+def _result(
+    done: Sequence[EvaluationView], trains: bool, warm_steps: int, parts: dict[str, RunResult] | None = None
+) -> RunResult:
     student = tuple(v for v in done if v.record.policy == "student")
     teachers = [v for v in done if v.record.policy == "teacher"]
     before = student[0] if trains and student and student[0].record.step == 0 else None
     after = student[-1] if student and (student[-1].record.step > 0 or not trains) else None
     gain = paired(before, after) if before and after else None
-    return RunResult(before, after, teachers[-1] if teachers else None, student, gain, parts or {})
+    warm = next((v for v in student[:-1] if v.record.step == warm_steps > 0), None)
+    return RunResult(before, after, teachers[-1] if teachers else None, student, gain, warm, parts or {})
 
 
 def own_evaluations(history: History, run: str) -> list[EvaluationRecord]:
@@ -163,6 +172,30 @@ def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None
     if not shared:
         return None
     return paired_test([first.rates[p] for p in shared], [second.rates[p] for p in shared])
+
+
+def paired_interfaces(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
+    """The same of the share of answers with the demanded interface."""
+    shared = sorted(first.interfaces.keys() & second.interfaces.keys())
+    if not shared:
+        return None
+    return paired_test([first.interfaces[p] for p in shared], [second.interfaces[p] for p in shared])
+
+
+def over_warm_start(result: RunResult) -> str | None:
+    """What came after the warm start, in words: pass@1 and interface of the student after against the warm start alone."""
+    if result.warm is None or result.after is None:
+        return None
+    found = (
+        ("pass@1", paired(result.warm, result.after)),
+        ("interface right", paired_interfaces(result.warm, result.after)),
+    )
+    parts = [
+        f"{name} {100 * test.gain:+.1f} points [{100 * test.lo:.1f}, {100 * test.hi:.1f}], p {p_in_words(test.p_value)}"
+        for name, test in found
+        if test is not None
+    ]
+    return f"Over the warm start alone: {'; '.join(parts)}." if parts else None
 
 
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:

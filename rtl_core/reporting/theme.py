@@ -20,6 +20,7 @@ PALETTE: dict[str, tuple[str, str]] = {
     "rule": ("#e4e7ea", "#2d333b"),
     # who answered
     "before": ("#9aa4af", "#77828f"),
+    "warm": ("#6f9fd0", "#3f74b5"),
     "after": ("#1f5fae", "#6aa9f4"),
     "teacher": ("#bd7420", "#e2a24a"),
     # how it went

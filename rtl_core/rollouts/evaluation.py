@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
@@ -46,6 +47,12 @@ class EvaluationPlan:
             key=self.key(run), run=run, policy=self.policy, step=self.step, split=self.split, samples=self.samples,
             finished_at=utc_now(), **self.other.model_dump(), **found,
         )  # fmt: skip
+
+
+def is_due(config: RunConfig, step: int) -> bool:
+    """Whether an evaluation between the first and the last is due after `step` train steps."""
+    every, warm = config.evaluation.every, config.learning.warm_start_steps
+    return step > 0 and (bool(every and step % every == 0) or (config.evaluation.after_warm_start and step == warm))
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
-from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, paired, run_result
+from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
 from rtl_core.reporting.figures.result import error_bar
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
@@ -35,12 +35,11 @@ def results(sources: list[Source]) -> Figure | None:
         source.ask("SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'")
     if not points:
         return None
-    roles = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
     data = [
         {
             "type": "scatter", "mode": "markers",
             "cliponaxis": False, "name": name, "x": [i.mean for _, i in rows], "y": [plain(run) for run, _ in rows],
-            "error_x": error_bar([i for _, i in rows], roles[name]), "marker": {"size": 11, "color": roles[name]},
+            "error_x": error_bar([i for _, i in rows], ROLES[name]), "marker": {"size": 11, "color": ROLES[name]},
             "hovertemplate": "%{y}: %{x:.1%}",
         }
         for name, rows in points.items()

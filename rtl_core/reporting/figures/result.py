@@ -11,12 +11,18 @@ import numpy as np
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
-from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, paired, run_result
+from rtl_core.reporting.evaluations import (
+    MIXTURE,
+    ROLES,
+    EvaluationView,
+    RunResult,
+    over_warm_start,
+    paired,
+    run_result,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
-
-_ROLES = {"student before": "@before", "student after": "@after", "teacher": "@teacher"}
 
 
 @SECTIONS.register("learned")
@@ -47,7 +53,7 @@ def forest(source: Source, result: RunResult) -> Figure:
             {
                 "type": "scatter", "mode": "markers+text",
                 "cliponaxis": False, "name": plain(row), "x": [rate.mean], "y": [plain(row)],
-                "error_x": error_bar([rate], _ROLES[name]), "marker": {"size": 13, "color": _ROLES[name]},
+                "error_x": error_bar([rate], ROLES[name]), "marker": {"size": 13, "color": ROLES[name]},
                 "text": [f"{100 * rate.mean:.1f} %"], "textposition": "top center",
                 "textfont": {"size": 13, "color": "@ink"},
                 "hovertemplate": f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
@@ -96,7 +102,9 @@ def table(source: Source, result: RunResult) -> Table:
         "result-table",
         "In figures",
         "In brackets: 95 % intervals. Gain and p are against the student before, paired by problem: bootstrap interval, "
-        "two-sided sign-flip permutation test." + (f" {MIXTURE}" if result.mixed else ""),
+        "two-sided sign-flip permutation test."
+        + (f" {MIXTURE}" if result.mixed else "")
+        + (f" {over}" if (over := over_warm_start(result)) else ""),
         columns,  # type: ignore[arg-type]
         rows,
     )
@@ -133,7 +141,7 @@ def pass_at_k(source: Source, result: RunResult) -> Figure | None:
             continue
         n_P, c_P = np.array([r["samples"] for r in rows]), np.array([r["passed"] for r in rows])
         ks = [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128) if k <= n_P.min()]
-        data += band(ks, [mean_interval(pass_at_k_P(n_P, c_P, k)) for k in ks], name, _ROLES[name], markers=True)
+        data += band(ks, [mean_interval(pass_at_k_P(n_P, c_P, k)) for k in ks], name, ROLES[name], markers=True)
     if not data or max(len(d["x"]) for d in data) < 2:
         return None
     ticks = sorted({k for d in data for k in d["x"]})
@@ -171,7 +179,7 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
             {
                 "type": "scatter", "mode": "markers",
                 "cliponaxis": False, "name": name, "x": [i.mean for _, i in found], "y": [row[g] + lift for g, _ in found],
-                "error_x": error_bar([i for _, i in found], _ROLES[name], thin=True), "marker": {"size": 8, "color": _ROLES[name]},
+                "error_x": error_bar([i for _, i in found], ROLES[name], thin=True), "marker": {"size": 8, "color": ROLES[name]},
                 "customdata": [[plain(g), i.lo, i.hi, i.n] for g, i in found],
                 "hovertemplate": "%{customdata[0]}: %{x:.1%} [%{customdata[1]:.0%}, %{customdata[2]:.0%}], %{customdata[3]} problems"
                 f"<extra>{name}</extra>",
