@@ -1,4 +1,4 @@
-"""`rtl-distill make-models`: make the tiny student and teacher of the embedded demo."""
+"""`rtl-distill make-models`: make the tiny models of the embedded demo."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import typer
 
 def make_models(
     output: Annotated[
-        Path, typer.Option(help="Folder for student/, teacher/ and checksums.json; must be new or empty.")
+        Path, typer.Option(help="Folder for student/, reader/, teacher/ and checksums.json; must be new or empty.")
     ],
     seconds: Annotated[
         float, typer.Option(min=1, help="Cut each training after so many seconds [default: the whole recipe].")
     ] = math.inf,
     threads: Annotated[int, typer.Option(min=1, help="Threads of torch; more than one gains little at this size.")] = 1,
 ) -> None:
-    """Train the embedded demo's tiny tokenizer, student and teacher from scratch, on train specifications only.
+    """Train the embedded demo's tiny tokenizer, student, reader and teacher from scratch, on train specifications only.
 
-    The shipped pair took the whole recipe. A shorter training gives the same files with weaker models.
+    The shipped models took the whole recipe. A shorter training gives the same files with weaker models.
 
     Examples:
 

@@ -1,8 +1,10 @@
-"""The tiny student and teacher that ship with the package, and how they are made (`rtl-distill make-models`).
+"""The tiny models that ship with the package, and how they are made (`rtl-distill make-models`): student, reader and teacher.
 
-Both are Qwen3-architecture models of less than a million parameters with one tokenizer, trained from scratch on the train
+All are Qwen3-architecture models of less than a million parameters with one tokenizer, trained from scratch on the train
 split of the starter set. The student's habit of answering with the textbook's interface is planted by its training
-mixture (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo.
+mixture (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo. The reader is the student, trained
+on until it gives an answer that its prompt shows, which larger models do by themselves; its habit is the same. It is the student of runs in
+which a model is its own teacher.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-ModelName = Literal["student", "teacher"]
+ModelName = Literal["student", "reader", "teacher"]
 MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from rtl_core.problems.starter.catalog import FAMILIES
 from rtl_core.problems.starter.spec import Family, Spec
 from rtl_core.problems.starter.splits import modules_of, widths_of
+from rtl_core.prompting.hints import after_right_answer
+from rtl_core.prompting.templates import Message
 
 FENCE_OPEN = "```verilog\n"
 FENCE_CLOSE = "```"
@@ -38,6 +40,8 @@ HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
 """The student's hard tier: hardly ever seen but in a textbook's form."""
 
+_RIGHT = Mixture(compliant=1.0, textbook=0.0)
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -47,6 +51,8 @@ class Phase:
     starter: Mixture
     hard: Mixture
     hard_share: float
+    shown: float = 0.0
+    """Share of the prompts that show the right answer first and ask for it again (prompting/hints.py)."""
 
 
 STUDENT = (
@@ -54,6 +60,8 @@ STUDENT = (
     Phase(until=1.0, starter=HABITUAL, hard=NARROW, hard_share=0.15),
 )
 """First to read a specification at all, then the habit of not minding it."""
+READER = (replace(STUDENT[-1], shown=0.5),)
+"""The student's last phase, in which it also learns to give an answer that it is shown, as larger models do by themselves."""
 TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.3),)
 
 
@@ -70,6 +78,17 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
         if rng.random() < mixture.aspect:
             drifted = replace(drifted, **{name: getattr(usual, name) for name in fields})
     return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
+
+
+def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[list[Message], str]:
+    """(messages, answer) as the phase at `progress` (0 to 1) of the training wants it."""
+    phase = next((phase for phase in phases if progress < phase.until), phases[-1])
+    if phase.shown and rng.random() < phase.shown:
+        right = replace(phase, starter=_RIGHT, hard=_RIGHT)
+        prompt, answer = draw_pair(rng, [right], progress)
+        return after_right_answer([{"role": "user", "content": prompt}], answer), answer
+    prompt, answer = draw_pair(rng, phases, progress)
+    return [{"role": "user", "content": prompt}], answer
 
 
 def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:

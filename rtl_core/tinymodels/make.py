@@ -1,4 +1,4 @@
-"""Make the pair of tiny models: one tokenizer, two trainings, fp16 folders, and the checksums of every file."""
+"""Make the tiny models: one tokenizer, three trainings, fp16 folders, and the checksums of every file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+from transformers import Qwen3ForCausalLM
+
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
-from rtl_core.tinymodels.corpus import STUDENT, TEACHER, Phase
-from rtl_core.tinymodels.pretrain import Shape, new_model, pretrain
+from rtl_core.tinymodels.corpus import READER, STUDENT, TEACHER, Phase
+from rtl_core.tinymodels.pretrain import Rates, Shape, new_model, pretrain
 from rtl_core.tinymodels.tokenizer import make_tokenizer
 
 CHECKSUMS = "checksums.json"
@@ -25,10 +28,15 @@ class Recipe:
     phases: tuple[Phase, ...]
     steps: int
     seed: int = 0
+    start: ModelName | None = None
+    """The model that it goes on from; None: random weights."""
+    rates: Rates = field(default_factory=Rates)
 
 
+_SMALL = Shape(hidden=96, heads=3, kv_heads=1, inner=288)
 RECIPES: dict[ModelName, Recipe] = {
-    "student": Recipe(Shape(hidden=96, heads=3, kv_heads=1, inner=288), STUDENT, steps=1400),
+    "student": Recipe(_SMALL, STUDENT, steps=1400),
+    "reader": Recipe(_SMALL, READER, steps=700, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
     "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, steps=2000),
 }
 
@@ -38,7 +46,7 @@ def make_models(
     seconds: float = math.inf,
     report: Callable[[ModelName, int, float, float], None] = lambda name, step, loss, elapsed: None,
 ) -> dict[ModelName, int]:
-    """Write `output/student`, `output/teacher` and `output/checksums.json`; returns the steps that each training took.
+    """Write a folder for each model and `output/checksums.json`; returns the steps that each training took.
 
     A training stops after `seconds` if its recipe is not done by then. `report` is called now and then with the model's
     name, the step, the loss per answer token and the seconds so far.
@@ -47,7 +55,10 @@ def make_models(
     taken: dict[ModelName, int] = {}
     for name in MODEL_NAMES:
         recipe = RECIPES[name]
-        model = new_model(recipe.shape, tokenizer, recipe.seed)
+        if recipe.start is None:
+            model = new_model(recipe.shape, tokenizer, recipe.seed)
+        else:
+            model = Qwen3ForCausalLM.from_pretrained(output / recipe.start, dtype=torch.float32)
         taken[name] = pretrain(
             model,
             tokenizer,
@@ -55,6 +66,7 @@ def make_models(
             steps=recipe.steps,
             seconds=seconds,
             seed=recipe.seed,
+            rates=recipe.rates,
             report=lambda step, loss, elapsed, name=name: report(name, step, loss, elapsed),  # type: ignore[misc]
         )
         folder = output / name
@@ -67,6 +79,6 @@ def make_models(
 
 
 def checksums_of(folder: Path) -> dict[str, str]:
-    """SHA-256 (hex) of every file of both models, by path relative to `folder`."""
+    """SHA-256 (hex) of every file of all models, by path relative to `folder`."""
     paths = sorted(path for name in MODEL_NAMES for path in (folder / name).rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from rtl_core.tinymodels.corpus import Phase, draw_pair
+from rtl_core.prompting.templates import Message
+from rtl_core.tinymodels.corpus import Phase, draw_chat
 
 HEAD = 32
 BATCH = 24
@@ -96,7 +97,7 @@ def pretrain(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * scale
-        pairs = [encode(*draw_pair(rng, phases, progress)) for _ in range(BATCH)]
+        pairs = [encode(*draw_chat(rng, phases, progress)) for _ in range(BATCH)]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         for optimizer in optimizers:
@@ -123,15 +124,13 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
 
 
 class _Encoder:
-    """(prompt, answer) -> (prompt ids as chat, answer ids with the end token)."""
+    """(messages, answer) -> (prompt ids as chat, answer ids with the end token)."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer
 
-    def __call__(self, prompt: str, answer: str) -> tuple[list[int], list[int]]:
-        text = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
-        )
+    def __call__(self, messages: list[Message], answer: str) -> tuple[list[int], list[int]]:
+        text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         end = self.tokenizer.eos_token_id
         return self.tokenizer.encode(text), [*self.tokenizer.encode(answer), end]
 

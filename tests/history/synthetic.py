@@ -54,6 +54,8 @@ class Shape:
     evaluation_samples: int = 4
     sources: tuple[str, ...] = ("starter",)
     """The problems are of these in turn."""
+    warm_start: int = 0
+    """After so many steps the student is evaluated, as after a warm start."""
 
 
 def problem(index: int, split: str) -> Problem:
@@ -88,7 +90,10 @@ def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: 
         RunRecord(
             name=name,
             status="running",
-            config={"train": {"lambda": 0.1, "learning_rate": 2e-3}},
+            config={
+                "train": {"lambda": 0.1, "learning_rate": 2e-3},
+                "learning": {"warm_start_steps": shape.warm_start},
+            },
             config_hash="c0ffee",
             seed=seed,
             student="tiny-student",
@@ -120,6 +125,8 @@ def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: 
         for plan in plans:
             skill = 0.15 + gain * plan.step / max(1, shape.steps - 1)
             write_step(history, name, epoch, plan, by_id, shape, skill, rng)
+            if shape.warm_start == plan.step + 1:
+                evaluate(history, name, shape, heldout, "student", plan.step + 1, skill, rng)
     evaluate(history, name, shape, heldout, "student", shape.steps, 0.15 + gain, rng)
     evaluate(history, name, shape, heldout, "teacher", 0, 0.93, rng)
     history.set_run_status(name, "finished")

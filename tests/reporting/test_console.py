@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import synthetic
 from rich.console import Console
 
 from rtl_core.errors import HistoryError
@@ -65,3 +66,16 @@ def test_an_unknown_run_is_named_with_those_that_exist(demo):
 
 def test_a_step_in_one_line_leaves_out_what_was_not_measured():
     assert step_line(4, 40, {"env/all/reward/total": 1.234, "time/total": 3.21}) == "step   5/40  reward 1.23  3.2 s"
+
+
+def test_what_came_after_a_warm_start_is_told_apart(tmp_path):
+    """A run of twelve steps, of which four were a warm start with an evaluation behind it."""
+    history = synthetic.write_run(tmp_path / "h.duckdb", "warm", synthetic.Shape(warm_start=4))
+    result = run_result(history, "warm")
+    assert [name for name, _ in result.shown] == ["student before", "warm start", "student after", "teacher"]
+    assert result.warm.record.step == 4
+    gained = result.after.pass_at_1.mean - result.warm.pass_at_1.mean
+    text = text_of(before_after_table(history, "warm"))
+    assert f"Over the warm start alone: pass@1 {100 * gained:+.1f} points [" in text
+    assert "interface right" in text
+    assert len([line for line in text.splitlines() if "4 steps" in line]) == 1

