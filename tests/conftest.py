@@ -31,6 +31,15 @@ def cvdp(data: Path) -> Path:
     return data / "cvdp"
 
 
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The folder of SmolLM2-135M-Instruct; fetched once into build/models, unless RTL_DISTILL_MODELS names where it lies."""
+    from rtl_core.pretrained.fetch import fetch_model
+
+    own = os.environ.get("RTL_DISTILL_MODELS")
+    return fetch_model("SmolLM2-135M-Instruct", print, folder=Path(own) if own else REPOSITORY / "build" / "models")
+
+
 def sdk_loops() -> list[str]:
     """The background loops of the Tinker SDK's sessions in this process, such as `_session_heartbeat`, by their names."""
     holders = sys.modules.get("tinker.lib.internal_client_holder")
