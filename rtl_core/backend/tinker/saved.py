@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from pathlib import Path
 
 import tinker
 
-from rtl_core.backend.base import SAVED, Saved
-from rtl_core.config import RunConfig
+from rtl_core.backend.base import Saved
+from rtl_core.backend.tinker.places import Place
 from rtl_core.errors import PolicyError
 
 
@@ -25,14 +24,8 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
     return Saved(found.base_model, found.lora_rank)
 
 
-def named_paths(config: RunConfig) -> dict[str, str]:
-    """Key of the configuration -> the saved weights that it names."""
-    start = {"tinker.start_from": config.tinker.start_from or ""}
-    return {key: name for key, name in {**start, **config.tinker.named_teachers}.items() if name.startswith(SAVED)}
-
-
-def adopt(config: RunConfig, state: Path) -> None:
-    """Copy the saved weights that a run names, and does not have in the `state` folder of its embedded service, from the other runs of its
+def adopt(place: Place) -> None:
+    """Copy the saved weights that a run names, and does not have in the state folder of its embedded service, from the other runs of its
     `run.directory`. They keep their path.
 
     Raises:
@@ -40,13 +33,14 @@ def adopt(config: RunConfig, state: Path) -> None:
     """
     from rtl_core.localtinker.registry import Registry, find_checkpoint, parse_path
 
-    wanted = {key: path for key, path in named_paths(config).items() if find_checkpoint(state, path) is None}
+    config, state = place.config, place.state
+    wanted = {key: path for key, path in place.weights.items() if find_checkpoint(state, path) is None}
     if not wanted:
         return
     registry = Registry(state)
     try:
         for key, path in wanted.items():
-            folders = sorted(config.run.directory.glob(f"*/{state.name}"))
+            folders = sorted(config.run.directory.glob("*/tinker"))
             found = next(((f, saved) for f in folders if (saved := find_checkpoint(f, path))), None)
             if found is None:
                 raise PolicyError(
@@ -68,9 +62,9 @@ def adopt(config: RunConfig, state: Path) -> None:
         registry.close()
 
 
-def adopted_bases(config: RunConfig, state: Path) -> set[str]:
-    """The models that the named saved weights in a state folder are adapters of."""
+def adopted_bases(place: Place) -> set[str]:
+    """The models that the named saved weights in the state folder of an embedded service are adapters of."""
     from rtl_core.localtinker.registry import find_checkpoint
 
-    found = (find_checkpoint(state, path) for path in named_paths(config).values())
+    found = (find_checkpoint(place.state, path) for path in place.weights.values())
     return {saved.base_model for saved in found if saved is not None}
