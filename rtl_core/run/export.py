@@ -122,7 +122,6 @@ async def export_merged(
         check = _merge(source, adapter, whole, dtype or dtype_of(source), served, exact=provider.embedded(config))
         tell(check)
         (whole / "README.md").write_text(model_card(history, config, state, merged_from=source, check=check), "utf-8")
-        whole.chmod(0o755)
         if folder.exists():
             folder.rmdir()
         whole.rename(folder)

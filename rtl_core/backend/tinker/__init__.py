@@ -241,7 +241,8 @@ def _together(places: Sequence[Place], found: Sequence[Readiness]) -> Readiness:
         for name in place.models.values()
         if name in said.context
     }
-    return Readiness([*student.findings, *told], context, student.checkpoint_bytes)
+    saved = {**student.saved, **teacher.saved}
+    return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
 
 
 @asynccontextmanager

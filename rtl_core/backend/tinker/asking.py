@@ -22,11 +22,12 @@ from tinker.lib._auth_token_provider import (
     resolve_auth_provider,
 )
 from tinker.lib.base_url import resolve_base_url
-from tinker.types import ClientConfigRequest, SupportedModel
+from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoResponse
 from tinker.types.client_config_response import ClientConfigResponse
 
-from rtl_core.backend.base import Readiness
+from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.places import TEACHER_KEY, Place
+from rtl_core.backend.tinker.saved import gone
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
@@ -73,7 +74,7 @@ async def readiness(place: Place) -> Readiness:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served = await _served(url, auth, place.key)
+            served, saved = await _served(url, auth, place)
     except Exception as error:
         if (found := _refusal(error, url, source, place)) is None:
             raise
@@ -86,13 +87,15 @@ async def readiness(place: Place) -> Readiness:
     trains = place.config.run.purpose == "train"
     for key, name in place.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
-    return Readiness(
-        findings, {name: model.max_context_length for name, model in models.items() if model.max_context_length}
-    )
+    context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
+    return Readiness(findings, context, saved=saved)
 
 
-async def _served(url: str, auth: AuthTokenProvider, key: str | None) -> Sequence[SupportedModel]:
-    """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+async def _served(
+    url: str, auth: AuthTokenProvider, place: Place
+) -> tuple[Sequence[SupportedModel], dict[str, Saved | PolicyError]]:
+    """The models that the service lists, which it does for a paid account alone, and the saved weights that the run names (see
+    `Readiness.saved`). Raises errors of the SDK."""
 
     def client(auth: AuthTokenProvider) -> AsyncTinker:
         return AsyncTinker(
@@ -109,12 +112,21 @@ async def _served(url: str, auth: AuthTokenProvider, key: str | None) -> Sequenc
         flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
     if flags.pjwt_auth_enabled:
         by_command = flags.credential_default_source == "credential_cmd"
-        async with client(resolve_auth_provider(key, by_command)) as exchange:
+        async with client(resolve_auth_provider(place.key, by_command)) as exchange:
             auth = ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
     elif isinstance(auth, CredentialCmdAuthProvider):
         raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
     async with client(auth) as last:
-        return (await last.service.get_server_capabilities()).supported_models
+        served = (await last.service.get_server_capabilities()).supported_models
+        saved: dict[str, Saved | PolicyError] = {}
+        for key, path in place.weights.items():
+            try:
+                body = {"tinker_path": path}
+                found = await last.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
+                saved[key] = Saved(found.base_model, found.lora_rank)
+            except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
+                saved[key] = gone(path)
+        return served, saved
 
 
 def _refusal(error: Exception, url: str, source: str, place: Place) -> Finding | None:

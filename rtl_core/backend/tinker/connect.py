@@ -17,7 +17,7 @@ from rtl_core.backend.base import Readiness
 from rtl_core.backend.tinker.asking import credential
 from rtl_core.backend.tinker.faults import translated
 from rtl_core.backend.tinker.places import Place, places_of
-from rtl_core.backend.tinker.saved import adopt, adopted_bases
+from rtl_core.backend.tinker.saved import adopt, adopted_bases, found_here
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
@@ -136,7 +136,7 @@ def embedded_readiness(place: Place) -> Readiness:
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
             checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), place.config.tinker.lora_rank)
-    return Readiness(findings, context, checkpoint_bytes)
+    return Readiness(findings, context, checkpoint_bytes, found_here(place))
 
 
 def _checkpoint_bytes(model: Any, rank: int) -> int:
