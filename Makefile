@@ -8,7 +8,7 @@ ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 # Tests mostly wait for simulators and servers: three at a time keep two cores busy.
 PARALLEL := -n 3 --dist worksteal
 
-.PHONY: help setup setup-test train test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -22,6 +22,10 @@ setup-test: setup ## The same, with the browser that the report's tests open
 
 train: setup ## Train the embedded demo: a small model learns to follow RTL specifications (about ten minutes)
 	@.venv/bin/rtl-distill train demo $(ARGS)
+
+train-real: setup ## Train a real pretrained language model, SmolLM2-135M (hours on two cores; ARGS="--set run.steps..." for less)
+	@.venv/bin/rtl-distill fetch-model SmolLM2-135M-Instruct
+	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
 	@$(PY) -m pytest $(PARALLEL) -m "not slow and not timing and not docker and not cookbook" $(ARGS)

@@ -16,6 +16,7 @@ from rtl_core.errors import RtlDistillError
 # command name -> "module:function"; the function's docstring is its help.
 COMMANDS: dict[str, str] = {
     "make-models": "cli.make_models:make_models",
+    "fetch-model": "cli.fetch_model:fetch_model",
     "grade": "cli.grade:grade",
     "toolchain": "cli.toolchain:toolchain",
     "serve-tinker": "cli.serve_tinker:serve_tinker",

@@ -129,8 +129,12 @@ async def prepare_step(session: Session, state: StepState) -> Batch:
 
     async def group(problem_id: str) -> None:
         await sample_group(session, step, problem_id)
-        graded = grade_group(session, step, problem_id)
-        await (asyncio.gather(graded, score_group(session, step, problem_id)) if score else graded)
+        stages = [grade_group, score_group] if score else [grade_group]
+        if planning.score_reads_verdicts(session):
+            for stage in stages:
+                await stage(session, step, problem_id)
+        else:
+            await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
         for turn in range(2, session.config.refinement.turns + 1):
             await refine_group(session, step, problem_id, turn)
         credit_group(session, step, problem_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.rollouts import batch as batches
-from rtl_core.rollouts import planning, turns
+from rtl_core.rollouts import planning, scoring, turns
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from tasks.retrying import step_task
@@ -24,7 +24,7 @@ async def grade_group(session: Session, batch: Batch, problem_id: str) -> int:
 @step_task("teacher-score group", "score {problem_id} ({batch.title})")
 async def score_group(session: Session, batch: Batch, problem_id: str) -> float:
     """Teacher's log-probabilities of a group; returns its mean KL per token in nats."""
-    return await batches.score(session, batch, problem_id)
+    return await scoring.score(session, batch, problem_id)
 
 
 @step_task("refine group", "turn {turn} of {problem_id} ({batch.title})")

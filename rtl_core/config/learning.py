@@ -15,6 +15,9 @@ from rtl_core.learning.losses import CLIP, LOSSES, policy_losses
 from rtl_core.learning.pools import DEFAULT_WEIGHTS, POOLS, Pool
 from rtl_core.types.section import Section
 
+SELF_DISTILLATION = "self_distillation"
+"""Name of the algorithm whose teacher is the student with a hint in its prompt."""
+
 
 class LearningSection(Section):
     algorithm: str = "grpo"
@@ -67,6 +70,12 @@ class LearningSection(Section):
     """With `penalise`: what a cut answer loses, in units of reward."""
     overlong_buffer: int = Field(default=0, ge=0)
     """With `penalise`: over how many tokens before the limit the penalty rises from 0."""
+    self_hint: Literal["golden", "verdict"] = "golden"
+    """With `self_distillation`: what the student is shown when it scores its own answers. `golden`: the problem's known-good answer.
+    `verdict`: an answer of the group that passed or, where none did, what the grader said of the answer."""
+    self_weights: Literal["start", "current"] = "start"
+    """With `self_distillation`: whose weights score. `start`: those after the warm start, which stay as they are; `current`: those that
+    sampled the answer."""
     warm_start_steps: int = Field(default=0, ge=0)
     """The first so many steps are supervised (cross entropy) on answers that are not the student's: off-policy distillation."""
     warm_start_source: Literal["teacher", "golden"] = "teacher"
@@ -108,6 +117,11 @@ class LearningSection(Section):
         }
         given = {**own, **clip, **self.loss_parameters}
         return {name: given[name] for name in own}
+
+    @property
+    def self_taught(self) -> bool:
+        """Whether the student is its own teacher."""
+        return self.algorithm == SELF_DISTILLATION
 
     @property
     def imitates_teacher(self) -> bool:

@@ -186,8 +186,8 @@ class TinkerSection(Section):
     """`tinker://RUN/weights/NAME`: the saved state that the student starts from in place of a fresh adapter. Its weights are taken and its
     optimizer is not. `student` and `lora_rank` must be its own. With `local` a run of the same `run.directory` has saved it."""
     local_models: dict[str, Path] = Field(default_factory=dict)
-    """Model name -> folder on this machine. With `local` the model is read there, and `student` and `teacher` without an entry are the tiny
-    models of the package; with any other service its tokenizer alone, which otherwise comes from the hub."""
+    """Model name -> folder on this machine. With `local` the model is read there; without an entry `student` and `teacher` are the tiny
+    models of the package, and those of `rtl-distill fetch-model` are found where it puts them; with any other service its tokenizer alone, which otherwise comes from the hub."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: CPU threads of the service."""
     local_deterministic: bool = False
@@ -312,9 +312,13 @@ class RunConfig(Section):
     def _combinations(self) -> RunConfig:
         """Combinations that each field alone cannot see; each message starts with the key to change."""
         learning, sampling = self.learning, self.sampling
-        if learning.uses_kl and self.tinker.teacher is None:
+        if learning.self_taught and not learning.uses_kl:
             raise ValueError(
-                "tinker.teacher: a KL weight above 0 needs a teacher; name one, or set learning.kl_weight = 0 and, with a schedule,"
+                "learning.kl_weight: self_distillation without a KL is grpo; raise it, or change learning.algorithm"
+            )
+        if learning.uses_kl and not learning.self_taught and self.tinker.teacher is None:
+            raise ValueError(
+                'tinker.teacher: a KL weight above 0 needs a teacher; name one, set learning.algorithm = "self_distillation", or set learning.kl_weight = 0 and, with a schedule,'
                 " learning.final_kl_weight = 0"
             )
         if self.tinker.teachers and self.tinker.teacher is None:

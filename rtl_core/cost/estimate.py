@@ -108,11 +108,13 @@ class _Rules:
     """How often each place of a step is given to another problem, where that may be."""
     evaluated: float
     """Tokens of an answer in an evaluation."""
+    hint: float = 0.0
+    """Tokens that a prompt has more when the student scores its own answer."""
 
     def ask(self, groups: float, prompt: float, samples: int, turns: int) -> _Asked:
         """`groups` groups of `samples` answers to prompts of `prompt` tokens, each answer that fails followed up in `turns` turns."""
         first = [self.work.completion] * samples
-        asked = _Asked(samples, sampled(prompt, first), scored(prompt, first), trained(prompt, first))
+        asked = _Asked(samples, sampled(prompt, first), scored(prompt + self.hint, first), trained(prompt, first))
         share = 1.0
         for _ in range(1, turns):
             share *= self.work.failed_share
@@ -120,7 +122,7 @@ class _Rules:
             asked = _Asked(
                 asked.answers + samples * share,
                 asked.sampling + sampled(self.further_prompt, again) * (samples * share),
-                asked.scoring + scored(self.further_prompt, again) * (samples * share),
+                asked.scoring + scored(self.further_prompt + self.hint, again) * (samples * share),
                 asked.training + trained(self.further_prompt, again) * (samples * share),
             )
         return _Asked(
@@ -150,6 +152,7 @@ def likely(config: RunConfig, work: Workload, pace: Pace, step_s: float | None =
         cached=True,
         replacements=0,
         evaluated=work.completion,
+        hint=_hint(config, work.completion),
     )
     return _estimate(config, rules, pace, step_s)
 
@@ -187,8 +190,14 @@ def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None
         cached=False,
         replacements=config.learning.replacements,
         evaluated=float(config.evaluation.max_tokens or config.sampling.max_tokens),
+        hint=_hint(config, most.completion),
     )
     return _estimate(config, rules, pace, None)
+
+
+def _hint(config: RunConfig, completion: float) -> float:
+    """Tokens of the hint of a self-teacher: an answer, and a sentence."""
+    return completion + 20 if config.learning.self_taught else 0.0
 
 
 def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None) -> Estimate:
@@ -224,8 +233,9 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
             usages.append({student: asked.sampling + asked.training * share})
             answers += asked.answers
             trained_tokens += asked.training.train * share
-            if charged and teacher:
-                usages.append(by_teachers(asked.scoring, work.train_sources))
+            if charged:
+                own = learning.self_taught
+                usages.append({student: asked.scoring} if own else by_teachers(asked.scoring, work.train_sources))
                 scored_tokens += asked.training.train
     sampled_before = 0.0
     if config.curriculum.measure_samples:

@@ -151,6 +151,10 @@ class TeacherRecord:
     n_tokens: int
     teacher: str | None = None
     """The model or the saved weights that scored; None: not recorded, since the run had one teacher."""
+    hint: str | None = None
+    """What a student that scored itself was shown: `golden`, `passed` or `verdict`; None: the prompt was the answer's own."""
+    n_prompt: int | None = None
+    """Tokens of the prompt with the hint."""
 
 
 class Conditions(BaseModel):

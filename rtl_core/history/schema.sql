@@ -206,7 +206,9 @@ CREATE TABLE teacher_scores (
     k2_mean     DOUBLE NOT NULL,
     k3_mean     DOUBLE NOT NULL,
     n_tokens    INTEGER NOT NULL,
-    teacher     VARCHAR                     -- model or saved weights that scored; NULL in older histories: the run's only teacher
+    teacher     VARCHAR,                    -- model or saved weights that scored; NULL in older histories: the run's only teacher
+    hint        VARCHAR,                    -- what a student that scored itself was shown: golden | passed | verdict; NULL: nothing
+    n_prompt    INTEGER                     -- tokens of the prompt with the hint
 );
 
 -- --------------------------------------------------------------------------------------- verdicts, rewards, advantages

@@ -136,12 +136,12 @@ class AdapterBank:
 
     def parameters(self, name: str) -> list[nn.Parameter]:
         """The trainable parameters of one adapter, in a fixed order (A then B, module by module)."""
-        return [p for pair in self._pairs(name).values() for p in pair]
+        return [p for pair in self.pairs(name).values() for p in pair]
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         """Detached copies of the weights under peft's names, on the CPU."""
         flat = {}
-        for target, (lora_a, lora_b) in self._pairs(name).items():
+        for target, (lora_a, lora_b) in self.pairs(name).items():
             flat[f"{_PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
             flat[f"{_PREFIX}{target}.lora_B.weight"] = lora_b.detach().cpu().clone()
         return flat
@@ -149,11 +149,12 @@ class AdapterBank:
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Overwrite the weights of `name`. Raises KeyError when a tensor is missing, RuntimeError on a wrong shape."""
         with torch.no_grad():
-            for target, (lora_a, lora_b) in self._pairs(name).items():
+            for target, (lora_a, lora_b) in self.pairs(name).items():
                 lora_a.copy_(tensors[f"{_PREFIX}{target}.lora_A.weight"])
                 lora_b.copy_(tensors[f"{_PREFIX}{target}.lora_B.weight"])
 
-    def _pairs(self, name: str) -> dict[str, tuple[nn.Parameter, nn.Parameter]]:
+    def pairs(self, name: str) -> dict[str, tuple[nn.Parameter, nn.Parameter]]:
+        """The trainable (A, B) of one adapter by the name of the module that they belong to."""
         layers = {target: self._layer(target) for target in self._targets[name]}
         return {t: (layer.lora_A[name].weight, layer.lora_B[name].weight) for t, layer in layers.items()}
 

@@ -38,7 +38,7 @@ class Service:
             name: load_model(name, path, dtype=settings.dtype, device=settings.device, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        room = room_on(settings.device)
+        room = room_on(settings.device, self.models.values())
         cache_bytes = settings.cache_bytes or room.cache_bytes
         limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
         self._processes = self._start_processes(limits)

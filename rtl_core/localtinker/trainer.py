@@ -13,15 +13,19 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rtl_core.learning.losses import LOSSES
+from rtl_core.localtinker.dense_training import DenseTraining, LossOf
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.forward import FrozenForward
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
+from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-Logprobs = Callable[[Tensor, Tensor], Tensor]  # of tokens [B, L] and targets [B, L, K], giving [B, L, K]
+Pass = Callable[[Tensor, Tensor, LossOf], tuple[Tensor, Tensor]]
+"""Of tokens [B, L], targets [B, L, K] and the loss of log-probabilities: these log-probabilities and their loss, both [B, L, K]."""
 Map = Callable[[Callable[[list[int]], tuple[Tensor, Tensor]], list[list[int]]], Iterable[tuple[Tensor, Tensor]]]
+ACTIVATION_BYTES = 640 << 20  # what the layers of a pass by hand keep
 LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
 
 
@@ -29,6 +33,7 @@ class TrainingModel:
     """One training client's adapter and its optimizer. Every method runs on the compute thread."""
 
     def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
+        """`micro_tokens`: padded tokens of a pass at most, but for one sequence that is longer."""
         self.model_id = model_id
         self.base = base
         self.spec = spec
@@ -52,25 +57,59 @@ class TrainingModel:
         `input_tokens:sum` (all positions of the data, which is what training is charged by).
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
-        if request.forward_only and FrozenForward.supports(self.base):
-            frozen = FrozenForward(self.base, self.tensors(), self.spec)
-            return self._run(request, frozen.logprobs, min(frozen.pass_tokens, self._micro_tokens), frozen.map)
-        self.base.adapters.activate(self.model_id)
-        recompute = self.base.recompute and not request.forward_only
-        if recompute:
-            self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
+        if request.forward_only:
+            return self._forward(request)
         try:
-            return self._run(request, self._logprobs, self._micro_tokens, map)
+            if self.base.trains_by_hand:
+                return self._by_hand(request)
+            self.base.adapters.activate(self.model_id)
+            if self.base.recompute:
+                self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
+            return self._run(request, self._autograd_pass, self._micro_tokens, map)
         except BaseException:
-            if not request.forward_only:
-                self._optimizer.zero_grad(set_to_none=True)
+            self._optimizer.zero_grad(set_to_none=True)
             raise
         finally:
-            if recompute:
+            if self.base.recompute:
                 self.base.model.eval()
 
+    def _forward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        """`forward_backward` without gradients."""
+        frozen = FrozenForward(self.base, self.tensors(), self.spec) if FrozenForward.supports(self.base) else None
+        if frozen is None:
+            self.base.adapters.activate(self.model_id)
+        logprobs_of = self._logprobs if frozen is None else frozen.logprobs
+
+        @torch.no_grad()
+        def forward_pass(tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
+            logp_BLK = logprobs_of(tokens_BL, targets_BLK)
+            return logp_BLK, loss_of(logp_BLK)
+
+        if frozen is None:
+            return self._run(request, forward_pass, self._micro_tokens, map)
+        return self._run(request, forward_pass, min(frozen.pass_tokens, self._micro_tokens), frozen.map)
+
+    def _by_hand(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+        passes = DenseTraining(
+            self.base.model,
+            self.base.adapters.pairs(self.model_id),
+            self.spec.scaling,
+            budget_bytes=ACTIVATION_BYTES,
+        )
+        try:
+            return self._run(request, passes.forward_backward, self._micro_tokens, map)
+        finally:
+            del passes
+            give_back_free_memory()
+
+    def _autograd_pass(self, tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
+        logp_BLK = self._logprobs(tokens_BL, targets_BLK)
+        loss_BLK = loss_of(logp_BLK)
+        loss_BLK.sum().backward()
+        return logp_BLK, loss_BLK
+
     def _run(
-        self, request: TrainRequest, logprobs_of: Logprobs, pass_tokens: int, each: Map
+        self, request: TrainRequest, one_pass: Pass, pass_tokens: int, each: Map
     ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         """The passes of a request, each of at most `pass_tokens` padded tokens, put together."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
@@ -79,7 +118,7 @@ class TrainingModel:
         passes = micro_batches([len(d.tokens_T) for d in request.data], pass_tokens)
 
         def run_pass(index: list[int]) -> tuple[Tensor, Tensor]:
-            return self._micro_batch([request.data[i] for i in index], request, logprobs_of)
+            return self._micro_batch([request.data[i] for i in index], request, one_pass)
 
         for index, (logp_BLK, loss_BLK) in zip(passes, each(run_pass, passes), strict=True):
             total += float(loss_BLK.sum(dtype=torch.float64))
@@ -93,21 +132,19 @@ class TrainingModel:
         lengths = float(sum(len(d.tokens_T) for d in request.data))
         return outputs, {"loss:sum": total, "tokens:sum": float(tokens), "input_tokens:sum": lengths}
 
-    def _micro_batch(
-        self, data: Sequence[TrainDatum], request: TrainRequest, logprobs_of: Logprobs
-    ) -> tuple[Tensor, Tensor]:
-        """One padded forward (and backward) pass; returns detached logp and loss [B, L, K] on the CPU."""
+    def _micro_batch(self, data: Sequence[TrainDatum], request: TrainRequest, one_pass: Pass) -> tuple[Tensor, Tensor]:
+        """One padded pass; returns detached logp and loss [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
         tokens_BL, inputs, mask_BLK = collate(data, loss.required + loss.optional)
         tokens_BL, mask_BLK = tokens_BL.to(device), mask_BLK.to(device)
         inputs = {name: t.to(device) for name, t in inputs.items()}
         parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
-        with torch.set_grad_enabled(not request.forward_only):
-            logp_BLK = logprobs_of(tokens_BL, inputs["target_tokens"])
-            loss_BLK = loss.function(logp_BLK, inputs, parameters) * mask_BLK
-            if not request.forward_only:
-                loss_BLK.sum().backward()
+
+        def loss_of(logp_BLK: Tensor) -> Tensor:
+            return loss.function(logp_BLK, inputs, parameters) * mask_BLK
+
+        logp_BLK, loss_BLK = one_pass(tokens_BL, inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:

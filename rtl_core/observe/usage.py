@@ -6,7 +6,7 @@ backend/base.py, `steps.train_tokens` in the history).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
@@ -16,7 +16,8 @@ from rtl_core.history.store import History
 # One row per prompt of a step, evaluation or measurement, and of each turn.
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
-       list(r.n_tokens) AS completions, coalesce(list(r.n_tokens) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
+       list(r.n_tokens) AS completions,
+       coalesce(list([coalesce(t.n_prompt, r.n_prompt), r.n_tokens]) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
@@ -28,7 +29,8 @@ _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run
 
 @dataclass
 class PaidGroup:
-    """Answers to one prompt that were asked for together: tokens of the prompt, of each answer, and of those the teacher scored.
+    """Answers to one prompt that were asked for together: tokens of the prompt and of each answer, and (tokens of the prompt that the
+    teacher read, of the answer) of those that it scored.
 
     `source` is the problem's, None where the history does not know it; `scorer` the teacher that scored, None where it was not recorded.
     """
@@ -38,7 +40,7 @@ class PaidGroup:
     source: str | None = None
     scorer: str | None = None
     completions: list[int] = field(default_factory=list)
-    scored: list[int] = field(default_factory=list)
+    scored: list[Sequence[int]] = field(default_factory=list)
 
 
 def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
@@ -50,7 +52,8 @@ def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) 
         sampler = teacher if group.by_teacher and teacher else student
         usages.append({sampler: sampled(group.prompt, group.completions)})
         if group.scored and (scorer := group.scorer or teacher):
-            usages.append({scorer: scored(group.prompt, group.scored)})
+            for prompt in dict.fromkeys(prompt for prompt, _ in group.scored):
+                usages.append({scorer: scored(prompt, [tokens for read, tokens in group.scored if read == prompt])})
     return together(usages)
 
 

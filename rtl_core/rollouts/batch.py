@@ -6,22 +6,19 @@ one again after a crash does only what is missing.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from attrs import define, field
 
 from rtl_core.backend.base import SampledAnswer, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.pool import grade_all
-from rtl_core.history.records import StoredRollout, TeacherRecord
-from rtl_core.learning.kl import k1, k2, k3
+from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
@@ -267,30 +264,3 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             )
         raise InfrastructureError(why)
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
-
-
-async def score(session: Session, batch: Batch, problem_id: str) -> float:
-    """The problem's teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats."""
-    backend, teacher = session.require_backend(), teacher_of(session, problem_id)
-    waiting = [stored for stored in batch.group(problem_id) if stored.teacher is None]
-    with batch.clock.measure("score"):
-        scores = await asyncio.gather(
-            *(backend.logprobs(Weights.of_teacher(teacher), s.rollout.prompt_P, s.rollout.tokens_T) for s in waiting)
-        )
-    records = []
-    for stored, scores_T in zip(waiting, scores, strict=True):
-        student_T = np.array(stored.rollout.logprobs_T)
-        record = TeacherRecord(
-            rollout=stored.rollout.key,
-            logprobs_T=scores_T,
-            k1_mean=float(k1(student_T, scores_T).mean()),
-            k2_mean=float(k2(student_T, scores_T).mean()),
-            k3_mean=float(k3(student_T, scores_T).mean()),
-            n_tokens=len(scores_T),
-            teacher=teacher,
-        )
-        records.append(record)
-        batch.update(stored, teacher=record)
-    session.recorder.put("record_teacher", records)
-    group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
-    return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)

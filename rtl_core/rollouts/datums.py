@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rtl_core.algorithms.base import Algorithm, Inputs, credit_of
+from rtl_core.algorithms.base import Algorithm, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
@@ -38,7 +38,8 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     """How much of what a batch trains on is the teacher's word, the rest being the verdicts' (`learning.advantage.kl_share`)."""
-    grpo = Grpo(config)
+    own = chosen(config)(config)
+    grpo = own if isinstance(own, Grpo) else Grpo(config)
     return kl_share(
         (
             credit_of(stored).advantage,

@@ -104,5 +104,5 @@ def batch_usage(
             group.completions.append(len(rollout.tokens_T))
             if stored.teacher is not None:
                 group.scorer = stored.teacher.teacher
-                group.scored.append(len(rollout.tokens_T))
+                group.scored.append((stored.teacher.n_prompt or len(rollout.prompt_P), len(rollout.tokens_T)))
     return usage_of(groups.values(), train_tokens, config)

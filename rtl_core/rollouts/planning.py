@@ -118,6 +118,11 @@ def needs_scores(session: Session, batch: Batch) -> bool:
     return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.steps))
 
 
+def score_reads_verdicts(session: Session) -> bool:
+    """Whether a group is graded before it is scored; otherwise both happen side by side."""
+    return session.config.learning.self_taught and session.config.learning.self_hint == "verdict"
+
+
 def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batch:
     """The batch that finds out how hard the training problems are for a policy before the first step."""
     return Batch(

@@ -15,6 +15,7 @@ import numpy as np
 from rtl_core.history.records import StoredRollout
 from rtl_core.prompting.refinement import build_refinement
 from rtl_core.rollouts import batch as batches
+from rtl_core.rollouts import scoring
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
@@ -94,7 +95,7 @@ async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, 
     later = batch.later[turn]
     passed = await batches.grade(session, later, problem_id)
     if score and later.group(problem_id):
-        await batches.score(session, later, problem_id)
+        await scoring.score(session, later, problem_id)
     return passed
 
 

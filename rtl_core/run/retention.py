@@ -1,7 +1,8 @@
 """Which saved weights of a run are kept: what nobody needs any more is deleted on the backend, the final ones never expire.
 
 A step saves two things: the full state, to go on from, and the frozen copy to sample from. What stays of both: the newest `keep_last`
-steps, every `keep_every`-th, the `keep_best` with the best held-out pass@1, and the newest of all, which in the end is the final one.
+steps, every `keep_every`-th, the `keep_best` with the best held-out pass@1, the newest of all, which in the end is the final one, and the
+weights after a warm start that score as their own teacher.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Retention:
     keep_last: int = 3
     keep_best: int = 1
     keep_every: int = 0
+    also: frozenset[int] = frozenset()
+    """Steps that are kept in any case."""
 
 
 def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention) -> set[int]:
@@ -39,7 +42,7 @@ def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], 
     keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    return keep | set(best(trained, evaluations, retention))
+    return keep | (retention.also & set(steps)) | set(best(trained, evaluations, retention))
 
 
 def best(
@@ -71,9 +74,11 @@ def superseded(
 
 
 def retention_of(config: RunConfig) -> Retention:
-    """What the configuration says is kept."""
-    section = config.checkpoints
-    return Retention(section.keep_last, section.keep_best, section.keep_every)
+    """What the configuration says is kept, and the weights that score for as long as the run trains."""
+    section, learning = config.checkpoints, config.learning
+    scores = learning.self_taught and learning.self_weights == "start"
+    also = frozenset({learning.warm_start_steps - 1}) if scores else frozenset()
+    return Retention(section.keep_last, section.keep_best, section.keep_every, also)
 
 
 async def tidy(session: Session) -> int:

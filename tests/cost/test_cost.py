@@ -186,6 +186,15 @@ def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
     assert likely(measured, SMALL, PACE).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
 
 
+def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid() -> None:
+    own = a_run("learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false")
+    alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
+    found, usual = likely(own, SMALL, PACE).training, likely(alone, SMALL, PACE).training
+    assert set(found) == {"student"}
+    steps, groups, hint = 2, 2, SMALL.completion + 20
+    assert usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps == found["student"].prefill
+
+
 def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would() -> None:
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
     work = replace(SMALL, train_sources={"cvdp": 0.25, "starter": 0.75})

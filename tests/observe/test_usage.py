@@ -134,3 +134,16 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     assert measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
+
+
+def test_a_hint_is_paid_for_by_whoever_read_it(tmp_path: Path) -> None:
+    """Two answers scored behind one prompt of 9 tokens, a third behind one of 12, by the student itself."""
+    batch = batch_of([answer("a", n, 5, (1, 2, 3)) for n in range(3)], scored=True)
+    for stored, shown in zip(batch.group("a"), (9, 9, 12), strict=True):
+        assert stored.teacher is not None
+        batch.update(stored, teacher=replace(stored.teacher, teacher="student", hint="golden", n_prompt=shown))
+    usage = batch_usage(batch, 0, settings())
+    assert set(usage) == {"student"}
+    assert usage["student"] == Tokens(prefill=3 + (9 + 10) + (12 + 5), cached=2 * 3 + 9, sample=15 + 3)
+    history = recorded(tmp_path / "h.duckdb", batch, examples=1, train_tokens=0)
+    assert spent(history, "r", settings()) == usage

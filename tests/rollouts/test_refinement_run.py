@@ -12,7 +12,7 @@ from rtl_core.config import load_config
 from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
 from rtl_core.reporting.breakdown import in_words
-from rtl_core.rollouts import batch, evaluation, planning, reopen, training, turns
+from rtl_core.rollouts import batch, evaluation, planning, reopen, scoring, training, turns
 from rtl_core.rollouts.credit import credit_group
 from rtl_core.run.session import open_session
 
@@ -46,7 +46,7 @@ async def one_step(tmp_path: Path) -> None:
         for problem_id in step.planned:
             await batch.sample(session, step, problem_id)
             await batch.grade(session, step, problem_id)
-            await batch.score(session, step, problem_id)
+            await scoring.score(session, step, problem_id)
             await turns.refine(session, step, 2, problem_id, score=True)
             again = await turns.sample_turn(session, step, 2, problem_id)
             assert again == 0

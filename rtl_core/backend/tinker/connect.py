@@ -98,19 +98,24 @@ def state_folder(config: RunConfig) -> Path:
 
 def local_models(place: Place) -> dict[str, Path]:
     """Name -> folder of the models that the embedded service of this run serves."""
-    from rtl_core.tinymodels import model_path
+    from rtl_core.pretrained import MODELS, model_folder
+    from rtl_core.tinymodels import MODEL_NAMES, model_path
 
     names = {*place.models.values(), *adopted_bases(place)}
     folders = place.config.tinker.local_models
     # Of two services each has its own models alone.
     models = {name: folder for name, folder in folders.items() if place.part == "all" or name in names}
     for name in sorted(names - set(models)):
-        if name not in ("student", "teacher"):
+        if name in MODELS:
+            models[name] = model_folder(name)
+        elif name in MODEL_NAMES:
+            models[name] = model_path(name)
+        else:
+            known = ", ".join([*MODEL_NAMES, *MODELS])
             raise PolicyError(
                 f"the embedded service knows no model {name!r}",
-                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use the names student and teacher',
+                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {known}',
             )
-        models[name] = model_path(name)  # type: ignore[arg-type]
     return models
 
 

@@ -9,11 +9,21 @@ from rtl_core.prompting.messages import SYSTEM, answer_format, with_context
 from rtl_core.prompting.templates import TEMPLATES, Message
 from rtl_core.types.problem import Problem
 
+BRIEF = (
+    "Write the Verilog module exactly as specified: names, ports, widths, behaviour. Answer with one fenced code block."
+)
+
 
 @TEMPLATES.register("bare")
 def bare(problem: Problem, context: Mapping[str, str]) -> list[Message]:
     """The problem's own text alone, for models that were trained on such prompts."""
     return [{"role": "user", "content": with_context(problem.prompt, context)}]
+
+
+@TEMPLATES.register("brief")
+def brief(problem: Problem, context: Mapping[str, str]) -> list[Message]:
+    """The demand for the exact interface in one sentence, and the problem: for small models, whose time goes by tokens."""
+    return [{"role": "system", "content": BRIEF}, *bare(problem, context)]
 
 
 @TEMPLATES.register("exact")

@@ -1,0 +1,33 @@
+"""Distillation from the student itself, which is shown more when it scores than when it answered."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.algorithms.base import ALGORITHMS
+from rtl_core.algorithms.grpo import Grpo
+from rtl_core.config.learning import SELF_DISTILLATION
+from rtl_core.history.records import StoredRollout
+
+
+@ALGORITHMS.register(SELF_DISTILLATION)
+class SelfDistillation(Grpo):
+    """Group-relative policy optimisation whose teacher is the student with a hint in its prompt; no other model is needed.
+
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the log-probabilities of their tokens under the student
+    as `learning.self_weights` says, behind a prompt with the hint of `learning.self_hint` (rollouts/scoring.py):
+    `golden`, the problem's known-good answer; `verdict`, an answer of the same group that passed, or else what the grader said of this
+    answer.
+    Credit: as in `grpo`.
+    Loss inputs: as in `grpo`, `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` with q from the hinted prompt. An answer without a hint (no golden
+    answer; it passed, and no other one did) has its reward alone: λ = 0.
+
+    The hint never enters a prompt that is sampled from or trained under. With `reward_weight` = 0 and the golden answer it is on-policy
+    self-distillation (OPSD: Zhao et al. 2026, arXiv:2601.18734); with the verdict the self-teacher of SDPO (Hübotter et al. 2026,
+    arXiv:2601.20802), here by the sampled tokens' log-probabilities in place of the whole distribution. What it can teach is bounded by how
+    much better the student is with the hint.
+    """
+
+    def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
+        return super().advantages_T(answer, advantage, 0.0 if answer.teacher is None else kl_weight)

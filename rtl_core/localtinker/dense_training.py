@@ -1,0 +1,265 @@
+"""Training passes of a LoRA adapter on a dense model, on a CPU: gradients by hand, so that memory and time are known.
+
+Autograd through transformers' and peft's modules keeps every intermediate result of every layer (2.4 MB a token for a model of
+135 million parameters) and passes over memory once for each of them. Here a layer keeps what its matrix products gave and
+computes the cheap rest again in the backward pass; the frozen weights take no gradient; in float32 the adapter is added to a
+layer's weight while that layer computes, so that its forward pass and the gradient of its input cost nothing extra. Layers whose
+results do not fit into the budget are computed again as a whole (gradient checkpointing, for as many layers as it takes).
+
+The same weights and the same mathematics as `decoder.py`, which says for which models it holds.
+
+Shapes: B sequences, L positions, N = B L, H hidden, V vocabulary, K targets a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
+LossOf = Callable[[Tensor], Tensor]  # of log-probabilities [B, L, K], elementwise loss [B, L, K]
+LOGIT_BYTES = 224 << 20  # logits that are kept for the backward pass, which else computes them again
+_CHUNK = 128  # positions whose gradient of the logits is alive at once
+
+
+class Projection:
+    """Frozen linear layers of one input, side by side, each with its low-rank term or none: y = x (W + s B A)^T + b."""
+
+    def __init__(self, modules: Mapping[str, Any], pairs: Pairs, scaling: float) -> None:
+        layers = {name: getattr(module, "base_layer", module) for name, module in modules.items()}
+        self._weights = [layer.weight.detach() for layer in layers.values()]
+        biases = [layer.bias for layer in layers.values()]
+        self._bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+        self._pairs = [pairs.get(name) for name in layers]
+        self._sizes = [weight.shape[0] for weight in self._weights]
+        self._scaling = scaling
+        self.dtype = self._weights[0].dtype
+        self._merges = self.dtype == torch.float32  # in lower precisions a sum would round the adapter away
+
+    def effective(self) -> Tensor:
+        """W, or W + s B A in float32, of all layers together: [out, in]."""
+        out = self._weights[0].new_empty(sum(self._sizes), self._weights[0].shape[1])
+        for part, weight, pair in zip(out.split(self._sizes), self._weights, self._pairs, strict=True):
+            if pair is None or not self._merges:
+                part.copy_(weight)
+            else:
+                torch.addmm(weight, pair[1], pair[0], alpha=self._scaling, out=part)
+        return out
+
+    def forward(self, x: Tensor, weight: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """y [N, out] of x [N, in]; `weight` is what `effective` gave, if that is at hand."""
+        y = torch.mm(x, (self.effective() if weight is None else weight).t(), out=out)
+        if self._bias is not None:
+            y += self._bias
+        if not self._merges:
+            for part, pair in zip(y.split(self._sizes, -1), self._pairs, strict=True):
+                if pair is not None:
+                    lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+                    part.addmm_(torch.mm(x, lora_a.t()), lora_b.t(), alpha=self._scaling)
+        return y
+
+    def backward(self, x: Tensor, dy: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The gradient of x; those of A and B are added to the parameters'."""
+        dx = torch.mm(dy, self.effective() if weight is None else weight)
+        for part, pair in zip(dy.split(self._sizes, -1), self._pairs, strict=True):
+            if pair is not None:
+                lora_a, lora_b = (p.detach().to(self.dtype) for p in pair)
+                through_b = torch.mm(part, lora_b).mul_(self._scaling)
+                _accumulate(pair[0], torch.mm(through_b.t(), x))
+                _accumulate(pair[1], torch.mm(part.t(), torch.mm(x, lora_a.t()).mul_(self._scaling)))
+                if not self._merges:
+                    dx.addmm_(through_b, lora_a)
+        return dx
+
+
+def _accumulate(parameter: nn.Parameter, gradient: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = gradient.to(parameter.dtype)
+    else:
+        parameter.grad += gradient
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a layer keeps of its forward pass."""
+
+    x: Tensor
+    qkv: Tensor  # requires a gradient, and `attended` depends on it
+    attended: Tensor
+    middle: Tensor  # the residual stream between attention and MLP
+    gate_up: Tensor
+
+
+class _Layer:
+    def __init__(self, name: str, layer: Any, pairs: Pairs, scaling: float, model: Any) -> None:
+        def projection(block: str, *parts: str) -> Projection:
+            holder = getattr(layer, block)
+            return Projection({f"{name}.{block}.{p}": getattr(holder, p) for p in parts}, pairs, scaling)
+
+        config = model.config
+        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self._head_dim = layer.self_attn.head_dim
+        self._qkv = projection("self_attn", "q_proj", "k_proj", "v_proj")
+        self._o = projection("self_attn", "o_proj")
+        self._gate_up = projection("mlp", "gate_proj", "up_proj")
+        self._down = projection("mlp", "down_proj")
+        self._norm_in, self._norm_mlp = layer.input_layernorm, layer.post_attention_layernorm
+        norms = [getattr(layer.self_attn, norm, None) for norm in ("q_norm", "k_norm")]
+        self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
+        self._eps = config.rms_norm_eps
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], batch: int, *, keep: bool) -> tuple[Tensor, _Kept]:
+        """x [N, H] after this layer, and, with `keep`, what its backward pass needs."""
+        qkv = self._qkv.forward(self._norm(x, self._norm_in))
+        with torch.set_grad_enabled(keep):
+            attended = self._attend(qkv.requires_grad_(keep), rope, batch)
+        middle = x + self._o.forward(attended.detach())
+        gate_up = self._gate_up.forward(self._norm(middle, self._norm_mlp))
+        out = self._down.forward(_gated(gate_up)).add_(middle)
+        return out, _Kept(x, qkv, attended, middle, gate_up)
+
+    def backward(self, kept: _Kept, dx: Tensor) -> Tensor:
+        """The gradient of the layer's input of that of its output, which is overwritten."""
+        d_gate_up = _through(_gated, kept.gate_up, lambda act: self._down.backward(act, dx))
+        dx += _through(
+            lambda middle: self._norm(middle, self._norm_mlp),
+            kept.middle,
+            lambda h: self._gate_up.backward(h, d_gate_up),
+        )
+        d_attended = self._o.backward(kept.attended.detach(), dx)
+        (d_qkv,) = torch.autograd.grad(kept.attended, kept.qkv, d_attended)
+        dx += _through(lambda x: self._norm(x, self._norm_in), kept.x, lambda h: self._qkv.backward(h, d_qkv))
+        return dx
+
+    def _norm(self, x: Tensor, norm: Any) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), norm.weight, self._eps)
+
+    def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], batch: int) -> Tensor:
+        """Causal attention [N, heads D] of right-padded sequences."""
+        count = self._heads + 2 * self._kv_heads
+        states = qkv.view(batch, -1, count, self._head_dim).transpose(1, 2)
+        q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
+        if self._norm_q is not None and self._norm_k is not None:
+            q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
+            k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
+        q, k = _rotate(q, *rope), _rotate(k, *rope)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self._heads != self._kv_heads)
+        return attended.transpose(1, 2).reshape(qkv.shape[0], -1)
+
+
+def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
+    """rotate_half(x) sin = swap_halves(x) (-sin, sin): the sign lives in the table."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed_sin)
+
+
+def _gated(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def _through(function: Callable[[Tensor], Tensor], x: Tensor, backward: Callable[[Tensor], Tensor]) -> Tensor:
+    """The gradient of x, where `backward` gives that of function(x), which is computed again."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        y = function(leaf)
+    (dx,) = torch.autograd.grad(y, leaf, backward(y.detach()))
+    return dx
+
+
+class DenseTraining:
+    """The passes of one adapter on one model. Gradients are added to the `grad` of the parameters in `pairs`."""
+
+    def __init__(self, model: Any, pairs: Pairs, scaling: float, *, budget_bytes: int) -> None:
+        """`pairs`: (A, B) by the name of the module that they belong to; `budget_bytes` bounds what layers keep."""
+        inner = model.model
+        self._embed = inner.embed_tokens.weight.detach()
+        self._rotary = inner.rotary_emb
+        self._norm, self._eps = inner.norm.weight.detach(), model.config.rms_norm_eps
+        self._head = Projection({"lm_head": model.lm_head}, pairs, scaling)
+        layers = enumerate(inner.layers)
+        self._layers = [_Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers]
+        self._budget_bytes = budget_bytes
+        self._position_bytes = layer_bytes(model)
+
+    @torch.no_grad()
+    def forward_backward(self, tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
+        """log p of the targets and the loss, both [B, L, K]; the gradient of the loss's sum is added."""
+        batch, length = tokens_BL.shape
+        rope = self._rope(length)
+        x = F.embedding(tokens_BL.flatten(), self._embed)
+        roomy = self._budget_bytes // (self._position_bytes * tokens_BL.numel())
+        kept: list[_Kept | Tensor] = []  # a layer's input alone where there is no room for more
+        for index, layer in enumerate(self._layers):
+            keep = index >= len(self._layers) - roomy
+            out, of_layer = layer.forward(x, rope, batch, keep=keep)
+            kept.append(of_layer if keep else x)
+            x = out
+            del of_layer
+        result: list[Tensor] = []
+
+        def through_head(hidden_NH: Tensor) -> Tensor:
+            logp_BLK, loss_BLK, gradient_NH = self._through_head(hidden_NH, targets_BLK, loss_of)
+            result.extend((logp_BLK, loss_BLK))
+            return gradient_NH
+
+        dx = _through(lambda x: F.rms_norm(x, (x.shape[-1],), self._norm, self._eps), x, through_head)
+        for layer in reversed(self._layers):
+            last = kept.pop()
+            if isinstance(last, Tensor):
+                last = layer.forward(last, rope, batch, keep=True)[1]
+            dx = layer.backward(last, dx)
+            del last
+        return result[0], result[1]
+
+    def _through_head(self, hidden_NH: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probabilities, loss and the gradient of the final hidden states."""
+        weight_VH = self._head.effective()
+        targets_NK = targets_BLK.flatten(0, 1)
+        spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
+        roomy = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size())
+        buffer = hidden_NH.new_empty(min(roomy, len(hidden_NH)), weight_VH.shape[0])
+        logp, normaliser = [], []
+        for start, end in spans:
+            out = buffer[start:end] if end <= len(buffer) else None
+            logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
+            normaliser.append(logits.logsumexp(-1, keepdim=True))
+            logp.append(logits.gather(-1, targets_NK[start:end]) - normaliser[-1])
+        with torch.enable_grad():
+            logp_BLK = torch.cat(logp).view(targets_BLK.shape).requires_grad_()
+            loss_BLK = loss_of(logp_BLK)
+            (gradient,) = torch.autograd.grad(loss_BLK.sum(), logp_BLK)
+        gradient_NK = gradient.flatten(0, 1)
+        d_hidden = torch.zeros_like(hidden_NH)
+        for (start, end), total in zip(spans, normaliser, strict=True):
+            g_NK = gradient_NK[start:end]
+            rows = g_NK.any(-1).nonzero()[:, 0]  # prompts and padding have none
+            if not len(rows):
+                continue
+            x, g = hidden_NH[start:end][rows], g_NK[rows]
+            logits = buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
+            d_logits = logits.float().sub_(total[rows]).exp_().mul_(-g.sum(-1, keepdim=True))
+            d_logits.scatter_add_(-1, targets_NK[start:end][rows], g)
+            d_hidden[start + rows] = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
+        return logp_BLK.detach(), loss_BLK.detach(), d_hidden
+
+    def _rope(self, length: int) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines with the sign of `rotate_half`: [L, D] each."""
+        cos, sin = self._rotary(self._embed[:1, None], torch.arange(length, device=self._embed.device)[None])
+        half = cos.shape[-1] // 2
+        return cos[0], torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
+
+
+def layer_bytes(model: Any) -> int:
+    """Bytes that a layer keeps for each position of a pass."""
+    config = model.config
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    rotated = (config.num_attention_heads + config.num_key_value_heads) * size
+    numbers = (
+        2 * config.hidden_size + 2 * rotated + 2 * config.num_attention_heads * size + 2 * config.intermediate_size
+    )
+    return numbers * model.dtype.itemsize

@@ -1,0 +1,120 @@
+"""The teacher's word on a group: who scores an answer, behind which prompt, and what is recorded of it.
+
+The teacher is a model of the configuration, which reads the prompt that the student read; or, with the algorithm `self_distillation`, the
+student itself, which reads a prompt with a hint (prompting/hints.py). A hint lives in this file alone: what is recorded as a rollout's
+prompt, and trained under, is what the answer was sampled from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtl_core.backend.base import Weights
+from rtl_core.errors import PolicyError
+from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.learning.kl import k1, k2, k3
+from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
+from rtl_core.prompting.thoughts import without_thoughts
+from rtl_core.rollouts.batch import Batch, teacher_of
+from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.run.session import Session
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """What scores one answer."""
+
+    weights: Weights
+    prompt_P: Sequence[int]
+    name: str
+    """The model, or the saved weights, by whose price the scoring is paid."""
+    hint: str | None = None
+    """What the prompt holds beyond the answer's own."""
+
+
+async def score(session: Session, batch: Batch, problem_id: str) -> float:
+    """The teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats.
+
+    Of a self-teacher answers without a hint are left without scores.
+    """
+    backend = session.require_backend()
+    asked = [
+        (stored, scorer)
+        for stored in batch.group(problem_id)
+        if stored.teacher is None and (scorer := scorer_of(session, batch, stored)) is not None
+    ]
+    with batch.clock.measure("score"):
+        scores = await asyncio.gather(
+            *(backend.logprobs(by.weights, by.prompt_P, stored.rollout.tokens_T) for stored, by in asked)
+        )
+    records = []
+    for (stored, by), scores_T in zip(asked, scores, strict=True):
+        student_T = np.array(stored.rollout.logprobs_T)
+        record = TeacherRecord(
+            rollout=stored.rollout.key,
+            logprobs_T=scores_T,
+            k1_mean=float(k1(student_T, scores_T).mean()),
+            k2_mean=float(k2(student_T, scores_T).mean()),
+            k3_mean=float(k3(student_T, scores_T).mean()),
+            n_tokens=len(scores_T),
+            teacher=by.name,
+            hint=by.hint,
+            n_prompt=None if by.hint is None else len(by.prompt_P),
+        )
+        records.append(record)
+        batch.update(stored, teacher=record)
+    session.recorder.put("record_teacher", records)
+    group = [stored.teacher for stored in batch.group(problem_id) if stored.teacher is not None]
+    return sum(t.k1_mean * t.n_tokens for t in group) / max(sum(t.n_tokens for t in group), 1)
+
+
+def scorer_of(session: Session, batch: Batch, stored: StoredRollout) -> Scorer | None:
+    """Who scores an answer of a batch; None where the student is its own teacher and there is no hint for it."""
+    if not session.config.learning.self_taught:
+        teacher = teacher_of(session, stored.rollout.problem_id)
+        return Scorer(Weights.of_teacher(teacher), stored.rollout.prompt_P, teacher)
+    found = _hint(session, batch, stored)
+    if found is None:
+        return None
+    hint, prompt_P = found
+    return Scorer(Weights("student", _own_weights(session, batch)), prompt_P, session.config.tinker.student, hint)
+
+
+def _own_weights(session: Session, batch: Batch) -> str | None:
+    """The weights that score as their own teacher; None: the untrained student's."""
+    learning = session.config.learning
+    if learning.self_weights == "current":
+        return batch.sampler_path
+    first = learning.warm_start_steps
+    if first and first not in session.sampler_paths:
+        raise PolicyError(
+            f"the weights after the warm start ({first} steps), which score as their own teacher, are not known",
+            'set learning.self_weights = "current" with --accept-changes',
+        )
+    return session.sampler_paths.get(first)
+
+
+def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, list[int]] | None:
+    """The hint for an answer, by name, and the prompt with it; None where there is none or it does not fit."""
+    problem_id = stored.rollout.problem_id
+    problem, messages = session.problems[problem_id], session.prompts[problem_id].messages
+    if session.config.learning.self_hint == "golden":
+        if not problem.golden or not set(problem.targets) <= set(problem.golden):
+            return None
+        name, shown = "golden", after_right_answer(messages, golden_response(problem))
+    else:
+        if stored.verdict is None or stored.verdict.passed:
+            return None
+        right = next((s for s in batch.group(problem_id) if s.verdict is not None and s.verdict.passed), None)
+        if right is not None:
+            name, shown = "passed", after_right_answer(messages, without_thoughts(right.rollout.text).strip())
+        else:
+            most_chars = session.config.refinement.feedback_chars
+            name, shown = "verdict", after_verdict(messages, stored.rollout.text, stored.verdict, most_chars)
+    room = None if session.context is None else session.context - len(stored.rollout.tokens_T)
+    tokens_P = hinted(session.require_chat(), shown, room)
+    return None if tokens_P is None else (name, tokens_P)

@@ -1,0 +1,130 @@
+"""A student that is its own teacher: who scores, behind which prompt, and that nothing of it reaches what is sampled from or trained on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from rtl_core.algorithms.self_distillation import SelfDistillation
+from rtl_core.config import load_config
+from rtl_core.errors import ConfigError
+from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.history.store import History
+from rtl_core.problems.starter import starter_problems
+from rtl_core.tinymodels import model_path
+from rtl_core.types.rollout import Rollout
+from tests.flows import recording_backend as noted
+
+SELF = (
+    "learning.algorithm=self_distillation",
+    "learning.kl_weight=0.1",
+    "learning.kl_schedule=constant",
+    "learning.truncated=keep",
+    "run.epochs=1",
+    "problems.sources.0.heldout=1",
+    "evaluation.teacher=false",
+    "evaluation.samples=1",
+    "evaluation.k=[1]",
+    "prompting.max_prompt_tokens=900",
+    "backend.name=tests.flows.recording_backend:BACKEND",
+)
+
+
+def without_teacher(settings: list[str], folder: Path) -> str:
+    """The demo's configuration as a file that names no teacher, which no override can take away."""
+    from rtl_core.config.load import shipped_configs
+
+    lines = shipped_configs()["demo"].read_text(encoding="utf-8").splitlines()
+    file = folder / "alone.toml"
+    file.write_text("\n".join(line for line in lines if not line.startswith("teacher =")), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.usefixtures("prefect")
+def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    from flows.train import train
+
+    settings = small_run("own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden")
+    asyncio.run(train(without_teacher(settings, tmp_path), settings))
+    history, tokenizer = History(tmp_path / "history.duckdb"), AutoTokenizer.from_pretrained(model_path("student"))
+    golden = {
+        p.id: "".join((p.golden or {}).values()).strip() for p in starter_problems("train", 4, 0)
+    }  # `small_run` trains on four
+    rows = history.query(
+        "SELECT r.rollout, r.problem_id, r.n_prompt, t.hint, t.n_prompt AS shown, t.teacher, r.step FROM rollouts r"
+        " LEFT JOIN teacher_scores t USING (rollout) WHERE r.purpose = 'train'"
+    ).to_pylist()
+    assert rows
+    assert all(
+        row["hint"] == "golden" and row["teacher"] == "student" and row["shown"] > row["n_prompt"] for row in rows
+    )
+
+    # The frozen weights are those that the warm start left; they are the student's and stay until the end.
+    first, *_ = history.trained_steps("own")
+    assert {weights.path for weights, _, _ in noted.SCORED} == {first.sampler_path}
+    assert {weights.policy for weights, _, _ in noted.SCORED} == {"student"}
+    assert first.sampler_path is not None
+
+    texts = [tokenizer.decode(prompt) for _, prompt, _ in noted.SCORED]
+    assert all(any(code in text for code in golden.values()) for text in texts)
+    learnt = [datum for loss, datum in noted.TRAINED if loss != "cross_entropy"]
+    assert learnt
+    unhinted = {prompt for _, prompt in noted.SAMPLED}
+    for datum in learnt:
+        assert tuple(datum.prompt_P) in unhinted
+    for prompt in unhinted:
+        text = tokenizer.decode(prompt)
+        assert not any(code in text for code in golden.values())
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_verdict_is_the_hint_where_none_of_the_group_passed(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    from flows.train import train
+
+    settings = small_run(
+        "told", *SELF, "learning.self_hint=verdict", "learning.self_weights=current", "sampling.group_size=4"
+    )
+    asyncio.run(train(without_teacher(settings, tmp_path), settings))
+    history = History(tmp_path / "history.duckdb")
+    rows = history.query(
+        "SELECT r.step, r.problem_id, v.outcome = 'passed' AS passed, t.hint FROM rollouts r JOIN verdicts v USING (rollout)"
+        " LEFT JOIN teacher_scores t USING (rollout) WHERE r.purpose = 'train'"
+    ).to_pylist()
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["step"], row["problem_id"]].append(row)
+    for group in groups.values():
+        solved = any(row["passed"] for row in group)
+        for row in group:
+            assert row["hint"] == (None if row["passed"] else "passed" if solved else "verdict")
+    assert {"passed", "verdict"} <= {row["hint"] for row in rows}
+    paths = {state.step: state.sampler_path for state in history.trained_steps("told")}
+    assert {weights.path for weights, _, _ in noted.SCORED} == {None, *list(paths.values())[:-1]}
+
+
+def test_without_a_hint_an_answer_has_its_reward_alone() -> None:
+    config = load_config("demo", ["learning.algorithm=self_distillation"], environment={})
+    rollout = Rollout(
+        run="r", purpose="train", evaluation=None, epoch=0, step=0, problem_id="p", sample=0, prompt_P=(1,), tokens_T=(2, 3),
+        logprobs_T=(-0.5, -1.0), stop_reason="stop", text="", policy_step=0,
+    )  # fmt: skip
+    alone = StoredRollout(rollout)
+    taught = StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array([-0.1, -2.0]), 0.0, 0.0, 0.0, 2))
+    own = SelfDistillation(config)
+    assert own.advantages_T(alone, 0.25, 0.5).tolist() == [0.25, 0.25]
+    assert own.advantages_T(taught, 0.25, 0.5) == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])
+
+
+def test_a_self_teacher_without_a_kl_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"learning.kl_weight`: self_distillation without a KL is grpo"):
+        load_config("demo", ["learning.algorithm=self_distillation", "learning.kl_weight=0"], environment={})

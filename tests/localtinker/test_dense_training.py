@@ -1,0 +1,121 @@
+"""Training passes by hand against autograd through transformers and peft, on tiny models of every family. No HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from localtinker_helpers import make_tokenizer
+from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+
+from rtl_core.localtinker import decoder, dense_training, trainer
+from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.localtinker.trainer import TrainingModel
+from rtl_core.localtinker.wire import TrainDatum, TrainRequest
+
+SHAPE = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.1,
+}
+CONFIGS: dict[str, PretrainedConfig] = {
+    "llama": LlamaConfig(**SHAPE),
+    "llama, tied": LlamaConfig(**SHAPE, tie_word_embeddings=True),
+    "qwen2, with biases": Qwen2Config(**SHAPE),
+    "qwen3, with norms of heads": Qwen3Config(**SHAPE, head_dim=32),
+}
+WHOLE = LoraSpec(rank=4, seed=1)
+
+
+def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> ServedModel:
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
+
+
+def request() -> TrainRequest:
+    """A padded batch whose prompts have no advantage, with two targets a position in none of its data."""
+    rng = np.random.default_rng(0)
+    data = []
+    for length in (40, 25, 9):
+        tokens = rng.integers(3, 400, length + 1)
+        advantages = rng.standard_normal(length).astype(np.float32)
+        advantages[: length // 2] = 0.0
+        inputs = {"target_tokens": tokens[1:], "logprobs": np.full(length, -6.0, np.float32), "advantages": advantages}
+        data.append(TrainDatum(tokens[:-1], inputs))
+    return TrainRequest("run", 1, "importance_sampling", {}, False, data)
+
+
+def passed(
+    model: ServedModel, spec: LoraSpec, asked: TrainRequest
+) -> tuple[dict[str, list[np.ndarray]], list[torch.Tensor]]:
+    """Outputs and gradients of a batch, for an adapter whose B is not zero any more."""
+    training = TrainingModel("run", model, spec, micro_tokens=80)
+    generator = torch.Generator().manual_seed(2)
+    for parameter in training._parameters:
+        parameter.data.add_(torch.randn(parameter.shape, generator=generator), alpha=0.05)
+    outputs, _ = training.forward_backward(asked)
+    gradients = [p.grad for p in training._parameters if p.grad is not None]
+    assert len(gradients) == len(training._parameters)
+    training.release()
+    return outputs, gradients
+
+
+def both(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch, asked: TrainRequest, spec: LoraSpec = WHOLE
+) -> tuple[list[np.ndarray], list[np.ndarray], list[tuple[torch.Tensor, torch.Tensor]]]:
+    """(log-probabilities, log-probabilities, pairs of gradients) of autograd and of the passes by hand."""
+    assert not model.trains_by_hand
+    expected, gradients = passed(model, spec, asked)
+    monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
+    assert model.trains_by_hand
+    outputs, by_hand = passed(model, spec, asked)
+    return expected["logprobs"], outputs["logprobs"], list(zip(gradients, by_hand, strict=True))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("room", ["for every layer", "for one layer", "for none"])
+def test_gradients_equal_autograds(tmp_path, monkeypatch, name, room):
+    model = served(tmp_path, CONFIGS[name])
+    one_layer = dense_training.layer_bytes(model.model) * 80
+    budget = {"for every layer": 1 << 30, "for one layer": one_layer, "for none": 0}[room]
+    monkeypatch.setattr(trainer, "ACTIVATION_BYTES", budget)
+    monkeypatch.setattr(dense_training, "LOGIT_BYTES", 0 if room == "for none" else 1 << 30)
+    expected, logprobs, gradients = both(model, monkeypatch, request())
+    for mine, theirs in zip(logprobs, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+    for theirs, mine in gradients:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+
+
+def test_layers_without_an_adapter_are_passed_through(tmp_path, monkeypatch):
+    model = served(tmp_path, CONFIGS["llama"])
+    spec = LoraSpec(rank=4, seed=1, train_mlp=False, train_unembed=False)
+    for theirs, mine in both(model, monkeypatch, request(), spec)[2]:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+
+
+def test_a_cross_entropy_against_a_distribution_has_autograds_gradients(tmp_path, monkeypatch):
+    model = served(tmp_path, CONFIGS["llama"])
+    rng = np.random.default_rng(1)
+    inputs = {"target_tokens": rng.integers(3, 400, (20, 3)), "weights": rng.random((20, 3)).astype(np.float32)}
+    asked = TrainRequest("run", 1, "cross_entropy", {}, False, [TrainDatum(rng.integers(3, 400, 20), inputs)])
+    for theirs, mine in both(model, monkeypatch, asked)[2]:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
+
+
+def test_in_bfloat16_the_adapter_is_not_rounded_away(tmp_path, monkeypatch):
+    """Gradients of float32 parameters, near those of autograd in bfloat16."""
+    model = served(tmp_path, CONFIGS["llama"], dtype="bfloat16")
+    for theirs, mine in both(model, monkeypatch, request())[2]:
+        assert mine.dtype == torch.float32
+        assert float((mine - theirs).norm() / theirs.norm()) < 0.1
