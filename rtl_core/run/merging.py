@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from rtl_core.backend.base import Provider
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
+from rtl_core.pretrained import MODELS, model_folder
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -24,14 +25,17 @@ _WRITTEN = ("config.json", "README.md")
 
 
 def base_folder(config: RunConfig, provider: Provider, given: Path | None) -> Path:
-    """The folder of the student's base model: the one that is given, that of `tinker.local_models`, or a model of this package.
+    """The folder of the student's base model: the one that is given, that of `tinker.local_models`, a model that was fetched, or one of this
+    package.
 
     Raises:
         PolicyError: there is none, or it holds no weights.
     """
     name = config.tinker.student
     folder = given or config.tinker.local_models.get(name)
-    if folder is None and provider.embedded(config):
+    if folder is None and name in MODELS:
+        folder = model_folder(name)
+    elif folder is None and provider.embedded(config):
         folder = next((model_path(shipped) for shipped in MODEL_NAMES if shipped == name), None)
     remedy = f'name the folder of its weights with --base FOLDER, or in [tinker.local_models] as "{name}" = "FOLDER"'
     if folder is None:

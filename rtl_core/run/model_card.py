@@ -10,6 +10,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from rtl_core.config import RunConfig
 from rtl_core.history.records import RunRecord, StepState
 from rtl_core.history.store import History
+from rtl_core.pretrained import MODELS, models_folder
 from rtl_core.problems.known_sets import KNOWN_SETS
 from rtl_core.prompting.messages import build_messages
 from rtl_core.prompting.templates import TEMPLATES
@@ -132,8 +133,12 @@ def _front_matter(history: History, config: RunConfig, state: StepState, merged_
 
 
 def base_licence(config: RunConfig, folder: Path | None) -> str | None:
-    """The licence of the base model as its own card names it (the hub's short name), or that of this package's models; None: not known."""
+    """The licence of the base model by the hub's short name: as its own card has it, or known of models that were fetched or are this
+    package's; None: not known."""
     folder = folder or config.tinker.local_models.get(config.tinker.student)
+    name = config.tinker.student
+    if name in MODELS and folder in (None, models_folder() / name):
+        return MODELS[name].licence.lower()
     shipped = [model_path(name).resolve() for name in MODEL_NAMES]
     if (config.tinker.is_local and folder is None) or (folder is not None and folder.resolve() in shipped):
         return "apache-2.0"
@@ -285,6 +290,9 @@ def _teacher(config: RunConfig) -> str:
     """What the student learnt from a teacher, in words."""
     learning, section = config.learning, config.tinker
     teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
+    if learning.self_taught:
+        whose = "sampled the answer" if learning.self_weights == "current" else "it had after the warm start"
+        teacher = f"itself with a hint ({learning.self_hint}) in its prompt, by the weights that {whose}"
     parts = []
     if learning.uses_kl:
         weight = f"λ = {learning.kl_weight:g}"

@@ -38,15 +38,15 @@ WHOLE_S = 20.0
 CONSOLE = "https://tinker.thinkingmachines.ai"
 
 
-def credential(place: Place) -> tuple[AuthTokenProvider, str]:
+def credential(place: Place | None = None) -> tuple[AuthTokenProvider, str]:
     """The credential for a service, its own or the one that the SDK finds, and where it comes from, in words.
 
     Raises:
         PolicyError: there is none, or it is no key.
     """
     try:
-        found = resolve_auth_provider(api_key=place.key, enforce_cmd=False)
-        if place.key:
+        found = resolve_auth_provider(api_key=place.key if place else None, enforce_cmd=False)
+        if place and place.key:
             return found, TEACHER_KEY
         if isinstance(found, CredentialCmdAuthProvider):
             return found, "what TINKER_CREDENTIAL_CMD prints"
@@ -60,9 +60,13 @@ def credential(place: Place) -> tuple[AuthTokenProvider, str]:
         raise PolicyError(f"there is no key for the Tinker service{why}", _sign_in(place)) from error
 
 
-def _sign_in(place: Place) -> str:
-    name = TEACHER_KEY if place.part == "teacher" else "TINKER_API_KEY"
-    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {place.setting}=local` needs none"
+def _sign_in(place: Place | None) -> str:
+    name = TEACHER_KEY if place and place.part == "teacher" else "TINKER_API_KEY"
+    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {_setting(place)}=local` needs none"
+
+
+def _setting(place: Place | None) -> str:
+    return place.setting if place else "tinker.base_url"
 
 
 async def readiness(place: Place) -> Readiness:
@@ -74,16 +78,17 @@ async def readiness(place: Place) -> Readiness:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served, saved = await _served(url, auth, place)
+            served_models = await served(url, auth, place.key)
+            saved = await saved_weights(url, auth, place)
     except Exception as error:
-        if (found := _refusal(error, url, source, place)) is None:
+        if (found := refusal(error, url, source, place)) is None:
             raise
         return Readiness([found])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
-        Finding("account", "ok", f"in good standing; {len(served)} models served"),
+        Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
     ]
-    models = {model.model_name: model for model in served if model.model_name}
+    models = {model.model_name: model for model in served_models if model.model_name}
     trains = place.config.run.purpose == "train"
     for key, name in place.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
@@ -91,47 +96,57 @@ async def readiness(place: Place) -> Readiness:
     return Readiness(findings, context, saved=saved)
 
 
-async def _served(
-    url: str, auth: AuthTokenProvider, place: Place
-) -> tuple[Sequence[SupportedModel], dict[str, Saved | PolicyError]]:
-    """The models that the service lists, which it does for a paid account alone, and the saved weights that the run names (see
-    `Readiness.saved`). Raises errors of the SDK."""
+async def served(url: str, auth: AuthTokenProvider, key: str | None = None) -> Sequence[SupportedModel]:
+    """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+    auth = await exchanged(url, auth, key)
+    async with _client(url, auth) as client:
+        return (await client.service.get_server_capabilities()).supported_models
 
-    def client(auth: AuthTokenProvider) -> AsyncTinker:
-        return AsyncTinker(
-            base_url=url,
-            timeout=httpx.Timeout(REQUEST_S, connect=5.0),
-            max_retries=0,
-            _auth=auth,
-            _strict_response_validation=True,
-            # As the SDK's own first question: by httpx' transport, whose errors are told apart.
-            _client_config=ClientConfigResponse(use_pyqwest_transport=False),
-        )
 
-    async with client(auth) as first:
+async def exchanged(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:
+    """What goes with each request: the credential, or the token that the service gives for it. Raises errors of the SDK."""
+    async with _client(url, auth) as first:
         flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
     if flags.pjwt_auth_enabled:
         by_command = flags.credential_default_source == "credential_cmd"
-        async with client(resolve_auth_provider(place.key, by_command)) as exchange:
-            auth = ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
-    elif isinstance(auth, CredentialCmdAuthProvider):
+        async with _client(url, resolve_auth_provider(key, by_command)) as exchange:
+            return ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
+    if isinstance(auth, CredentialCmdAuthProvider):
         raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
-    async with client(auth) as last:
-        served = (await last.service.get_server_capabilities()).supported_models
-        saved: dict[str, Saved | PolicyError] = {}
+    return auth
+
+
+def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
+    return AsyncTinker(
+        base_url=url,
+        timeout=httpx.Timeout(REQUEST_S, connect=5.0),
+        max_retries=0,
+        _auth=auth,
+        _strict_response_validation=True,
+        # As the SDK's own first question: by httpx' transport, whose errors are told apart.
+        _client_config=ClientConfigResponse(use_pyqwest_transport=False),
+    )
+
+
+async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict[str, Saved | PolicyError]:
+    """What the service says of the saved weights that the run names (see `Readiness.saved`); it is asked only where there are some."""
+    found: dict[str, Saved | PolicyError] = {}
+    if not place.weights:
+        return found
+    async with _client(url, await exchanged(url, auth, place.key)) as client:
         for key, path in place.weights.items():
             try:
                 body = {"tinker_path": path}
-                found = await last.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
-                saved[key] = Saved(found.base_model, found.lora_rank)
+                info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
+                found[key] = Saved(info.base_model, info.lora_rank)
             except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
-                saved[key] = gone(path)
-        return served, saved
+                found[key] = gone(path)
+    return found
 
 
-def _refusal(error: Exception, url: str, source: str, place: Place) -> Finding | None:
+def refusal(error: Exception, url: str, source: str, place: Place | None = None) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
-    where = f"{place.setting} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
+    where = f"{_setting(place)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
     if isinstance(error, tinker.AuthenticationError):
         return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", _sign_in(place))
     if isinstance(error, tinker.BillingError):
