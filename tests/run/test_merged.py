@@ -115,11 +115,12 @@ import json, sys
 sys.modules["peft"] = sys.modules["rtl_core"] = None
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-folder, prompt, tokens = sys.argv[1], *map(json.loads, sys.argv[2:])
+folder, answers = sys.argv[1], json.loads(sys.argv[2])
 model = AutoModelForCausalLM.from_pretrained(folder)
 AutoTokenizer.from_pretrained(folder).apply_chat_template([{"role": "user", "content": "x"}], add_generation_prompt=True)
-scores = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-print(json.dumps(scores[range(len(tokens)), tokens].tolist()))
+for prompt, tokens in answers:
+    scores = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    print(json.dumps(scores[range(len(tokens)), tokens].tolist()))
 """
 
 
@@ -131,12 +132,12 @@ def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was
     assert "little" not in told[-1]
     served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
     assert len(served) == 4
-    for one in served:
-        asked = [json.dumps(list(part)) for part in (one.prompt_P, one.tokens_T)]
-        found = subprocess.run(
-            [sys.executable, "-c", PLAIN, str(tmp_path / "out"), *asked], capture_output=True, text=True, check=True
-        )
-        np.testing.assert_allclose(json.loads(found.stdout), one.logprobs_T, atol=1e-4)
+    asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
+    found = subprocess.run(
+        [sys.executable, "-c", PLAIN, str(tmp_path / "out"), asked], capture_output=True, text=True, check=True
+    )
+    for one, scores in zip(served, found.stdout.splitlines(), strict=True):
+        np.testing.assert_allclose(json.loads(scores), one.logprobs_T, atol=1e-4)
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
