@@ -215,7 +215,7 @@ def _show(
         for note in notes:
             say(f"  - {note}")
     missing = unpriced({**expected.usage, **most.usage}, prices)
-    if missing and not config.tinker.is_local:
+    if missing and not config.tinker.all_local:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",
             "copy rtl_core/cost/prices.toml, add the model, and name the copy with --prices",

@@ -40,7 +40,7 @@ def train(
 
     # Checked here as well, so that a mistake is told at once and without a server.
     settings = load_config(config, set_ or [])
-    if not backend_of(settings).embedded(settings):
+    if not backend_of(settings).embedded(settings) or settings.tinker.teacher_apart:
         asyncio.run(ready(backend_of(settings), settings, lambda line: None))
 
     def flow() -> Coroutine[Any, Any, str]:

@@ -25,7 +25,7 @@ from prefect.artifacts import (
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import spent
-from rtl_core.run.export import results_table
+from rtl_core.run.model_card import results_table
 from rtl_core.run.session import Session
 from rtl_core.run.status import report_path
 

@@ -217,6 +217,9 @@ class Readiness:
     """Model -> tokens of the longest sequence, prompt and answer, that it takes; without an entry where the backend does not tell."""
     checkpoint_bytes: int = 0
     """What one step's weights take in the run's folder."""
+    saved: Mapping[str, Saved | PolicyError] = field(default_factory=dict)
+    """Key of the configuration -> what the saved weights that it names are, or that they are not there. No finding: a run that has begun
+    may do without those that it started from."""
 
 
 @runtime_checkable

@@ -186,7 +186,7 @@ def _check_files(config: RunConfig, path: Path, text: str) -> None:
         missing.append((("cost", "prices"), config.cost.prices, "copy rtl_core/cost/prices.toml there"))
     for name, folder in config.tinker.local_models.items():
         # Another service has the model; here is its tokenizer, in whichever files.
-        if not ((folder / "config.json").is_file() if config.tinker.is_local else folder.is_dir()):
+        if not ((folder / "config.json").is_file() if config.tinker.is_embedded(name) else folder.is_dir()):
             missing.append(
                 (("tinker", "local_models", name), folder, "put the model's folder there or change the path")
             )

@@ -170,6 +170,9 @@ class EvaluationSection(Section):
 class TinkerSection(Section):
     base_url: str | None = None
     """`local`: the embedded service, started and stopped by the run. A URL: that service. Left out: Tinker's cloud."""
+    teacher_base_url: str | None = None
+    """Another service for the teachers, which then need not be where the student is trained: a URL, `local` (the embedded service), or `cloud`
+    (Tinker's). Its key is TINKER_TEACHER_API_KEY, or without that TINKER_API_KEY. Left out: the service of `base_url`."""
     student: str
     """The model to train, as the service names it."""
     teacher: str | None = None
@@ -199,6 +202,13 @@ class TinkerSection(Section):
             raise ValueError(f"{value!r} is neither `local` nor a URL; leave it out for Tinker's cloud")
         return value
 
+    @field_validator("teacher_base_url")
+    @classmethod
+    def _teacher_url(cls, value: str | None) -> str | None:
+        if value not in (None, "local", "cloud") and not str(value).startswith(("http://", "https://")):
+            raise ValueError(f"{value!r} is none of `local`, `cloud` and a URL; leave it out for the student's service")
+        return value
+
     @field_validator("start_from")
     @classmethod
     def _state(cls, value: str | None) -> str | None:
@@ -212,6 +222,22 @@ class TinkerSection(Section):
     @property
     def is_local(self) -> bool:
         return self.base_url == "local"
+
+    @property
+    def teacher_apart(self) -> bool:
+        """Whether the teachers are on another service than the student."""
+        return self.teacher is not None and self.teacher_base_url not in (None, self.base_url or "cloud")
+
+    @property
+    def all_local(self) -> bool:
+        """Whether no other service than the embedded one is used."""
+        return self.is_local and not self.teacher_apart
+
+    def is_embedded(self, model: str) -> bool:
+        """Whether a model of the configuration is served by the embedded service alone."""
+        if not self.teacher_apart or model not in self.named_teachers.values():
+            return self.is_local
+        return self.teacher_base_url == "local" and model != self.student
 
     def teacher_of(self, source: str | None) -> str | None:
         """The teacher of the problems of a source (`Problem.source`)."""

@@ -1,21 +1,27 @@
-"""A trained adapter as files, with a model card written from the history."""
+"""Trained weights as files, an adapter or the whole model, with a model card written from the history."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import HistoryError
+from rtl_core.errors import HistoryError, PolicyError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.history.store import History
-from rtl_core.reporting.evaluations import ALL_SOURCES, by_source, own_evaluations, view_of
+from rtl_core.reporting.evaluations import own_evaluations
+from rtl_core.run.as_served import Served, any_answers, difference, require_same, sampled_by
+from rtl_core.run.lock import lock_path, run_lock
+from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
+from rtl_core.run.model_card import model_card
 from rtl_core.run.retention import kept, retention_of
 
 
@@ -78,91 +84,87 @@ async def export_adapter(
     return [*files, card]
 
 
-def model_card(history: History, config: RunConfig, state: StepState) -> str:
-    """A model card in Markdown: what was trained on what, how, with which result, and what it is not."""
-    record = history.run(config.run.name)
-    assert record is not None
-    learning, tinker_section = config.learning, config.tinker
-    counts = history.query(
-        "SELECT split, source, count(*) AS n FROM run_problems WHERE run = ? GROUP BY ALL ORDER BY ALL",
-        [config.run.name],
-    ).to_pylist()
-    lines = [
-        "---",
-        f"base_model: {json.dumps(tinker_section.student)}",
-        "library_name: peft",
-        "tags: [rtl, verilog, reinforcement-learning, distillation]",
-        "---",
-        "",
-        f"# {config.run.name}: a LoRA adapter for {tinker_section.student}",
-        "",
-        f"Trained to write RTL by rtl-distill {record.versions.get('rtl-distill', '')}: {state.step + 1} optimizer steps"
-        f" on simulator verdicts (reward weights {_words(config.reward.weights)}; factor {learning.reward_weight:g}), {_teacher(config)}.",
-        "",
-        f"- LoRA rank {tinker_section.lora_rank}, {learning.loss}, learning rate {learning.learning_rate:g}, groups of"
-        f" {config.sampling.group_size}, {config.curriculum.problems_per_step} problems a step, seed {config.run.seed}",
-        *([f"- started from the weights at {tinker_section.start_from}"] if tinker_section.start_from else []),
-        f"- begun {record.created_at:%Y-%m-%d}; configuration {record.config_hash[:12]}, problems {record.problems_hash[:12]}",
-        "",
-        "## Problems",
-        "",
-        "| split | source | problems |",
-        "|---|---|---|",
-        *(f"| {row['split']} | {row['source']} | {row['n']} |" for row in counts),
-        "",
-        "## Held-out results",
-        "",
-        *results_table(history, config.run.name),
-        "",
-        "Graded by simulation in a sandbox; a problem passes if and only if its whole harness does.",
-        "",
-        "## Limits",
-        "",
-        "The figures hold for problems of these kinds and for these test benches. Code that passes them can still be wrong: verify"
-        " it as you would any other RTL. The licence of the base model and of the problem sets apply.",
-        "",
-    ]
-    return "\n".join(lines)
+async def export_merged(
+    history: History,
+    config: RunConfig,
+    which: str,
+    folder: Path,
+    tell: Callable[[str], None],
+    *,
+    base: Path | None = None,
+    dtype: Dtype | None = None,
+) -> list[Path]:
+    """Write base and adapter of a step as one model of transformers into the new `folder`, once it is known to compute what was served.
+
+    Args:
+        base: the folder of the base model, where the configuration does not know it.
+        dtype: of the weights; None: the base's own.
+
+    Raises:
+        HistoryError: there is no such step.
+        PolicyError: the base is not there, the adapter does not fit it, or the result is not what was served. Nothing is written then.
+    """
+    state = choose(history, config, which)
+    if state.state_path is None:
+        raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise PolicyError(f"{folder} is there already", "name another folder, or empty it")
+    provider = backend_of(config)
+    source = base_folder(config, provider, base)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+        adapter, whole = Path(place, "adapter"), Path(place, "merged")
+        tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
+        await provider.export(config, state.state_path, f"{config.run.name}-{state.step + 1:06d}", adapter)
+        served = sampled_by(history, config, state.step + 1, any_temperature=provider.embedded(config))
+        if not served and provider.embedded(config):
+            served = await _scored_now(history, config, state, provider, tell)
+        check = _merge(source, adapter, whole, dtype or dtype_of(source), served, exact=provider.embedded(config))
+        tell(check)
+        (whole / "README.md").write_text(model_card(history, config, state, merged_from=source, check=check), "utf-8")
+        if folder.exists():
+            folder.rmdir()
+        whole.rename(folder)
+    return sorted(file for file in folder.iterdir() if file.is_file())
 
 
-def results_table(history: History, run: str) -> list[str]:
-    """The lines of a Markdown table of a run's finished evaluations, each by source of problems where there are several."""
-    lines = [
-        "| policy | train steps | split and conditions | source | pass@1 | 95 % interval over problems | problems × samples |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for e in history.evaluations(run):
-        if e.status != "done":
-            continue
-        where = ", ".join([e.split, *e.conditions])
-        parts = {source: view.record for source, view in by_source(history, view_of(history, e)).items()}
-        for source, r in [*parts.items(), (ALL_SOURCES, e)] if len(parts) > 1 else [(next(iter(parts), ""), e)]:
-            interval = "" if r.lo is None or r.hi is None else f"{r.lo:.3f} to {r.hi:.3f}"
-            lines.append(
-                f"| {e.policy} | {e.step} | {where} | {source} | {r.pass_at_1:.3f} | {interval} | {r.n_problems} × {e.samples} |"
-            )
-    return lines
+def _merge(source: Path, adapter: Path, whole: Path, dtype: Dtype, served: Sequence[Served], *, exact: bool) -> str:
+    """Write the merged folder. Returns how far it is from what was served, in words; PolicyError where it is not the same.
+
+    Args:
+        exact: the service computes in float32, so the merge is compared in float32 before it is rounded to `dtype`, and the folder after.
+    """
+    model = load_model(source, "float32" if exact else dtype)
+    bare = difference(model, served) if served else None
+    model = merged(model, adapter)
+    if bare is not None and exact:
+        require_same(difference(model, served), exact=True)
+    save_model(model, source, whole, dtype)
+    del model  # one of them in memory at a time
+    model = load_model(whole)
+    if bare is None:
+        return "not compared with what was served: the history has no answer that these weights sampled"
+    found = difference(model, served)
+    require_same(found, exact=exact and dtype == "float32")
+    words = (
+        f"log-probabilities in {dtype} and the served ones differ by {found}; those of the base model alone by {bare}"
+    )
+    if bare.mean < 2 * found.mean:
+        words += "; so small a change by the training says little of whether the adapter is in it"
+    return words
 
 
-def _teacher(config: RunConfig) -> str:
-    """What the student learnt from a teacher, in words."""
-    learning, section = config.learning, config.tinker
-    teacher = ", ".join([section.teacher or "", *(f"{name} ({source})" for source, name in section.teachers.items())])
-    parts = []
-    if learning.uses_kl:
-        weight = f"λ = {learning.kl_weight:g}"
-        if learning.kl_schedule == "target":
-            weight = f"λ from {learning.kl_weight:g} on, held to a KL of {learning.kl_target:g} nats per token"
-        elif learning.kl_follows_schedule:
-            weight = f"λ from {learning.kl_weight:g} to {learning.final_kl_weight:g}, {learning.kl_schedule}"
-        parts.append(f"on-policy distillation from {teacher} ({weight})")
-    if learning.imitates_teacher:
-        parts.append(f"a warm start of {learning.warm_start_steps} steps on answers of {teacher}")
-    return ", ".join(parts) or "no teacher"
-
-
-def _words(weights: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in weights.items() if value)
+async def _scored_now(
+    history: History, config: RunConfig, state: StepState, provider: Provider, tell: Callable[[str], None]
+) -> list[Served]:
+    """Answers of the run, scored by the weights of a step on the embedded service, which is started for it."""
+    tell("no answer of these weights is in the history; the embedded service is started to score others")
+    weights = Weights(path=state.sampler_path)
+    async with run_lock(lock_path(config), {}, tell), provider.open(config, tell) as backend:
+        return [
+            replace(one, logprobs_T=await backend.logprobs(weights, one.prompt_P, one.tokens_T))
+            for one in any_answers(history, config)
+        ]
 
 
 def _scores(evaluations: list[EvaluationRecord]) -> dict[int, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from rtl_core.backend.base import SAVED
 from rtl_core.config import RunConfig
 from rtl_core.cost.estimate import Estimate, Pace, Workload, at_most, likely, planned_groups
-from rtl_core.cost.tokens import Prices, Tokens, load_prices, unpriced
+from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpriced
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
 
@@ -98,6 +98,7 @@ def forecast(
         )
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
     price_list = price_list or load_prices(prices or config.cost.prices)
+    price_list = price_list.model_copy(update={"models": {**price_list.models, **_free(config)}})
     return Forecast(
         at_most(config, work, pace, price_list), likely(config, work, pace, step_s), price_list, assumptions
     )
@@ -173,7 +174,16 @@ def _shares(config: RunConfig, problems: int, found: Measured | None, notes: lis
 def _pace(config: RunConfig, notes: list[str]) -> Pace:
     workers = config.grading.workers
     graders = workers if isinstance(workers, int) and workers else os.cpu_count() or 1
-    if config.tinker.is_local:
+    own = _pace_of(config.tinker.is_local, graders, notes)
+    if not config.tinker.teacher_apart:
+        return own
+    theirs = _pace_of(config.tinker.teacher_base_url == "local", graders, [])
+    notes.append(f"the teacher's service: {theirs.score_tokens_per_s:,.0f} scored tokens a second, assumed")
+    return replace(own, score_tokens_per_s=theirs.score_tokens_per_s)
+
+
+def _pace_of(local: bool, graders: int, notes: list[str]) -> Pace:
+    if local:
         notes.append(
             "embedded service with its tiny models: 4,000 sampled, 12,000 scored, 3,600 trained tokens a second"
         )
@@ -187,6 +197,13 @@ def _pace(config: RunConfig, notes: list[str]) -> Pace:
     return Pace(60.0, 256.0, 3.0, graders, 20_000.0, 20_000.0, 60.0)
 
 
+def _free(config: RunConfig) -> dict[str, ModelPrice]:
+    """Models that cost nothing beside others that do: those of the embedded service, where the other part of the run is elsewhere."""
+    tinker = config.tinker
+    names = {tinker.student, *tinker.named_teachers.values()} if tinker.teacher_apart else ()
+    return {name: ModelPrice(prefill=0, cached=0, sample=0, train=0) for name in names if tinker.is_embedded(name)}
+
+
 def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})) -> Prices:
     """The price list of a run. `bases`: a teacher that is saved weights -> its base model, whose price it has. Of one whose base model is
     not known nothing is said.
@@ -196,7 +213,7 @@ def prices_of(config: RunConfig, bases: Mapping[str, str] = MappingProxyType({})
     """
     prices = load_prices(config.cost.prices)
     saved = {name: prices.models[base] for name, base in bases.items() if base in prices.models}
-    prices = prices.model_copy(update={"models": {**saved, **prices.models}})
+    prices = prices.model_copy(update={"models": {**saved, **prices.models, **_free(config)}})
     teachers = config.tinker.named_teachers.values()
     usage = {name: Tokens(1, 1, 1) for name in teachers if name in bases or not name.startswith(SAVED)}
     usage[config.tinker.student] = Tokens(1, 1, 1, 1)

@@ -196,7 +196,9 @@ async def open_session(
             config=config,
             history=history,
             # Where tokens are paid for, none waits long for its place on disk.
-            recorder=Recorder(history) if provider.embedded(config) else Recorder(history, interval_s=0.1, share=0.1),
+            recorder=Recorder(history)
+            if provider.embedded(config) and not config.tinker.teacher_apart
+            else Recorder(history, interval_s=0.1, share=0.1),
             grader=grader,
             cache=cache,
             pool=pool,

@@ -16,7 +16,7 @@ from rtl_core.reporting.console import before_after_table
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, run_result
 from rtl_core.reporting.figures import compare, result
 from rtl_core.reporting.report import headline, write_report
-from rtl_core.run.export import results_table
+from rtl_core.run.model_card import results_table
 
 
 @pytest.fixture(scope="module")

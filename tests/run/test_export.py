@@ -9,7 +9,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord, StepState
 from rtl_core.history.store import History
-from rtl_core.run.export import model_card
+from rtl_core.run.model_card import model_card
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from tinker import types
 from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Saved, Weights, checked_scores
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
+from rtl_core.backend.tinker.apart import TwoServices
 from rtl_core.backend.tinker.asking import readiness
 from rtl_core.backend.tinker.connect import (
     Endpoint,
@@ -32,6 +35,7 @@ from rtl_core.backend.tinker.connect import (
 )
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
+from rtl_core.backend.tinker.places import Place, places_of
 from rtl_core.backend.tinker.saved import describe
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
@@ -157,7 +161,7 @@ class TinkerBackend:
                 if session.samplers.get(weights) is client:
                     del session.samplers[weights]
                 raise
-        self._pauses.served(begun)
+        self._pauses.served(begun, self)
 
     async def _open_sampler(self, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
         def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:
@@ -200,7 +204,9 @@ class _Tinker:
         return config.tinker.is_local
 
     async def check(self, config: RunConfig) -> Readiness:
-        return embedded_readiness(config) if config.tinker.is_local else await readiness(config)
+        places = places_of(config)
+        found = await asyncio.gather(*(_readiness(place) for place in places))
+        return found[0] if len(found) == 1 else _together(places, found)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -218,11 +224,47 @@ class _Tinker:
                 return await checkpoints.download_adapter(service, rest, state_path, name, folder)
 
 
+async def _readiness(place: Place) -> Readiness:
+    return embedded_readiness(place) if place.is_local else await readiness(place)
+
+
+def _together(places: Sequence[Place], found: Sequence[Readiness]) -> Readiness:
+    """What two services say of themselves, as of one; the lines about the teachers' say so."""
+    student, teacher = found
+    told = [
+        finding if finding.about.startswith("tinker.") else replace(finding, about=f"teacher: {finding.about}")
+        for finding in teacher.findings
+    ]
+    context = {
+        name: said.context[name]
+        for place, said in reversed(list(zip(places, found, strict=True)))
+        for name in place.models.values()
+        if name in said.context
+    }
+    saved = {**student.saved, **teacher.saved}
+    return Readiness([*student.findings, *told], context, student.checkpoint_bytes, saved)
+
+
 @asynccontextmanager
 async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
-    with tinker_endpoint(config, tell) as endpoint, pauses_told(tell) as pauses:
-        async with Sessions(endpoint, tell) as sessions:
-            yield TinkerBackend(sessions, endpoint, config, pauses, tell)
+    places = places_of(config)
+    async with AsyncExitStack() as stack:
+        heard = stack.enter_context(pauses_told(tell, services=sum(not place.is_local for place in places)))
+        opened = []
+        for place in places:
+            line = tell if place.part != "teacher" else partial(_tell_of_teacher, tell)
+            if place.is_local and place.part == "teacher":
+                stack.callback(shutil.rmtree, place.state, ignore_errors=True)
+            endpoint = stack.enter_context(tinker_endpoint(place, line))
+            sessions = await stack.enter_async_context(Sessions(endpoint, line))
+            # The embedded service never waits for credit, and its answers do not say that another one is paid.
+            pauses = Pauses(line) if place.is_local else heard
+            opened.append(TinkerBackend(sessions, endpoint, config, pauses, line))
+        yield opened[0] if len(opened) == 1 else TwoServices(opened[0], opened[1], config)
+
+
+def _tell_of_teacher(tell: Callable[[str], None], line: str) -> None:
+    tell(f"teacher: {line}")
 
 
 BACKENDS.register("tinker")(_Tinker())
@@ -240,7 +282,7 @@ async def base_model_of(config: RunConfig, path: str) -> str:
             f"the embedded service keeps the weights {path} with the run that made them",
             "rtl-distill evaluate RUN --step N",
         )
-    with tinker_endpoint(config, lambda _: None) as endpoint, translated():
+    with tinker_endpoint(places_of(config)[0], lambda _: None) as endpoint, translated():
         return (
             await describe(tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key), path)
         ).base_model

@@ -22,11 +22,12 @@ from tinker.lib._auth_token_provider import (
     resolve_auth_provider,
 )
 from tinker.lib.base_url import resolve_base_url
-from tinker.types import ClientConfigRequest, SupportedModel
+from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoResponse
 from tinker.types.client_config_response import ClientConfigResponse
 
-from rtl_core.backend.base import Readiness, wanted_models
-from rtl_core.config import RunConfig
+from rtl_core.backend.base import Readiness, Saved
+from rtl_core.backend.tinker.places import TEACHER_KEY, Place
+from rtl_core.backend.tinker.saved import gone
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
@@ -34,20 +35,19 @@ REQUEST_S = 10.0
 """How long one request may take; up to three follow one another."""
 WHOLE_S = 20.0
 """How long all of them may take."""
-SIGN_IN = (
-    "export TINKER_API_KEY=tml-..., or store a key with `tinker auth login`; `--set tinker.base_url=local` needs none"
-)
 CONSOLE = "https://tinker.thinkingmachines.ai"
 
 
-def credential() -> tuple[AuthTokenProvider, str]:
-    """The credential that the SDK finds, and where it comes from, in words.
+def credential(place: Place | None = None) -> tuple[AuthTokenProvider, str]:
+    """The credential for a service, its own or the one that the SDK finds, and where it comes from, in words.
 
     Raises:
         PolicyError: there is none, or it is no key.
     """
     try:
-        found = resolve_auth_provider(api_key=None, enforce_cmd=False)
+        found = resolve_auth_provider(api_key=place.key if place else None, enforce_cmd=False)
+        if place and place.key:
+            return found, TEACHER_KEY
         if isinstance(found, CredentialCmdAuthProvider):
             return found, "what TINKER_CREDENTIAL_CMD prints"
         return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
@@ -57,68 +57,98 @@ def credential() -> tuple[AuthTokenProvider, str]:
         tinker.TinkerError,
     ) as error:  # a stored file may be unreadable, or hold something else
         why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
-        raise PolicyError(f"there is no key for the Tinker service{why}", SIGN_IN) from error
+        raise PolicyError(f"there is no key for the Tinker service{why}", _sign_in(place)) from error
 
 
-async def readiness(config: RunConfig) -> Readiness:
+def _sign_in(place: Place | None) -> str:
+    name = TEACHER_KEY if place and place.part == "teacher" else "TINKER_API_KEY"
+    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {_setting(place)}=local` needs none"
+
+
+def _setting(place: Place | None) -> str:
+    return place.setting if place else "tinker.base_url"
+
+
+async def readiness(place: Place) -> Readiness:
     """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
-    url = resolve_base_url(config.tinker.base_url)
+    url = resolve_base_url(place.url)
     try:
-        auth, source = credential()
+        auth, source = credential(place)
     except PolicyError as error:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served = await _served(url, auth)
+            served_models = await served(url, auth, place.key)
+            saved = await saved_weights(url, auth, place)
     except Exception as error:
-        if (found := _refusal(error, url, source)) is None:
+        if (found := refusal(error, url, source, place)) is None:
             raise
         return Readiness([found])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
-        Finding("account", "ok", f"in good standing; {len(served)} models served"),
+        Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
     ]
-    models = {model.model_name: model for model in served if model.model_name}
-    for key, name in wanted_models(config).items():
-        if not name.startswith("tinker://"):  # a saved checkpoint, which no list of models has
-            findings.append(
-                model_finding(key, name, models, trained=key == "tinker.student" and config.run.purpose == "train")
-            )
-    return Readiness(
-        findings, {name: model.max_context_length for name, model in models.items() if model.max_context_length}
-    )
+    models = {model.model_name: model for model in served_models if model.model_name}
+    trains = place.config.run.purpose == "train"
+    for key, name in place.models.items():
+        findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
+    context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
+    return Readiness(findings, context, saved=saved)
 
 
-async def _served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
+async def served(url: str, auth: AuthTokenProvider, key: str | None = None) -> Sequence[SupportedModel]:
     """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+    auth = await exchanged(url, auth, key)
+    async with _client(url, auth) as client:
+        return (await client.service.get_server_capabilities()).supported_models
 
-    def client(auth: AuthTokenProvider) -> AsyncTinker:
-        return AsyncTinker(
-            base_url=url,
-            timeout=httpx.Timeout(REQUEST_S, connect=5.0),
-            max_retries=0,
-            _auth=auth,
-            _strict_response_validation=True,
-            # As the SDK's own first question: by httpx' transport, whose errors are told apart.
-            _client_config=ClientConfigResponse(use_pyqwest_transport=False),
-        )
 
-    async with client(auth) as first:
+async def exchanged(url: str, auth: AuthTokenProvider, key: str | None = None) -> AuthTokenProvider:
+    """What goes with each request: the credential, or the token that the service gives for it. Raises errors of the SDK."""
+    async with _client(url, auth) as first:
         flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
     if flags.pjwt_auth_enabled:
         by_command = flags.credential_default_source == "credential_cmd"
-        async with client(resolve_auth_provider(None, by_command)) as exchange:
-            auth = ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
-    elif isinstance(auth, CredentialCmdAuthProvider):
+        async with _client(url, resolve_auth_provider(key, by_command)) as exchange:
+            return ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
+    if isinstance(auth, CredentialCmdAuthProvider):
         raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
-    async with client(auth) as last:
-        return (await last.service.get_server_capabilities()).supported_models
+    return auth
 
 
-def _refusal(error: Exception, url: str, source: str) -> Finding | None:
+def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
+    return AsyncTinker(
+        base_url=url,
+        timeout=httpx.Timeout(REQUEST_S, connect=5.0),
+        max_retries=0,
+        _auth=auth,
+        _strict_response_validation=True,
+        # As the SDK's own first question: by httpx' transport, whose errors are told apart.
+        _client_config=ClientConfigResponse(use_pyqwest_transport=False),
+    )
+
+
+async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict[str, Saved | PolicyError]:
+    """What the service says of the saved weights that the run names (see `Readiness.saved`); it is asked only where there are some."""
+    found: dict[str, Saved | PolicyError] = {}
+    if not place.weights:
+        return found
+    async with _client(url, await exchanged(url, auth, place.key)) as client:
+        for key, path in place.weights.items():
+            try:
+                body = {"tinker_path": path}
+                info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
+                found[key] = Saved(info.base_model, info.lora_rank)
+            except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError):
+                found[key] = gone(path)
+    return found
+
+
+def refusal(error: Exception, url: str, source: str, place: Place | None = None) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
+    where = f"{_setting(place)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
     if isinstance(error, tinker.AuthenticationError):
-        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", SIGN_IN)
+        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", _sign_in(place))
     if isinstance(error, tinker.BillingError):
         return Finding(
             "account",
@@ -139,19 +169,18 @@ def _refusal(error: Exception, url: str, source: str) -> Finding | None:
             return Finding(
                 "service", "wrong", f"{url} is busy ({code}{_detail(error)})", "try again in some minutes", passing=True
             )
-        return Finding("service", "wrong", f"{url} answers {code}{_detail(error)}", _WHERE)
+        return Finding("service", "wrong", f"{url} answers {code}{_detail(error)}", where)
     if isinstance(error, tinker.APIResponseValidationError):
-        return Finding("service", "wrong", f"{url} does not answer as a Tinker service does", _WHERE)
+        return Finding("service", "wrong", f"{url} does not answer as a Tinker service does", where)
     if isinstance(error, (TimeoutError, tinker.APIConnectionError, httpx.TransportError)):
         slow = isinstance(error, (TimeoutError, tinker.APITimeoutError))
         why = "no answer in time" if slow else str(error.__cause__ or error)
-        return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {_WHERE}", True)
+        return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {where}", True)
     if isinstance(error, (OSError, ValueError, tinker.TinkerError)):  # of the credential: expired, its command failed
-        return Finding("credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", SIGN_IN)
+        return Finding(
+            "credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", _sign_in(place)
+        )
     return None
-
-
-_WHERE = "tinker.base_url or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
 
 
 def _detail(error: tinker.APIStatusError) -> str:

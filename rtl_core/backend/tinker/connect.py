@@ -13,10 +13,11 @@ from typing import Any, Literal, cast
 
 import tinker
 
-from rtl_core.backend.base import Readiness, wanted_models
+from rtl_core.backend.base import Readiness
 from rtl_core.backend.tinker.asking import credential
 from rtl_core.backend.tinker.faults import translated
-from rtl_core.backend.tinker.saved import adopt, adopted_bases
+from rtl_core.backend.tinker.places import Place, places_of
+from rtl_core.backend.tinker.saved import adopt, adopted_bases, found_here
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
@@ -37,8 +38,8 @@ class Endpoint:
 
 
 @contextmanager
-def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
-    """The service of a run; the embedded one lives as long as this context.
+def tinker_endpoint(place: Place, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
+    """A service of a run; the embedded one lives as long as this context.
 
     Args:
         on_restart: is told in words when the embedded service had ended and was started again.
@@ -46,21 +47,22 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
     Raises:
         PolicyError: no key for a service that needs one.
     """
-    if config.tinker.is_local:
+    config = place.config
+    if place.is_local:
         from rtl_core.localtinker.kept import KeptTinker
 
-        adopt(config, state_folder(config))
+        adopt(place)
         with KeptTinker(
-            local_models(config),
-            state_folder(config),
+            local_models(place),
+            place.state,
             on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
         ) as service:
             yield Endpoint(service.base_url, service.api_key, service.kill)
         return
-    credential()
-    yield Endpoint(config.tinker.base_url)
+    credential(place)
+    yield Endpoint(place.url, place.key)
 
 
 @asynccontextmanager
@@ -90,17 +92,19 @@ async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClie
 
 
 def state_folder(config: RunConfig) -> Path:
-    """Where the embedded service of a run keeps its weights."""
-    return config.run.folder / "tinker"
+    """Where the embedded service of a run keeps the weights that it trains."""
+    return places_of(config)[0].state
 
 
-def local_models(config: RunConfig) -> dict[str, Path]:
+def local_models(place: Place) -> dict[str, Path]:
     """Name -> folder of the models that the embedded service of this run serves."""
     from rtl_core.pretrained import MODELS, model_folder
     from rtl_core.tinymodels import MODEL_NAMES, model_path
 
-    names = {*wanted_models(config).values(), *adopted_bases(config, state_folder(config))}
-    models = dict(config.tinker.local_models)
+    names = {*place.models.values(), *adopted_bases(place)}
+    folders = place.config.tinker.local_models
+    # Of two services each has its own models alone.
+    models = {name: folder for name, folder in folders.items() if place.part == "all" or name in names}
     for name in sorted(names - set(models)):
         if name in MODELS:
             models[name] = model_folder(name)
@@ -115,18 +119,18 @@ def local_models(config: RunConfig) -> dict[str, Path]:
     return models
 
 
-def embedded_readiness(config: RunConfig) -> Readiness:
+def embedded_readiness(place: Place) -> Readiness:
     """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
     from transformers import AutoConfig
 
     from rtl_core.localtinker.settings import context_of
 
     try:
-        folders = local_models(config)
+        folders = local_models(place)
     except PolicyError as error:
         return Readiness([Finding("models", "wrong", error.message, error.hint)])
     findings, context, checkpoint_bytes = [], {}, 0
-    for key, name in wanted_models(config).items():
+    for key, name in place.models.items():
         try:
             found = AutoConfig.from_pretrained(folders[name], local_files_only=True)
         except (OSError, ValueError) as error:
@@ -136,8 +140,8 @@ def embedded_readiness(config: RunConfig) -> Readiness:
         context[name] = context_of(found)
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
-            checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), config.tinker.lora_rank)
-    return Readiness(findings, context, checkpoint_bytes)
+            checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), place.config.tinker.lora_rank)
+    return Readiness(findings, context, checkpoint_bytes, found_here(place))
 
 
 def _checkpoint_bytes(model: Any, rank: int) -> int:
@@ -154,7 +158,9 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
 
     # A hub that is out of reach is told once, below, and not with each retry.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    folders = local_models(config) if config.tinker.is_local else config.tinker.local_models
+    folders = dict(config.tinker.local_models)
+    for place in places_of(config):
+        folders |= local_models(place) if place.is_local else {}
     source = str(folders.get(name, name))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)

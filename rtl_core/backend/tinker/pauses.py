@@ -30,8 +30,11 @@ RAISED_TOO = ("tinker.lib.retry_handler", "tinker.lib.session_futures_poller", "
 class Pauses(logging.Handler):
     """Hears the SDK's warnings and tells them to a run, each at once and then every ten minutes; any thread may call it."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], None], services: int = 1) -> None:
+        """`services`: how many a run has. The SDK does not tell which of them refused, so all must have served before that is over."""
         super().__init__(logging.WARNING)
+        self._services = services
+        self._served: set[object] = set()
         self._tell = tell
         self._told: dict[object, float] = {}
         self._unpaid_since: float | None = None
@@ -48,20 +51,24 @@ class Pauses(logging.Handler):
         """A request was refused for want of credit and will be made again."""
         with self._guard:
             self._unpaid_since = self._unpaid_since or time.monotonic()
+            self._served.clear()
         if self._is_due("unpaid"):
             self._tell(
                 f"the account has no credit at Tinker (402): {words}. The run waits for up to an hour and goes on by itself once "
                 "credit is added; to stop it now, press Ctrl-C: everything is saved, and the same command goes on"
             )
 
-    def served(self, begun: float) -> None:
-        """A request of that moment (monotonic, in seconds) was served. One made after a refusal for want of credit ends the pause; one
-        of before says nothing."""
+    def served(self, begun: float, service: object = None) -> None:
+        """A request of that moment (monotonic, in seconds) was served by one of the services. One made after a refusal for want of credit
+        ends the pause; one of before says nothing."""
         with self._guard:
             since = self._unpaid_since
-            over = since is not None and since < begun
+            if since is not None and since < begun:
+                self._served.add(service)
+            over = len(self._served) == self._services
             if over:
                 self._unpaid_since = None
+                self._served.clear()
                 self._told.pop("unpaid", None)
         if since is not None and over:
             self._tell(f"Tinker serves the account again, after {time.monotonic() - since:.0f} s without credit")
@@ -88,10 +95,10 @@ class Pauses(logging.Handler):
 
 
 @contextmanager
-def pauses_told(tell: Callable[[str], None]) -> Iterator[Pauses]:
-    """The SDK's warnings go to `tell` within the block, and nowhere else."""
+def pauses_told(tell: Callable[[str], None], services: int = 1) -> Iterator[Pauses]:
+    """The SDK's warnings go to `tell` within the block, and nowhere else. `services`: of so many together."""
     logger = logging.getLogger("tinker")
-    pauses, propagated = Pauses(tell), logger.propagate
+    pauses, propagated = Pauses(tell, services), logger.propagate
     logger.addHandler(pauses)
     logger.propagate = False
     try:

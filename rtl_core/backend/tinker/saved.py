@@ -5,12 +5,24 @@ from __future__ import annotations
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tinker
 
-from rtl_core.backend.base import SAVED, Saved
-from rtl_core.config import RunConfig
+from rtl_core.backend.base import Saved
+from rtl_core.backend.tinker.places import Place
 from rtl_core.errors import PolicyError
+
+if TYPE_CHECKING:
+    from rtl_core.localtinker.registry import Checkpoint
+
+
+def gone(path: str) -> PolicyError:
+    """The error of saved weights that a service with a URL does not have."""
+    return PolicyError(
+        f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
+        "`rtl-distill checkpoints RUN` lists what a run has",
+    )
 
 
 async def describe(rest: tinker.RestClient, path: str) -> Saved:
@@ -18,42 +30,58 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
     try:
         found = await rest.get_weights_info_by_tinker_path(path)
     except tinker.NotFoundError as error:
-        raise PolicyError(
-            f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
-            "`rtl-distill checkpoints RUN` lists what a run has",
-        ) from error
+        raise gone(path) from error
     return Saved(found.base_model, found.lora_rank)
 
 
-def named_paths(config: RunConfig) -> dict[str, str]:
-    """Key of the configuration -> the saved weights that it names."""
-    start = {"tinker.start_from": config.tinker.start_from or ""}
-    return {key: name for key, name in {**start, **config.tinker.named_teachers}.items() if name.startswith(SAVED)}
+def _find(place: Place, path: str, key: str) -> tuple[Path, Checkpoint]:
+    """Where an embedded service has, or would find, saved weights that a configuration names: the state folder and what it knows of them.
+
+    Raises:
+        PolicyError: neither the run nor another one of its `run.directory` has them.
+    """
+    from rtl_core.localtinker.registry import find_checkpoint
+
+    directory = place.config.run.directory
+    for folder in (place.state, *sorted(directory.glob("*/tinker"))):
+        if found := find_checkpoint(folder, path):
+            return folder, found
+    raise PolicyError(
+        f"{key}: no run in {directory} has {path}",
+        "`rtl-distill checkpoints RUN` lists what a run has; the embedded service knows the runs of one run.directory",
+    )
 
 
-def adopt(config: RunConfig, state: Path) -> None:
-    """Copy the saved weights that a run names, and does not have in the `state` folder of its embedded service, from the other runs of its
+def found_here(place: Place) -> dict[str, Saved | PolicyError]:
+    """Key of the configuration -> what the saved weights that it names are, or why the embedded service will not have them. Nothing is copied."""
+    from rtl_core.localtinker.lora import LoraSpec
+
+    found: dict[str, Saved | PolicyError] = {}
+    for key, path in place.weights.items():
+        try:
+            _, saved = _find(place, path, key)
+            found[key] = Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
+        except PolicyError as error:
+            found[key] = error
+    return found
+
+
+def adopt(place: Place) -> None:
+    """Copy the saved weights that a run names, and does not have in the state folder of its embedded service, from the other runs of its
     `run.directory`. They keep their path.
 
     Raises:
         PolicyError: none of them has such weights.
     """
-    from rtl_core.localtinker.registry import Registry, find_checkpoint, parse_path
+    from rtl_core.localtinker.registry import Registry, parse_path
 
-    wanted = {key: path for key, path in named_paths(config).items() if find_checkpoint(state, path) is None}
+    sources = {(key, path): _find(place, path, key) for key, path in place.weights.items()}
+    wanted = {names: found for names, found in sources.items() if found[0] != place.state}
     if not wanted:
         return
-    registry = Registry(state)
+    registry = Registry(place.state)
     try:
-        for key, path in wanted.items():
-            folders = sorted(config.run.directory.glob(f"*/{state.name}"))
-            found = next(((f, saved) for f in folders if (saved := find_checkpoint(f, path))), None)
-            if found is None:
-                raise PolicyError(
-                    f"{key}: no run in {config.run.directory} has {path}",
-                    "`rtl-distill checkpoints RUN` lists what a run has; the embedded service knows the runs of one run.directory",
-                )
-            folder, saved = found
+        for (key, path), (folder, saved) in wanted.items():
             copy = partial(shutil.copytree, folder / "blobs" / saved.blob, dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
             registry.add_checkpoint(
@@ -68,9 +96,9 @@ def adopt(config: RunConfig, state: Path) -> None:
         registry.close()
 
 
-def adopted_bases(config: RunConfig, state: Path) -> set[str]:
-    """The models that the named saved weights in a state folder are adapters of."""
+def adopted_bases(place: Place) -> set[str]:
+    """The models that the named saved weights in the state folder of an embedded service are adapters of."""
     from rtl_core.localtinker.registry import find_checkpoint
 
-    found = (find_checkpoint(state, path) for path in named_paths(config).values())
+    found = (find_checkpoint(place.state, path) for path in place.weights.values())
     return {saved.base_model for saved in found if saved is not None}

@@ -30,7 +30,7 @@ def cost(known: Known) -> Iterator[Finding]:
     hours = f"about {found.likely.hours:,.1f} hours, {found.most.hours:,.1f} if it uses the most"
     steps = f"{found.most.steps} steps, {found.most.rollouts:,} answers at most"
     if most is None or likely is None:
-        if known.config.tinker.is_local:
+        if known.config.tinker.all_local:
             yield Finding("cost", "ok", f"no dollars with the embedded service; {hours}; {steps}")
         else:
             text = f"the price list of {found.prices.as_of} has no price for these models; {hours}; {steps}"

@@ -18,6 +18,7 @@ from rtl_core.run.check import machine
 from rtl_core.run.check.before import before_sampling
 from rtl_core.run.check.budgets import sizes
 from rtl_core.run.check.known import Known, problems_of
+from rtl_core.run.check.weights import saved_weights
 from rtl_core.run.prompts import prepare
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
@@ -56,7 +57,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
         within(ENGINE_S if config.grading.executor == "docker" else None, "executor", lambda: machine.sandbox(config)),
         machine.prefect(),
     )
-    findings = [*readiness.findings]
+    findings = [*readiness.findings, *saved_weights(config, readiness)]
     known = Known(config, Readiness(), {})
     if isinstance(tokenizers, Finding):
         findings.append(tokenizers)

@@ -1,0 +1,266 @@
+"""The teacher on a service of its own: `tinker.teacher_base_url`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import cli
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Saved, Weights
+from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker.pauses import Pauses
+from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.tokens import total_dollars
+from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.run.forecast import forecast, prices_of
+from rtl_core.tinymodels import model_path
+from tests.conftest import sdk_loops
+
+STUDENT, TEACHER = Weights(), Weights.of_teacher("teacher")
+PROMPT, ANSWER = [40, 41, 42, 43, 44, 45, 46], [50, 60, 70, 80]
+ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
+FOLDERS = f"tinker.local_models={json.dumps({n: str(model_path(n)) for n in ('student', 'teacher')})}".replace(":", "=")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, LocalTinker]]:
+    """Two services with keys of their own, each with one model."""
+    root = tmp_path_factory.mktemp("services")
+    with (
+        LocalTinker({"student": model_path("student")}, root / "student") as student,
+        LocalTinker({"teacher": model_path("teacher")}, root / "teacher") as teacher,
+    ):
+        yield {"student": student, "teacher": teacher}
+
+
+@pytest.fixture
+def keys(services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TINKER_API_KEY", services["student"].api_key)
+    monkeypatch.setenv("TINKER_TEACHER_API_KEY", services["teacher"].api_key)
+
+
+def settings(folder: Path, student: str, teacher: str, *more: str) -> list[str]:
+    places = (f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", FOLDERS, "tinker.lora_rank=8")
+    size = ("problems.sources.0.train=3", "problems.sources.0.heldout=2")
+    return [*places, *size, f"tinker.base_url={student}", f"tinker.teacher_base_url={teacher}", *more]
+
+
+def made(*overrides: str) -> RunConfig:
+    return load_config("demo", overrides, environment={})
+
+
+@contextmanager
+def opened(config: RunConfig) -> Iterator[tuple[asyncio.Runner, Backend, list[str]]]:
+    told: list[str] = []
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        backend = runner.run(stack.enter_async_context(backend_of(config).open(config, told.append)))
+        try:
+            yield runner, backend, told
+        finally:
+            runner.run(stack.aclose())
+    assert sdk_loops() == []
+
+
+async def train(backend: Backend) -> Checkpoint:
+    scores = await backend.logprobs(STUDENT, PROMPT, ANSWER)
+    trainer = await backend.open_trainer(None)
+    inputs = {"logprobs": scores, "advantages": np.ones(len(ANSWER), np.float32)}
+    await trainer.step([Datum(PROMPT, ANSWER, inputs)], "importance_sampling", {}, ADAM)
+    return await trainer.save("one", None)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    """The teacher's log-probabilities where it is on the student's service."""
+    folder = tmp_path_factory.mktemp("one")
+    with opened(made(f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}")) as (runner, backend, _):
+        return runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER))
+
+
+@pytest.mark.parametrize("embedded", ["neither", "student", "teacher"])
+@pytest.mark.usefixtures("keys")
+def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_other(
+    services: dict[str, LocalTinker], expected: np.ndarray, embedded: str, tmp_path: Path
+) -> None:
+    places = {role: "local" if role == embedded else service.base_url for role, service in services.items()}
+    with opened(made(*settings(tmp_path, places["student"], places["teacher"]))) as (runner, backend, _):
+        saved = runner.run(train(backend))
+        after = runner.run(backend.logprobs(Weights(path=saved.sampler_path), PROMPT, ANSWER))
+        assert after.sum() > runner.run(backend.logprobs(STUDENT, PROMPT, ANSWER)).sum() + 0.05
+        assert runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER)) == pytest.approx(expected, abs=1e-4)
+        (one,) = runner.run(backend.sample(TEACHER, PROMPT, 1, max_tokens=3, temperature=1.0, stop=[0]))
+        assert len(one.tokens_T) <= 3
+        assert runner.run(backend.describe(saved.state_path)) == Saved("student", 8)
+        with pytest.raises(PolicyError, match="the teacher's service: "):
+            runner.run(backend.logprobs(Weights.of_teacher("student"), PROMPT, ANSWER))
+        assert runner.run(backend.delete([saved.state_path, saved.sampler_path])) == 2
+        if embedded == "student":
+            log = (tmp_path / "demo" / "tinker" / "service.log").read_text()
+            assert ("model student" in log, "model teacher" in log) == (True, False)
+    assert not list(tmp_path.glob("demo/teacher-*"))
+    assert (tmp_path / "demo" / "tinker").is_dir() == (embedded == "student")
+
+
+@pytest.mark.usefixtures("keys")
+def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_key(
+    services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    teacher = services["teacher"]
+    with monkeypatch.context() as own:
+        own.setenv("TINKER_API_KEY", teacher.api_key)
+        training = made(*settings(tmp_path, teacher.base_url, teacher.base_url, "tinker.student=teacher"))
+        assert not training.tinker.teacher_apart
+        with opened(training) as (runner, backend, _):
+            saved = runner.run(train(backend))
+    monkeypatch.delenv("TINKER_TEACHER_API_KEY")
+    monkeypatch.setenv("TINKER_API_KEY", teacher.api_key)
+    config = made(*settings(tmp_path, "local", teacher.base_url, f"tinker.teacher={saved.sampler_path}"))
+    with opened(config) as (runner, backend, _):
+        assert runner.run(backend.describe(saved.sampler_path)) == Saved("teacher", 8)
+        scores = runner.run(backend.logprobs(Weights.of_teacher(saved.sampler_path), PROMPT, ANSWER))
+        assert scores.shape == (4,)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_touched(
+    forgets: bool, services: dict[str, LocalTinker], expected: np.ndarray, keys: None, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    models = {"teacher": model_path("teacher")}
+    first = LocalTinker(models, tmp_path / "first")
+    again: list[LocalTinker] = []
+
+    def restart() -> None:
+        state = tmp_path / ("second" if forgets else "first")
+        again.append(LocalTinker(models, state, port=first.port, api_key=first.api_key))
+
+    monkeypatch.setenv("TINKER_TEACHER_API_KEY", first.api_key)
+    config = made(*settings(tmp_path, services["student"].base_url, first.base_url))
+
+    async def score(backend: Backend) -> Any:
+        # As a task does: what may succeed later is asked for again.
+        for _ in range(3):
+            with suppress(BackendUnavailableError):
+                return await backend.logprobs(TEACHER, PROMPT, ANSWER)
+        return await backend.logprobs(TEACHER, PROMPT, ANSWER)
+
+    async def meanwhile(backend: Backend) -> Any:
+        first.kill()
+        scoring = asyncio.create_task(score(backend))
+        trainer = await backend.open_trainer(None)  # the student's service goes on
+        await asyncio.to_thread(restart)
+        scores = await scoring
+        await trainer.save("two", None)
+        return scores
+
+    try:
+        with opened(config) as (runner, backend, told):
+            assert runner.run(score(backend)) == pytest.approx(expected, abs=1e-4)
+            assert runner.run(meanwhile(backend)) == pytest.approx(expected, abs=1e-4)
+            assert all(line.startswith(("teacher: ", "Tinker: ")) for line in told), told
+    finally:
+        first.stop()
+        for service in again:
+            service.stop()
+
+
+def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code of the command, and the last of its lines about each thing."""
+    cli.register()
+    sets = [word for text in overrides for word in ("--set", text)]
+    done = CliRunner().invoke(cli.app, ["check", "demo", "--json", *sets])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, {line["about"]: line for line in json.loads(done.stdout)}
+
+
+@pytest.mark.usefixtures("keys")
+def test_check_asks_each_service_for_its_own_models(
+    services: dict[str, LocalTinker], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    student, teacher = services["student"].base_url, services["teacher"].base_url
+    code, lines = check(settings(tmp_path, "local", teacher))
+    assert code == 0, lines
+    assert lines["tinker.student"]["text"].startswith("student: embedded")
+    assert lines["tinker.teacher"]["text"].startswith("teacher: sampled")
+    assert f"TINKER_TEACHER_API_KEY, taken by {teacher}" in lines["teacher: credentials"]["text"]
+    assert "tinker.teacher and student: one vocabulary" in lines["tokenizer"]["text"]
+    assert lines["context"]["text"].startswith("tinker.teacher: prompts of up to")
+
+    code, lines = check(settings(tmp_path, student, teacher))
+    assert (code, lines["credentials"]["level"], lines["teacher: credentials"]["level"]) == (0, "ok", "ok")
+
+    monkeypatch.setenv("TINKER_TEACHER_API_KEY", services["student"].api_key)
+    code, lines = check(settings(tmp_path, student, student + "/"))  # a service that does not have the teacher
+    assert (code, lines["tinker.teacher"]["level"]) == (2, "wrong")
+    assert "does not serve 'teacher'" in lines["tinker.teacher"]["text"]
+    code, lines = check(settings(tmp_path, "local", teacher))
+    assert (code, lines["teacher: credentials"]["level"]) == (2, "wrong")
+    assert "export TINKER_TEACHER_API_KEY" in lines["teacher: credentials"]["remedy"]
+    code, lines = check(settings(tmp_path, "local", "http://127.0.0.1:9"))
+    assert (code, lines["teacher: service"]["level"]) == (2, "wrong")
+    assert "tinker.teacher_base_url" in lines["teacher: service"]["remedy"]
+
+
+def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service() -> None:
+    with pytest.raises(ConfigError, match="teacher_base_url"):
+        made("tinker.teacher_base_url=localhost")
+    for own, theirs, apart in (
+        ("local", None, False),
+        ("local", "local", False),
+        ("local", "cloud", True),
+        (None, "cloud", False),
+        (None, "local", True),
+        ("http://a", "http://a", False),
+        ("http://a", "http://b", True),
+    ):
+        names = {"tinker.base_url": own, "tinker.teacher_base_url": theirs}
+        tinker = made().tinker.model_copy(update={key.split(".")[1]: value for key, value in names.items()})
+        assert tinker.teacher_apart == apart, names
+    alone = ("tinker.teacher_base_url=cloud", "learning.kl_weight=0", "learning.kl_schedule=constant")
+    tinker = made(*alone).tinker.model_copy(update={"teacher": None})
+    assert not tinker.teacher_apart
+    assert tinker.all_local
+
+
+SIZES = {
+    "train_problems": 4, "heldout_problems": 2, "train_prompt": 100.0, "heldout_prompt": 100.0,
+    "most_train_prompt": 100.0, "most_heldout_prompt": 100.0, "longest_train_prompt": 100.0,
+}  # fmt: skip
+LARGE = "Qwen/Qwen3.5-397B-A17B"
+
+
+def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path: Path) -> None:
+    places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", f"tinker.teacher={LARGE}")
+    config = made(*places, "tinker.teacher_base_url=cloud", "cost.budget_usd=5")
+    prices = prices_of(config)
+    assert prices.models["student"].train == 0
+    assert prices.models[LARGE].prefill == 3.0
+    found = forecast(config, SIZES)
+    assert total_dollars(found.likely.usage, found.prices) == pytest.approx(
+        total_dollars({LARGE: found.likely.usage[LARGE]}, found.prices)
+    )
+    with pytest.raises(ConfigError, match="no price for student"):
+        prices_of(made(*places, "tinker.base_url=http://a", "cost.budget_usd=5"))
+
+
+def test_an_unpaid_account_is_served_again_once_both_services_have_answered() -> None:
+    told: list[str] = []
+    heard = Pauses(told.append, services=2)
+    heard.unpaid("no credit")
+    for service in ("one", "one", "other"):
+        assert len(told) == 1
+        heard.served(float("inf"), service)
+    assert "serves the account again" in told[1]

@@ -1,0 +1,56 @@
+"""A run whose teacher is served elsewhere goes on when that service dies and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rtl_core.history.store import History
+from rtl_core.localtinker.kept import KeptTinker
+from rtl_core.tinymodels import model_path
+
+SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'apart' GROUP BY ALL ORDER BY step"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
+def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_between(
+    small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.train import train
+
+    history = History(tmp_path / "history.duckdb")
+    told: list[str] = []
+    with KeptTinker({"teacher": model_path("teacher")}, tmp_path / "teacher", on_restart=told.append) as service:
+        monkeypatch.setenv("TINKER_TEACHER_API_KEY", service.api_key)
+
+        def kill_after_the_first_step() -> None:
+            deadline = time.monotonic() + 300
+            while time.monotonic() < deadline:
+                if history.path.exists() and history.trained_steps("apart"):
+                    os.kill(service.pid, signal.SIGKILL)
+                    return
+                time.sleep(0.2)
+
+        killer = threading.Thread(target=kill_after_the_first_step)
+        killer.start()
+        folder = json.dumps(str(model_path("teacher")))
+        places = (f"tinker.teacher_base_url={service.base_url}", f"tinker.local_models={{teacher = {folder}}}")
+        asyncio.run(train("demo", small_run("apart", *places)))
+        killer.join()
+    assert told == ["the embedded Tinker service had ended; it was started again"]
+    steps = history.trained_steps("apart")
+    assert len(steps) == 4
+    scored = history.query(SCORED).to_pylist()
+    assert [row["step"] for row in scored] == [0, 1, 2, 3]
+    assert {row["teacher"] for row in scored} == {"teacher"}
+    policies = {evaluation.policy for evaluation in history.evaluations("apart")}
+    assert policies == {"student", "teacher"}

@@ -1,0 +1,86 @@
+"""`rtl-distill check` asks for the saved weights that a configuration names, on the embedded service and on one with a URL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import cli
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import load_config
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.tinymodels import model_path
+
+STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
+
+
+def check(overrides: list[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code of the command, and its lines by what they are about."""
+    cli.register()
+    sets = [word for text in overrides for word in ("--set", text)]
+    done = CliRunner().invoke(cli.app, ["check", "demo", "--json", *sets])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, {line["about"]: line for line in json.loads(done.stdout)}
+
+
+def saved(overrides: list[str]) -> tuple[str, str]:
+    """State and sampler weights of a fresh adapter."""
+
+    async def run() -> tuple[str, str]:
+        config = load_config("demo", [*overrides, "run.name=first"], environment={})
+        async with backend_of(config).open(config, print) as backend:
+            found = await (await backend.open_trainer(None)).save("some", None)
+            return found.state_path, found.sampler_path
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_what_is_there_fits_or_is_gone_is_a_line_each(
+    embedded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TINKER_BASE_URL", "TINKER_CREDENTIAL_CMD", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    places = [f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "tinker.lora_rank=8"]
+    places += ["problems.sources.0.train=3", "problems.sources.0.heldout=2"]
+    if embedded:
+        ask_for_each(places, "student", tmp_path)
+        return
+    with LocalTinker({STUDENT: Path(STUDENT), TEACHER: Path(TEACHER)}, tmp_path / "service") as service:
+        monkeypatch.setenv("TINKER_API_KEY", service.api_key)
+        models = [f"tinker.student={STUDENT}", f"tinker.teacher={TEACHER}"]
+        ask_for_each([*places, *models, f"tinker.base_url={service.base_url}"], STUDENT, tmp_path)
+
+
+def ask_for_each(places: list[str], student: str, folder: Path) -> None:
+    state, sampler = saved(places)
+    named = [*places, f"tinker.start_from={state}", f"tinker.teacher={sampler}"]
+    code, lines = check(named)
+    assert code == 0, lines
+    for key in ("tinker.start_from", "tinker.teacher"):
+        assert (lines[key]["level"], lines[key]["text"]) == ("ok", f"saved weights of {student}, rank 8")
+    assert not (folder / "demo").exists()  # nothing was copied
+
+    code, lines = check([*named, "tinker.lora_rank=16"])
+    assert (code, lines["tinker.start_from"]["level"]) == (2, "wrong")
+    assert lines["tinker.start_from"]["remedy"] == "set tinker.lora_rank = 8"
+
+    missing = [*places, f"tinker.start_from={state}-none", f"tinker.teacher={sampler}-none"]
+    code, lines = check(missing)
+    assert code == 2
+    for key, path in (("tinker.start_from", state), ("tinker.teacher", sampler)):
+        assert lines[key]["level"] == "wrong"
+        assert f"{path}-none" in lines[key]["text"]
+        assert "rtl-distill checkpoints" in lines[key]["remedy"]
+
+    # A run that has begun has its own copy of what it started from.
+    History(folder / "h.duckdb").start_run(RunRecord(name="demo", start_state="tinker://own/weights/start"))
+    code, lines = check([*places, f"tinker.start_from={state}-none"])
+    assert (code, lines["tinker.start_from"]["level"]) == (0, "warning"), lines

@@ -1,0 +1,282 @@
+"""A merged export is one plain model that computes what was served, or nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+import cli
+from rtl_core.backend.base import Adam, Datum, Weights
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import RunConfig, load_config
+from rtl_core.errors import PolicyError
+from rtl_core.history.records import EvaluationRecord, RunRecord, StepPlan, StepRecord
+from rtl_core.history.store import History
+from rtl_core.localtinker.lora import AdapterBank, LoraSpec, write_adapter
+from rtl_core.run.as_served import Difference, difference, require_same, sampled_by
+from rtl_core.run.export import export_merged
+from rtl_core.run.merging import load_model, merged, save_model
+from rtl_core.tinymodels import model_path
+from rtl_core.types.rollout import Rollout
+
+ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
+PROMPT = [40, 41, 42, 43, 44, 45, 46]
+STEPS = 2
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run of two steps, of which the second's weights have answers in the history and the first's have none."""
+
+    history: History
+    config: RunConfig
+
+
+def train(folder: Path, *overrides: str) -> Trained:
+    """Two steps through the embedded service, recorded as a run records them."""
+    places = ("run.name=two", f"run.directory={folder}", f"run.history={folder / 'h.duckdb'}", "tinker.lora_rank=8")
+    config = load_config("demo", [*places, *overrides], environment={})
+    history = History(config.run.history)
+    history.start_run(RunRecord(name="two", config=config.model_dump(mode="json"), versions={"rtl-distill": "9.9"}))
+    history.plan_epoch("two", 0, [StepPlan(step=step, problem_ids=("a",)) for step in range(STEPS)])
+
+    async def run() -> None:
+        async with backend_of(config).open(config, print) as backend:
+            stop = config.prompting.chat(backend.tokenizer, "student").stop
+            trainer = await backend.open_trainer(None)
+            for step in range(STEPS):
+                tokens = [50, 60, 70, 80]
+                scores = await backend.logprobs(Weights(), PROMPT, tokens)
+                datum = Datum(PROMPT, tokens, {"logprobs": scores, "advantages": np.ones(4, np.float32)})
+                done = await trainer.step([datum], "importance_sampling", {}, ADAM)
+                saved = await trainer.save(f"two-{step + 1:06d}", None)
+                history.finish_step(
+                    StepRecord(
+                        run="two",
+                        epoch=0,
+                        step=step,
+                        state_path=saved.state_path,
+                        sampler_path=saved.sampler_path,
+                        examples=1,
+                        train_tokens=done.tokens,
+                    )
+                )
+            answers = await backend.sample(
+                Weights(path=saved.sampler_path), PROMPT, 4, max_tokens=24, temperature=0.7, stop=stop, seeds=range(4)
+            )
+        history.record_rollouts(
+            [
+                Rollout(
+                    run="two", purpose="evaluation", evaluation="two/e", epoch=-1, step=STEPS, problem_id="a", sample=n,
+                    prompt_P=tuple(PROMPT), tokens_T=tuple(one.tokens_T), logprobs_T=tuple(one.logprobs_T),
+                    stop_reason=one.stop_reason, text=one.text, policy_step=STEPS,
+                )
+                for n, one in enumerate(answers)
+            ]
+        )  # fmt: skip
+
+    asyncio.run(run())
+    history.record_evaluation(
+        EvaluationRecord(
+            key="two/e", run="two", policy="student", step=STEPS, split="heldout", status="done", n_problems=1,
+            samples=config.evaluation.samples, pass_at_1=0.25, lo=0.125, hi=0.5,
+        )
+    )  # fmt: skip
+    return Trained(history, config)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("run"))
+
+
+def export(run: Trained, folder: Path, step: str = "last", **more: object) -> list[str]:
+    """The lines that an export tells."""
+    told: list[str] = []
+    asyncio.run(export_merged(run.history, run.config, step, folder, told.append, **more))  # type: ignore[arg-type]
+    return told
+
+
+PLAIN = """
+import json, sys
+sys.modules["peft"] = sys.modules["rtl_core"] = None
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder, answers = sys.argv[1], json.loads(sys.argv[2])
+model = AutoModelForCausalLM.from_pretrained(folder)
+AutoTokenizer.from_pretrained(folder).apply_chat_template([{"role": "user", "content": "x"}], add_generation_prompt=True)
+for prompt, tokens in answers:
+    scores = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    print(json.dumps(scores[range(len(tokens)), tokens].tolist()))
+"""
+
+
+def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(
+    run: Trained, tmp_path: Path
+) -> None:
+    told = export(run, tmp_path / "out", dtype="float32")
+    assert "those of the base model alone by" in told[-1]
+    assert "little" not in told[-1]
+    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    assert len(served) == 4
+    asked = json.dumps([[list(one.prompt_P), list(one.tokens_T)] for one in served])
+    found = subprocess.run(
+        [sys.executable, "-c", PLAIN, str(tmp_path / "out"), asked], capture_output=True, text=True, check=True
+    )
+    for one, scores in zip(served, found.stdout.splitlines(), strict=True):
+        np.testing.assert_allclose(json.loads(scores), one.logprobs_T, atol=1e-4)
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "README.md", "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    ]  # fmt: skip
+    assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(PolicyError, match="is there already"):
+        export(run, tmp_path / "out")
+
+
+def test_it_has_the_dtype_of_the_base_or_the_one_that_is_named(run: Trained, tmp_path: Path) -> None:
+    for named, dtype in ((None, "float16"), ("bfloat16", "bfloat16")):
+        export(run, tmp_path / dtype, dtype=named)
+        assert json.loads((tmp_path / dtype / "config.json").read_text())["dtype"] == dtype
+        tensors = load_file(tmp_path / dtype / "model.safetensors")
+        assert {str(tensor.dtype) for tensor in tensors.values()} == {f"torch.{dtype}"}
+
+
+def test_weights_without_answers_in_the_history_are_scored_by_the_service(run: Trained, tmp_path: Path) -> None:
+    assert sampled_by(run.history, run.config, 1, any_temperature=True) == []
+    told = export(run, tmp_path / "out", step="1", dtype="float32")
+    assert "the embedded service is started" in told[1]
+    assert "tokens of 4 answers" in told[-1]
+
+
+def altered(source: Path, folder: Path) -> Path:
+    """The same model but for one row of one layer."""
+    shutil.copytree(source, folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.self_attn.v_proj.weight"][0] += 0.5
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_another_base_than_the_trained_one_is_refused_and_nothing_is_written(run: Trained, tmp_path: Path) -> None:
+    for dtype in ("float32", "float16"):
+        with pytest.raises(PolicyError, match="is not the one that was served") as refused:
+            export(run, tmp_path / "out", base=altered(model_path("student"), tmp_path / dtype), dtype=dtype)
+        assert refused.value.exit_code == 2
+    with pytest.raises(PolicyError, match="the adapter does not fit the base model"):
+        export(run, tmp_path / "out", base=model_path("teacher"))
+    with pytest.raises(PolicyError, match="holds no model with weights"):
+        export(run, tmp_path / "out", base=tmp_path)
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["float16", "float32"]
+
+
+def test_a_merged_folder_that_was_damaged_is_found(run: Trained, tmp_path: Path) -> None:
+    export(run, tmp_path / "out", dtype="float32")
+    served = sampled_by(run.history, run.config, STEPS, any_temperature=True)
+    require_same(difference(load_model(tmp_path / "out"), served), exact=True)
+    damaged = altered(tmp_path / "out", tmp_path / "damaged")
+    with pytest.raises(PolicyError, match="nats at most"):
+        require_same(difference(load_model(damaged), served), exact=True)
+    with pytest.raises(PolicyError, match="is not the one that was served"):
+        require_same(Difference(float("nan"), float("nan"), 1, 1), exact=False)
+
+
+def test_where_the_weights_of_the_base_are_is_asked_for(run: Trained, tmp_path: Path) -> None:
+    tinker = run.config.tinker.model_copy(update={"base_url": "http://127.0.0.1:9"})
+    elsewhere = Trained(run.history, run.config.model_copy(update={"tinker": tinker}))
+    with pytest.raises(PolicyError, match=r"(?s)'student'.* are not known on this machine.*--base FOLDER"):
+        export(elsewhere, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LoraSpec(1, 0),
+        LoraSpec(64, 1, train_unembed=False),
+        LoraSpec(4, 2, train_attn=False, train_mlp=False),
+        LoraSpec(4, 3, train_mlp=False),
+        LoraSpec(4, 4, train_attn=False, train_unembed=False),
+    ],
+)
+@pytest.mark.parametrize("tied", [True, False])
+def test_adapters_of_every_rank_and_target_are_merged_also_of_a_tied_head(
+    spec: LoraSpec, tied: bool, tmp_path: Path
+) -> None:
+    model = load_model(model_path("student"), "float32")
+    assert model.config.tie_word_embeddings
+    if not tied:
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+        model.config.tie_word_embeddings = False
+    save_model(model, model_path("student"), tmp_path / "base", "float32")
+    bank = AdapterBank(model)
+    bank.add("one", spec)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in bank.parameters("one")[1::2]:
+            weight.normal_(std=0.05)
+    bank.activate("one")
+    tokens = torch.arange(3, 40)[None]
+    with torch.inference_mode():
+        expected = model(tokens).logits
+        bank.activate(None)
+        bare = model(tokens).logits
+    (tmp_path / "adapter").mkdir()
+    write_adapter(tmp_path / "adapter", bank.tensors("one"), spec, "somewhere else")
+    whole = merged(load_model(tmp_path / "base"), tmp_path / "adapter")
+    save_model(whole, tmp_path / "base", tmp_path / "out", "float32")
+    with torch.inference_mode():
+        found = load_model(tmp_path / "out")(tokens).logits
+    assert (bare - expected).abs().max() > 0.1
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_tensors_that_no_layer_takes_are_refused(tmp_path: Path) -> None:
+    model = load_model(model_path("student"), "float32")
+    bank = AdapterBank(model)
+    bank.add("one", LoraSpec(4, 0))
+    tensors = bank.tensors("one")
+    write_adapter(tmp_path, tensors, LoraSpec(4, 0), "")
+    more = {"base_model.model.model.layers.0.mlp.experts.w1.lora_A.weight": torch.zeros(4, 8)}
+    save_file({**tensors, **more}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(PolicyError, match=r"1 of \d+ tensors of the adapter fit no layer.*experts"):
+        merged(load_model(model_path("student"), "float32"), tmp_path)
+
+
+def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run: Trained, tmp_path: Path) -> None:
+    cli.register()
+    wrong = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged"])
+    assert (wrong.exit_code, "--export" in wrong.output) == (2, True)
+    place = ["--export", str(tmp_path / "out"), "--db", str(run.history.path)]
+    done = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged", "--dtype", "float32", *place])
+    assert done.exit_code == 0, done.output
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert (card.data.library_name, card.data.license, card.data.pipeline_tag) == ("transformers", "apache-2.0", "text-generation")  # fmt: skip
+    assert card.data.get("base_model") is None  # `student` is no name of the hub
+    for words in (
+        "| after 2 steps, these weights | 25.0 % [12.5, 50.0] |",
+        "| student | 2 | heldout |  | 0.250 | 0.125 to 0.500 |",
+        "by rtl-distill 9.9: 2 optimizer steps",
+        "template `bare`",
+        "nats at most",
+        "temperature=1.0",
+    ):
+        assert words in card.text, words
+
+
+@pytest.mark.slow
+def test_a_language_model_of_135_million_parameters_is_exported_as_it_was_served(smollm2: Path, tmp_path: Path) -> None:
+    folder = json.dumps(str(smollm2))
+    names = ("tinker.student=smol", "tinker.teacher=smol", f"tinker.local_models={{smol = {folder}}}")
+    told = export(train(tmp_path, *names), tmp_path / "out", dtype="float32")
+    assert "log-probabilities in float32 and the served ones differ by" in told[-1]
