@@ -36,7 +36,7 @@ class Recipe:
 _SMALL = Shape(hidden=96, heads=3, kv_heads=1, inner=288)
 RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
-    "reader": Recipe(_SMALL, READER, steps=700, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
+    "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
     "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, steps=2000),
 }
 

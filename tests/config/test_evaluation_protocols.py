@@ -96,8 +96,8 @@ def test_what_is_no_protocol_is_refused(tmp_path: Path, cvdp: Path) -> None:
         (["demo", "--model", "student", "--problems", "x"], "RUN cannot stand with --model"),
         (["--model", "student", "--problems", "/no/file"], "there is no /no/file"),
         (
-            ["--model", "tinker://a/b", "--base-url", "local", "--problems", "."],
-            "the embedded service keeps the weights",
+            ["--model", "tinker://a/weights/b", "--base-url", "local", "--problems", "."],
+            "--model: no run in runs has tinker://a/weights/b",
         ),
         (["demo", "--template", "exakt"], "no template 'exakt'"),
     ],

@@ -36,11 +36,11 @@ from rtl_core.backend.tinker.connect import (
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
 from rtl_core.backend.tinker.places import Place, places_of
-from rtl_core.backend.tinker.saved import describe
+from rtl_core.backend.tinker.saved import describe, found_at
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError, WeightsGoneError
+from rtl_core.errors import WeightsGoneError
 from rtl_core.types.tokenizer import Tokenizer
 
 MOST_SAMPLERS = 5
@@ -271,18 +271,15 @@ BACKENDS.register("tinker")(_Tinker())
 
 
 async def base_model_of(config: RunConfig, path: str) -> str:
-    """The model that the weights saved at `path` are an adapter of, as the service of a configuration knows it.
+    """The model that the weights saved at `path` are an adapter of, as the service of a configuration knows it; the embedded one knows
+    those of all runs of `run.directory`.
 
     Raises:
-        PolicyError: the service has no such weights, a key is missing, or it is the embedded service, which keeps weights with the run that
-            made them.
+        PolicyError: the service has no such weights, or a key is missing.
     """
-    if config.tinker.is_local:
-        raise PolicyError(
-            f"the embedded service keeps the weights {path} with the run that made them",
-            "rtl-distill evaluate RUN --step N",
-        )
-    with tinker_endpoint(places_of(config)[0], lambda _: None) as endpoint, translated():
-        return (
-            await describe(tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key), path)
-        ).base_model
+    place = places_of(config)[0]
+    if place.is_local:
+        return found_at(place, path, "--model").base_model
+    with tinker_endpoint(place, lambda _: None) as endpoint, translated():
+        rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
+        return (await describe(rest, path)).base_model

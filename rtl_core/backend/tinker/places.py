@@ -54,8 +54,9 @@ class Place:
     @property
     def weights(self) -> dict[str, str]:
         """Key of the configuration -> saved weights that it shall have."""
-        tinker = self.config.tinker
-        named = {"tinker.start_from": tinker.start_from or "", **tinker.named_teachers}
+        tinker, evaluated = self.config.tinker, self.config.evaluation.weights
+        own = {"tinker.start_from": tinker.start_from or "", "evaluation.weights": evaluated or ""}
+        named = {**own, **tinker.named_teachers}
         return {key: path for key, path in named.items() if path.startswith(SAVED) and self._has(key)}
 
     @property

@@ -52,15 +52,20 @@ def _find(place: Place, path: str, key: str) -> tuple[Path, Checkpoint]:
     )
 
 
-def found_here(place: Place) -> dict[str, Saved | PolicyError]:
-    """Key of the configuration -> what the saved weights that it names are, or why the embedded service will not have them. Nothing is copied."""
+def found_at(place: Place, path: str, key: str) -> Saved:
+    """What saved weights are that `key` names and an embedded service would find. PolicyError: there are none."""
     from rtl_core.localtinker.lora import LoraSpec
 
+    _, saved = _find(place, path, key)
+    return Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
+
+
+def found_here(place: Place) -> dict[str, Saved | PolicyError]:
+    """Key of the configuration -> what the saved weights that it names are, or why the embedded service will not have them. Nothing is copied."""
     found: dict[str, Saved | PolicyError] = {}
     for key, path in place.weights.items():
         try:
-            _, saved = _find(place, path, key)
-            found[key] = Saved(saved.base_model, LoraSpec.from_json(saved.lora).rank)
+            found[key] = found_at(place, path, key)
         except PolicyError as error:
             found[key] = error
     return found
