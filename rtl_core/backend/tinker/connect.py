@@ -18,7 +18,7 @@ from rtl_core.backend.tinker.asking import credential
 from rtl_core.backend.tinker.faults import translated
 from rtl_core.backend.tinker.saved import adopt, adopted_bases
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
+from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -56,6 +56,8 @@ def tinker_endpoint(config: RunConfig, on_restart: Callable[[str], None]) -> Ite
             on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
+            device=config.tinker.local_device,
+            dtype=config.tinker.local_dtype,
         ) as service:
             yield Endpoint(service.base_url, service.api_key, service.kill)
         return
@@ -119,6 +121,7 @@ def embedded_readiness(config: RunConfig) -> Readiness:
     """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
     from transformers import AutoConfig
 
+    from rtl_core.localtinker.devices import device_for
     from rtl_core.localtinker.settings import context_of
 
     try:
@@ -137,6 +140,11 @@ def embedded_readiness(config: RunConfig) -> Readiness:
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
             checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), config.tinker.lora_rank)
+    try:
+        device = device_for(config.tinker.local_device, folders.values())
+        findings.append(Finding("tinker.local_device", "ok", f"{device}, {config.tinker.local_dtype}"))
+    except ConfigError as error:
+        findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
     return Readiness(findings, context, checkpoint_bytes)
 
 
