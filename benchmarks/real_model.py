@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the service has it
 MICRO_TOKENS = 512
 
 
-def batch(args: argparse.Namespace) -> list[dict[str, list]]:
+def batch(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Sequences whose first half is a prompt: tokens, targets, the sampler's log-probabilities and advantages of each."""
     rng = np.random.default_rng(1)
     tokens = rng.integers(10, 400, (args.sequences, args.length + 1))
@@ -73,16 +73,12 @@ class Served:
             for s in answer.sequences
         ]
 
-    def train(self, data: list[dict[str, list]]) -> float:
+    def train(self, data: list[dict[str, Any]]) -> float:
         """Seconds of a step."""
         from tinker import types
 
         data_of = [
-            types.Datum(
-                model_input=types.ModelInput.from_ints(d["tokens"]),
-                loss_fn_inputs={"target_tokens": d["targets"], "logprobs": d["q"], "advantages": d["advantages"]},
-            )
-            for d in data
+            _datum(d["tokens"], target_tokens=d["targets"], logprobs=d["q"], advantages=d["advantages"]) for d in data
         ]
         began = time.perf_counter()
         passed = self._training.forward_backward(data_of, "importance_sampling")
@@ -92,14 +88,7 @@ class Served:
 
     def mismatch(self, drawn: list[tuple[list[int], list[int], list[float]]]) -> np.ndarray:
         """The sampler's log-probability of each sampled token less the trainer's, of weights that sampled `drawn`."""
-        from tinker import types
-
-        data = [
-            types.Datum(
-                model_input=types.ModelInput.from_ints((p + t)[:-1]), loss_fn_inputs={"target_tokens": (p + t)[1:]}
-            )
-            for p, t, _ in drawn
-        ]
+        data = [_datum((p + t)[:-1], target_tokens=(p + t)[1:]) for p, t, _ in drawn]
         out = self._training.forward(data, "cross_entropy").result().loss_fn_outputs
         parts = [np.array(q) - o["logprobs"].to_numpy()[-len(t) :] for o, (_, t, q) in zip(out, drawn, strict=True)]
         return np.concatenate(parts)
@@ -108,6 +97,12 @@ class Served:
         """The most memory that the service's process had (VmHWM)."""
         status = Path(f"/proc/{self.service.pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1e6
+
+
+def _datum(tokens: list[int], **inputs: Any) -> Any:
+    from tinker import types
+
+    return types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
 
 
 class Plain:
@@ -136,7 +131,7 @@ class Plain:
             self._model.generate(input_ids=ids, max_new_tokens=n, min_new_tokens=n, **options)
         return time.perf_counter() - began
 
-    def train(self, data: list[dict[str, list]]) -> float:
+    def train(self, data: list[dict[str, Any]]) -> float:
         import torch
 
         rows = max(1, MICRO_TOKENS // self._args.length)

@@ -66,9 +66,10 @@ def test_served_logprobs_are_those_of_transformers(training: tinker.TrainingClie
     for tokens in sequences():
         prompt = types.ModelInput.from_ints(tokens)
         scored = sampler.compute_logprobs(prompt).result()
-        np.testing.assert_allclose(scored[1:], truth(plain, tokens), atol=1e-4)
+        np.testing.assert_allclose(np.array(scored[1:], float), truth(plain, tokens), atol=1e-4)
         answer = sampler.sample(prompt, 2, types.SamplingParams(max_tokens=24, stop=[], seed=3)).result()
         for sequence in answer.sequences:
+            assert sequence.logprobs is not None
             expected = truth(plain, tokens + list(sequence.tokens))[len(tokens) - 1 :]
             np.testing.assert_allclose(sequence.logprobs, expected, atol=1e-4)
 
@@ -101,9 +102,10 @@ def test_train_steps_are_those_of_torch_and_peft(
             (-logp.sum()).backward()
             expected -= float(logp.sum())
         optimizer.step()
+        inputs: list[Any] = [{"target_tokens": row[1:]} for row in rows]
         data = [
-            types.Datum(model_input=types.ModelInput.from_ints(r[:-1]), loss_fn_inputs={"target_tokens": r[1:]})
-            for r in rows
+            types.Datum(model_input=types.ModelInput.from_ints(row[:-1]), loss_fn_inputs=given)
+            for row, given in zip(rows, inputs, strict=True)
         ]
         passed = training.forward_backward(data, "cross_entropy").result()
         training.optim_step(types.AdamParams(learning_rate=RATE, beta1=0.9, beta2=0.95, eps=1e-8)).result()
