@@ -192,6 +192,11 @@ class TinkerSection(Section):
     models of the package, and those of `rtl-distill fetch-model` are found where it puts them; with any other service its tokenizer alone, which otherwise comes from the hub."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: CPU threads of the service."""
+    local_device: str = "auto"
+    """With `local`: where the models run: `cpu`, `cuda`, `cuda:N`, or `auto`, a GPU if there is one and a model has 64 MiB or more."""
+    local_dtype: Literal["float32", "bfloat16"] = "float32"
+    """With `local`: numbers of the frozen weights and of what is computed from them; an adapter's are float32 in any case. bfloat16 takes
+    half the memory and, where the processor multiplies it, a fraction of the time, and sets sampler and trainer apart (docs/localtinker.md)."""
     local_deterministic: bool = False
     """With `local`: the same seed and prompt give the same sample, whatever else is in the batch (slower)."""
 
@@ -207,6 +212,13 @@ class TinkerSection(Section):
     def _teacher_url(cls, value: str | None) -> str | None:
         if value not in (None, "local", "cloud") and not str(value).startswith(("http://", "https://")):
             raise ValueError(f"{value!r} is none of `local`, `cloud` and a URL; leave it out for the student's service")
+        return value
+
+    @field_validator("local_device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+            raise ValueError(f"{value!r} is no device: take auto, cpu, cuda or cuda:N")
         return value
 
     @field_validator("start_from")

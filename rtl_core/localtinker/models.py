@@ -169,13 +169,20 @@ def _disable_dropout(model: Any) -> None:
 @torch.inference_mode()
 def _probe(model: Any) -> tuple[bool, bool]:
     """(split_head, dense): which shortcuts give this model's own logits on a short probe."""
-    tokens = torch.arange(1, 13, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
+    exact = model.dtype == torch.float32
+    # The first ids are special tokens, of which a model in bfloat16 makes something else with every rounding.
+    ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
+    tokens = ids.to(model.device)[None] % model.get_input_embeddings().weight.shape[0]
     truth = model(input_ids=tokens, use_cache=False).logits.float()
-    tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
 
     def agrees(logits: Tensor) -> bool:
-        scale = truth.abs().max().clamp(min=1.0)
-        return logits.shape == truth.shape and bool((logits.float() - truth).abs().max() <= tolerance * scale)
+        if logits.shape != truth.shape:
+            return False
+        difference = (logits.float() - truth).abs()
+        if exact:
+            return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
+        # Rounding alone sets single positions of a model in bfloat16 far apart; another computation would set all of them apart.
+        return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
 
     split_head = False
     body = getattr(model, "model", None)

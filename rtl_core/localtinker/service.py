@@ -12,6 +12,7 @@ from typing import Any
 
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Client, Clients, quietly
+from rtl_core.localtinker.devices import device_for
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
 from rtl_core.localtinker.errors import NotFoundError, RequestError, SamplingError
@@ -33,12 +34,13 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         settings.state.mkdir(parents=True, exist_ok=True)
+        self.device = device_for(settings.device, settings.models.values())
         use_threads(1)  # until the template of the sampling processes is made: a copy of it has no threads
         self.models: dict[str, ServedModel] = {
-            name: load_model(name, path, dtype=settings.dtype, device=settings.device, max_context=settings.max_context)
+            name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        room = room_on(settings.device, self.models.values())
+        room = room_on(self.device, self.models.values())
         cache_bytes = settings.cache_bytes or room.cache_bytes
         limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
         self._processes = self._start_processes(limits)
@@ -79,7 +81,7 @@ class Service:
         load = Counter(self.engine.load())
         if self._processes is not None:
             load.update(self._processes.load())
-        return {**load, **resident, "futures": len(self.futures), "done": dict(self._done)}
+        return {**load, **resident, "futures": len(self.futures), "device": self.device, "done": dict(self._done)}
 
     def keep_house(self) -> None:
         """Release what nobody needs; called every few seconds on the event loop."""

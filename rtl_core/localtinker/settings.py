@@ -20,7 +20,7 @@ def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
 class Settings:
     """How the service runs.
 
-    `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
+    `device` is what `devices.device_for` takes. `micro_tokens` bounds the padded tokens of one training pass, `cache_bytes` the key-value caches of running
     samples (None for both: by the device, see `models.room_on`), `samplers` and `sampler_bytes` the samplers kept
     ready, `idle_s` the time after which an unused training client moves to disk. `sampling_processes` sample the models
     for which one thread is enough; None: as many as `threads`, and none on a GPU; 0: the service samples everything itself.

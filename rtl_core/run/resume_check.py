@@ -24,7 +24,7 @@ _FIXED = (
 )  # fmt: skip
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor"},
-    "tinker": {"base_url", "teacher_base_url", "local_threads", "local_models"},
+    "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
     "backend": {"options"},
     "evaluation": {"samples", "k", "every", "teacher"},
 }

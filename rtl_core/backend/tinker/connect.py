@@ -19,7 +19,7 @@ from rtl_core.backend.tinker.faults import translated
 from rtl_core.backend.tinker.places import Place, places_of
 from rtl_core.backend.tinker.saved import adopt, adopted_bases, found_here
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
+from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -58,6 +58,8 @@ def tinker_endpoint(place: Place, on_restart: Callable[[str], None]) -> Iterator
             on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
+            device=config.tinker.local_device,
+            dtype=config.tinker.local_dtype,
         ) as service:
             yield Endpoint(service.base_url, service.api_key, service.kill)
         return
@@ -123,6 +125,7 @@ def embedded_readiness(place: Place) -> Readiness:
     """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
     from transformers import AutoConfig
 
+    from rtl_core.localtinker.devices import device_for
     from rtl_core.localtinker.settings import context_of
 
     try:
@@ -141,6 +144,12 @@ def embedded_readiness(place: Place) -> Readiness:
         findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
         if key == "tinker.student":
             checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), place.config.tinker.lora_rank)
+    section = place.config.tinker
+    try:
+        device = device_for(section.local_device, folders.values())
+        findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
+    except ConfigError as error:
+        findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
     return Readiness(findings, context, checkpoint_bytes, found_here(place))
 
 
