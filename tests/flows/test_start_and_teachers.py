@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from rtl_core.backend.tinker import base_model_of
 from rtl_core.config import load_config
+from rtl_core.config.protocol import evaluation_overrides, protocol_file
 from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
@@ -44,7 +46,7 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
 def test_it_begins_with_those_weights_and_each_teacher_scores_its_own_problems(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.evaluate import evaluate
+    from flows.evaluate import evaluate, evaluate_model
     from flows.train import train
 
     one = ("run.epochs=1", "problems.sources.0.heldout=2", *SAME)
@@ -80,6 +82,18 @@ start_from = "{last.state_path}"\n[tinker.teachers]\ncvdp = "teacher"\n[promptin
     assert set(used) == {"student", "teacher", last.sampler_path}
     names = {row["name"] for row in history.query("SELECT name FROM step_metrics WHERE run = 'second'").to_pylist()}
     assert {"tokens/teacher/prefill", "tokens/teacher-cvdp/prefill"} <= names
+
+    # Evaluated by themselves on a file of problems, the other run's weights are that run's student.
+    assert asyncio.run(base_model_of(load_config("demo", keys, environment={}), last.sampler_path)) == "student"
+    alone = [
+        f"problems.sources=[{{kind = 'cvdp', path = '{tmp_path / 'cvdp.jsonl'}'}}]",
+        f"evaluation.weights={last.sampler_path}",
+    ]
+    alone += ["tinker.base_url=local", "tinker.student=student", "prompting.template=bare", f"run.directory={tmp_path}"]
+    alone += [f"run.history={tmp_path / 'history.duckdb'}", "evaluation.max_tokens=200", "run.name=alone"]
+    asyncio.run(evaluate_model(protocol_file("cvdp"), evaluation_overrides(protocol_file("cvdp"), alone, 1, "alone")))
+    (found,) = history.evaluations("alone")
+    assert (found.status, found.n_problems) == ("done", 4)
 
     # The weights that it came from may go: it has its own copy, also to be evaluated at step 0 later.
     shutil.rmtree(tmp_path / "first")
