@@ -26,7 +26,7 @@ class Rates:
 
 
 def rates_of(folder: Path, dtype: str, threads: int) -> Rates:
-    """Of a model folder with safetensors; takes about a second, and gives less on a machine that is busy."""
+    """Of a model folder with safetensors; takes about a second; for a machine that has nothing else to do."""
     from safetensors import safe_open
 
     parameters = 0
@@ -56,10 +56,13 @@ def _operations_per_s(rows: int, dtype: str, threads: int) -> float:
     torch.set_num_threads(threads)
     x = torch.ones(rows, _INNER, dtype=getattr(torch, dtype))
     weights = [torch.ones(_OUTER, _INNER, dtype=x.dtype) for _ in range(16)]  # more than a core's cache holds
-    count, began = 0, time.perf_counter()
-    while time.perf_counter() - began < _PROBE_S:
+    torch.mm(x, weights[0].t())
+    # In seconds of the processor, which other work on the machine changes less than those of the clock.
+    count, began = 0, time.process_time()
+    latest = time.perf_counter() + 10 * _PROBE_S
+    while time.process_time() - began < _PROBE_S * threads and time.perf_counter() < latest:
         torch.mm(x, weights[count % len(weights)].t())
         count += 1
-    seconds = time.perf_counter() - began
+    seconds = (time.process_time() - began) / threads
     torch.set_num_threads(before)
     return 2.0 * rows * _INNER * _OUTER * count / seconds
