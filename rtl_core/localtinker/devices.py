@@ -9,7 +9,8 @@ from pathlib import Path
 from rtl_core.errors import ConfigError
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
-_WORTH_A_GPU = 64 << 20  # bytes of weights: smaller models are as fast on a CPU
+LARGE_BYTES = 64 << 20
+"""Weights from which on a GPU is worth while; smaller models are as fast on a CPU."""
 
 
 def device_for(wanted: str, models: Iterable[Path]) -> str:
@@ -24,7 +25,7 @@ def device_for(wanted: str, models: Iterable[Path]) -> str:
         raise ConfigError(f"{wanted!r} is no device", "take auto, cpu, cuda or cuda:N")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if wanted == "auto":
-        return "cuda" if count and max(map(_weight_bytes, models), default=0) >= _WORTH_A_GPU else "cpu"
+        return "cuda" if count and max(map(weight_bytes, models), default=0) >= LARGE_BYTES else "cpu"
     number = int(wanted.partition(":")[2] or 0)
     if wanted != "cpu" and number >= count:
         have = f"this machine has {count} that torch {torch.__version__} can use"
@@ -32,5 +33,6 @@ def device_for(wanted: str, models: Iterable[Path]) -> str:
     return wanted
 
 
-def _weight_bytes(folder: Path) -> int:
+def weight_bytes(folder: Path) -> int:
+    """Size of the files with weights in a model's folder."""
     return sum(file.stat().st_size for kind in ("*.safetensors", "*.bin", "*.gguf") for file in folder.glob(kind))

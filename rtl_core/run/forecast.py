@@ -16,6 +16,9 @@ from rtl_core.cost.estimate import Estimate, Pace, Workload, at_most, likely, pl
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens, load_prices, unpriced
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.store import History
+from rtl_core.localtinker.devices import LARGE_BYTES, weight_bytes
+from rtl_core.localtinker.rate import rates_of
+from rtl_core.pretrained import MODELS, models_folder
 
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
@@ -174,12 +177,35 @@ def _shares(config: RunConfig, problems: int, found: Measured | None, notes: lis
 def _pace(config: RunConfig, notes: list[str]) -> Pace:
     workers = config.grading.workers
     graders = workers if isinstance(workers, int) and workers else os.cpu_count() or 1
-    own = _pace_of(config.tinker.is_local, graders, notes)
+    large = _large_model(config)
+    own = (
+        _pace_of(config.tinker.is_local, graders, notes) if large is None else _pace_here(config, large, graders, notes)
+    )
     if not config.tinker.teacher_apart:
         return own
     theirs = _pace_of(config.tinker.teacher_base_url == "local", graders, [])
     notes.append(f"the teacher's service: {theirs.score_tokens_per_s:,.0f} scored tokens a second, assumed")
     return replace(own, score_tokens_per_s=theirs.score_tokens_per_s)
+
+
+def _large_model(config: RunConfig) -> Path | None:
+    """The folder of a student that the embedded service serves and that is none of the tiny ones; None too where it is not there yet."""
+    name = config.tinker.student
+    if not config.tinker.is_local:
+        return None
+    folder = config.tinker.local_models.get(name) or (models_folder() / name if name in MODELS else None)
+    return folder if folder is not None and folder.is_dir() and weight_bytes(folder) >= LARGE_BYTES else None
+
+
+def _pace_here(config: RunConfig, folder: Path, graders: int, notes: list[str]) -> Pace:
+    rates = rates_of(folder, config.tinker.local_dtype, config.tinker.local_threads)
+    notes.append(
+        f"embedded service on this machine's CPU with {rates.parameters / 1e6:,.0f} million parameters in {config.tinker.local_dtype}:"
+        f" {rates.sampled:,.0f} sampled, {rates.scored:,.0f} scored, {rates.trained:,.0f} trained tokens a second, estimated from a"
+        f" matrix product that was timed just now; the service takes about {rates.memory_gb:.1f} GB"
+    )
+    notes.append(f"grading: 0.2 s a grade on {graders} cores")
+    return Pace(rates.sampled, 1.0, 0.2, graders, rates.scored, rates.trained, 2.0)
 
 
 def _pace_of(local: bool, graders: int, notes: list[str]) -> Pace:

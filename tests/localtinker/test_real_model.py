@@ -1,11 +1,7 @@
-"""A real model, SmolLM2-135M-Instruct, through the SDK against transformers, peft and torch on the same weights.
-
-The folder comes from the environment variable RTL_DISTILL_SMOLLM2.
-"""
+"""A real model, SmolLM2-135M-Instruct, through the SDK against transformers, peft and torch on the same weights."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,15 +23,8 @@ RATE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    found = os.environ.get("RTL_DISTILL_SMOLLM2")
-    assert found, "set RTL_DISTILL_SMOLLM2 to the folder of SmolLM2-135M-Instruct"
-    return Path(found)
-
-
-@pytest.fixture(scope="module")
-def service(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
-    with LocalTinker({"smollm2": folder}, tmp_path_factory.mktemp("state")) as running:
+def service(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+    with LocalTinker({"smollm2": smollm2}, tmp_path_factory.mktemp("state")) as running:
         yield running
 
 
@@ -46,8 +35,8 @@ def training(service: LocalTinker) -> tinker.TrainingClient:
 
 
 @pytest.fixture(scope="module")
-def plain(folder: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+def plain(smollm2: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32).eval()
 
 
 def truth(model: Any, tokens: list[int]) -> np.ndarray:
@@ -75,7 +64,7 @@ def test_served_logprobs_are_those_of_transformers(training: tinker.TrainingClie
 
 
 def test_train_steps_are_those_of_torch_and_peft(
-    service: LocalTinker, training: tinker.TrainingClient, folder: Path
+    service: LocalTinker, training: tinker.TrainingClient, smollm2: Path
 ) -> None:
     """Two steps: in the first B is zero, so that A has no gradient. The served losses and weights equal plain ones."""
 
@@ -87,7 +76,7 @@ def test_train_steps_are_those_of_torch_and_peft(
             registry.close()
 
     begin = saved("begin")
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    base = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)
     model: Any = PeftModel.from_pretrained(base, str(begin), is_trainable=True).eval()
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in named.items()}
