@@ -69,16 +69,16 @@ async def readiness(config: RunConfig) -> Readiness:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served = await _served(url, auth)
+            served_models = await served(url, auth)
     except Exception as error:
-        if (found := _refusal(error, url, source)) is None:
+        if (found := refusal(error, url, source)) is None:
             raise
         return Readiness([found])
     findings = [
         Finding("credentials", "ok", f"{source}, taken by {url}"),
-        Finding("account", "ok", f"in good standing; {len(served)} models served"),
+        Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
     ]
-    models = {model.model_name: model for model in served if model.model_name}
+    models = {model.model_name: model for model in served_models if model.model_name}
     for key, name in wanted_models(config).items():
         if not name.startswith("tinker://"):  # a saved checkpoint, which no list of models has
             findings.append(
@@ -89,33 +89,39 @@ async def readiness(config: RunConfig) -> Readiness:
     )
 
 
-async def _served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
+async def served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
     """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
+    auth = await exchanged(url, auth)
+    async with _client(url, auth) as client:
+        return (await client.service.get_server_capabilities()).supported_models
 
-    def client(auth: AuthTokenProvider) -> AsyncTinker:
-        return AsyncTinker(
-            base_url=url,
-            timeout=httpx.Timeout(REQUEST_S, connect=5.0),
-            max_retries=0,
-            _auth=auth,
-            _strict_response_validation=True,
-            # As the SDK's own first question: by httpx' transport, whose errors are told apart.
-            _client_config=ClientConfigResponse(use_pyqwest_transport=False),
-        )
 
-    async with client(auth) as first:
+async def exchanged(url: str, auth: AuthTokenProvider) -> AuthTokenProvider:
+    """What goes with each request: the credential, or the token that the service gives for it. Raises errors of the SDK."""
+    async with _client(url, auth) as first:
         flags = await first.service.client_config(request=ClientConfigRequest(sdk_version=tinker.__version__))
     if flags.pjwt_auth_enabled:
         by_command = flags.credential_default_source == "credential_cmd"
-        async with client(resolve_auth_provider(None, by_command)) as exchange:
-            auth = ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
-    elif isinstance(auth, CredentialCmdAuthProvider):
+        async with _client(url, resolve_auth_provider(None, by_command)) as exchange:
+            return ApiKeyAuthProvider((await exchange.service.auth_token()).jwt)
+    if isinstance(auth, CredentialCmdAuthProvider):
         raise tinker.TinkerError("the service takes API keys only, and TINKER_CREDENTIAL_CMD is all there is")
-    async with client(auth) as last:
-        return (await last.service.get_server_capabilities()).supported_models
+    return auth
 
 
-def _refusal(error: Exception, url: str, source: str) -> Finding | None:
+def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
+    return AsyncTinker(
+        base_url=url,
+        timeout=httpx.Timeout(REQUEST_S, connect=5.0),
+        max_retries=0,
+        _auth=auth,
+        _strict_response_validation=True,
+        # As the SDK's own first question: by httpx' transport, whose errors are told apart.
+        _client_config=ClientConfigResponse(use_pyqwest_transport=False),
+    )
+
+
+def refusal(error: Exception, url: str, source: str) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
     if isinstance(error, tinker.AuthenticationError):
         return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", SIGN_IN)
