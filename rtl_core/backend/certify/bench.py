@@ -116,6 +116,14 @@ class Bench:
         output, _ = await asyncio.gather(forward, optim)
         return logprobs_of(output, data)
 
+    async def own(
+        self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
+    ) -> list[Floats]:
+        """The trainer's log-probabilities of every token but the first: a pass over weights and advantages of 0, whose gradient is 0
+        (but for `dro`)."""
+        data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
+        return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
+
     async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
         """The sampler's log-probabilities of every token but the first, all sequences in flight together."""
         answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
@@ -197,6 +205,11 @@ def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
     return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs={"target_tokens": targets, **arrays})
 
 
+def inputs_of(loss: str) -> list[str]:
+    """The inputs that a loss is given beside the targets."""
+    return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
+
+
 def data_for(loss: str, q: Sequence[Floats], seed: int = 0) -> list[types.Datum]:
     """Data that a loss reads: weights of 1, or sampler's log-probabilities around `q` and advantages of both signs."""
     rng = np.random.default_rng(seed)
@@ -208,12 +221,7 @@ def data_for(loss: str, q: Sequence[Floats], seed: int = 0) -> list[types.Datum]
             "logprobs": q_T + rng.normal(0, 0.4, count),
             "advantages": rng.normal(0, 1, count),
         }
-        wanted = [
-            name
-            for name in ("weights", *LOSSES[loss].required)
-            if name in (*LOSSES[loss].required, *LOSSES[loss].optional)
-        ]
-        made.append(datum(tokens, **{name: known[name] for name in wanted if name in known}))
+        made.append(datum(tokens, **{name: known[name] for name in inputs_of(loss)}))
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,8 +11,18 @@ import tinker
 import torch
 from tinker import types
 
-from rtl_core.backend.certify.bench import PROMPT, Bench, data_for, logprobs_of, params, policy_data, prompt, sequences
-from rtl_core.backend.certify.case import NotTried, case, demand
+from rtl_core.backend.certify.bench import (
+    PROMPT,
+    Bench,
+    Floats,
+    data_for,
+    logprobs_of,
+    params,
+    policy_data,
+    prompt,
+    sequences,
+)
+from rtl_core.backend.certify.case import Differs, NotTried, case, demand
 from rtl_core.backend.tinker.asking import exchanged, served
 from rtl_core.learning.losses import LOSSES, policy_losses
 
@@ -191,39 +202,35 @@ async def completion(bench: Bench) -> str:
     return bench.compare([np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores and those of the whole")
 
 
-async def one_loss(name: str, bench: Bench) -> str:
+async def one_loss(name: str, bench: Bench, given: Sequence[Mapping[str, float]] = ()) -> str:
+    """A pass with each of the `given` parameters (none: `variants`), held against the formula."""
     trainer = await bench.trainer()
-    base = await bench.base_sampler()
-    words = []
-    for parameters in variants(name):
-        data = data_for(name, await bench.score(base, sequences()))
+    base = await bench.own(trainer, sequences(), name)
+    words = ""
+    for parameters in given or variants(name):
+        data = data_for(name, base)
         output = await trainer.forward_backward(data, name, dict(parameters) or None)  # type: ignore[arg-type]
         shown = logprobs_of(output, data)
-        demand(
-            all(np.isfinite(value) for value in output.metrics.values()),
-            f"metrics that are not finite: {output.metrics}",
-        )
+        metrics = output.metrics
+        demand(all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}")
         wanted = sum(own_loss(name, logp, item, parameters) for logp, item in zip(shown, data, strict=True))
-        if "loss:sum" not in output.metrics:
-            words.append("no loss:sum is reported")
-            continue
-        given = output.metrics["loss:sum"]
+        if (found := metrics.get("loss:sum")) is None:
+            return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
         demand(
-            abs(given - wanted) <= 1e-3 * abs(wanted) + 1e-2,
-            f"loss:sum is {given:.5g}, its formula gives {wanted:.5g} {parameters or ''}",
+            abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2,
+            f"loss:sum is {found:.5g}, its formula gives {wanted:.5g} {parameters or ''}",
         )
-        words.append(f"loss:sum {given:.5g}, by its formula {wanted:.5g}")
-    return words[0]
+        words = words or f"loss:sum {found:.5g}, by its formula {wanted:.5g}"
+    return words
 
 
 def variants(name: str) -> list[dict[str, float]]:
-    """A loss with its own parameters and, where it has some, with others."""
-    other = {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
-    changed = {key: other.get(key, 2 * value) for key, value in LOSSES[name].parameters.items()}
-    return [{}, changed] if changed else [{}]
+    """All parameters of a loss, as a run gives them: those of learning/losses.py and, where it has some, others."""
+    own, other = dict(LOSSES[name].parameters), {"clip_low_threshold": 0.6, "clip_high_threshold": 1.5}
+    return [own, {key: other.get(key, 2 * value) for key, value in own.items()}] if own else [{}]
 
 
-def own_loss(name: str, logp: np.ndarray, item: types.Datum, parameters: dict[str, float]) -> float:
+def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str, float]) -> float:
     """A loss of one datum from its log-probabilities, by learning/losses.py."""
     inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items() if key != "target_tokens"}
     loss = LOSSES[name]
@@ -243,12 +250,30 @@ for _name in LOSSES:
     case(
         f"forward_backward: {_name}",
         "calls",
-        needs=(*TRAINING, "compute_logprobs"),
+        needs=TRAINING,
         needed=_name == "importance_sampling",
         without=WITHOUT_LOSS.get(_name, _other),
         promise=f"The loss {_name} of a batch is what its formula gives, with its own parameters and with others.",
     )(partial(one_loss, _name))
 LEARNING = (*TRAINING, "forward_backward: importance_sampling")
+
+
+@case(
+    "default parameters of losses",
+    "calls",
+    needs=tuple(f"forward_backward: {name}" for name in LOSSES),
+    needed=False,
+    without="other programs get another loss than from Tinker's cloud where they leave parameters out; a run gives them all",
+)
+async def defaults(bench: Bench) -> str:
+    """A loss without parameters is computed with those of Tinker's documentation."""
+    with_some = [name for name, loss in LOSSES.items() if loss.parameters]
+    for name in with_some:
+        try:
+            await one_loss(name, bench, [{}])
+        except Differs as error:
+            raise Differs(f"{name}: {error}") from error
+    return ", ".join(with_some)
 
 
 @case(
@@ -276,7 +301,7 @@ async def optim_step(bench: Bench) -> str:
     """Steps make what has a positive advantage likelier, and what has a negative one less likely."""
     trainer = await bench.trainer()
     signs = (1.0, -1.0)
-    q = await bench.score(await bench.base_sampler(), sequences(2))
+    q = await bench.own(trainer, sequences(2))
     for _ in range(3):
         await bench.step(trainer, policy_data(signs, q))
     after = await bench.step(trainer, policy_data(signs, q))
@@ -297,7 +322,7 @@ async def in_flight(bench: Bench) -> str:
     texts = sequences(16, seed=6)
     alone = await bench.score(sampler, texts[:4])
     prompts = [tokens[:8] for tokens in texts * 2]
-    data = policy_data((1.0, -1.0), await bench.score(sampler, sequences(2)))
+    data = policy_data((1.0, -1.0), await bench.own(trainer, sequences(2)))
     scored, _, *drawn = await asyncio.gather(
         bench.score(sampler, texts),
         bench.step(trainer, data),
@@ -318,9 +343,10 @@ async def get_tokenizer(bench: Bench) -> str:
     """The training client names a tokenizer that can be loaded."""
     trainer = await bench.trainer()
     try:
-        tokenizer = await asyncio.to_thread(trainer.get_tokenizer)
-    except OSError as error:
-        raise NotTried(f"the tokenizer cannot be loaded here: {str(error).splitlines()[0]}") from error
+        tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
+    except (OSError, TimeoutError) as error:
+        why = str(error).splitlines()[0] if str(error) else "the hub does not answer"
+        raise NotTried(f"the tokenizer that the server names cannot be loaded here: {why}") from error
     text = "module mux(input a, output y);"
     demand(
         tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text,

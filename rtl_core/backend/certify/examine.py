@@ -150,7 +150,9 @@ async def _outcome(case: Case, server: Server, statuses: Statuses, limit_s: floa
             return "differs", trouble.result()
         return "differs", f"no answer within {limit_s:.0f} s"
     except Exception as error:
-        return _read(error, server.url, source)
+        if not case.needs and (found := refusal(error, server.url, source)) is not None:
+            return "differs", found.text
+        return _read(error)
     finally:
         for task in (work, trouble):
             task.cancel()
@@ -168,20 +170,20 @@ async def _run(case: Case, server: Server) -> str:
         return await case.body(Bench(server, service, rest))
 
 
-def _read(error: Exception, url: str, source: str) -> tuple[Outcome, str]:
+def _read(error: Exception) -> tuple[Outcome, str]:
     """What an error of a case means."""
     if isinstance(error, NotTried):
         return "not tried", str(error)
     if isinstance(error, Differs):
         return "differs", str(error)
-    causes = [error, error.__cause__]
-    status = next((code for one in causes if isinstance(one, Exception) and (code := status_of(one))), None)
-    if status in ABSENT:
-        response = next((one for one in causes if isinstance(one, tinker.APIStatusError)), None)
-        where = f"{response.request.method} {response.request.url.path}" if response else "the route"
-        return "missing", f"{where} answers {status}: {' '.join(str(error).split())[:200]}"
-    found = refusal(error, url, source)
-    return "differs", found.text if found else f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    causes = [one for one in (error, error.__cause__) if isinstance(one, Exception)]
+    refused = next((one for one in causes if isinstance(one, tinker.APIStatusError)), None)
+    status = next((code for one in causes if (code := status_of(one))), None)
+    said = " ".join(str(error).split())[:400]
+    outcome: Outcome = "missing" if status in ABSENT else "differs"
+    if refused is not None:
+        return outcome, f"{refused.request.method} {refused.request.url.path} answers {status}: {said}"
+    return outcome, f"{type(error).__name__}: {said}"
 
 
 async def _clean(server: Server) -> None:

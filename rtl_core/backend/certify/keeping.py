@@ -11,7 +11,7 @@ import numpy as np
 from rtl_core.backend.certify.bench import PROMPT, Bench, params, policy_data, prompt, sequences
 from rtl_core.backend.certify.calls import LEARNING, SAMPLING
 from rtl_core.backend.certify.case import case, demand
-from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_adapter
+from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external
 from rtl_core.backend.tinker.faults import as_ours
 from rtl_core.errors import WeightsGoneError
 
@@ -56,19 +56,19 @@ async def save_and_get(bench: Bench) -> str:
     return f"{len((await sampler.sample(prompt(PROMPT), 1, params(4))).sequences[0].tokens)} tokens"
 
 
-SAVING = (*LEARNING, "save_state", "save_weights_for_sampler", "compute_logprobs")
+SAVING = (*LEARNING, "optim_step", "save_weights_for_sampler", "compute_logprobs")
 
 
 @case(
     "resume",
     "saved weights",
-    needs=SAVING,
+    needs=("save_state", "optim_step"),
     without="a run cannot be resumed, and a step that failed cannot be repeated",
 )
 async def resume(bench: Bench) -> str:
     """Two steps from a saved state with its optimizer are the two steps that followed it."""
-    q = await bench.score(await bench.base_sampler(), sequences())
     first = await bench.trainer()
+    q = await bench.own(first, sequences())
     for _ in range(2):
         await bench.step(first, policy_data(SIGNS, q))
     path = await bench.save_state(first, "resumed")
@@ -87,8 +87,8 @@ async def resume(bench: Bench) -> str:
 )
 async def start_from(bench: Bench) -> str:
     """A training client from a state without its optimizer has its weights and fresh moments."""
-    q = await bench.score(await bench.base_sampler(), sequences())
     first = await bench.trainer()
+    q = await bench.own(first, sequences())
     for _ in range(2):
         await bench.step(first, policy_data(SIGNS, q))
     path = await bench.save_state(first, "started")
@@ -106,13 +106,13 @@ async def start_from(bench: Bench) -> str:
 @case(
     "weights_info",
     "saved weights",
-    needs=SAVING,
+    needs=("save_state",),
     needed=False,
     without="`tinker.start_from` and teachers that are saved weights cannot be used",
 )
 async def weights_info(bench: Bench) -> str:
     """The server knows the base model and the rank of saved weights."""
-    path = await bench.save_sampler(await bench.trainer(), "described")
+    path = await bench.save_state(await bench.trainer(), "described")
     info = await bench.rest.get_weights_info_by_tinker_path(path)
     demand(
         info.base_model == bench.server.student, f"the base model is {info.base_model!r}, not {bench.server.student!r}"
@@ -121,11 +121,13 @@ async def weights_info(bench: Bench) -> str:
     return f"{info.base_model}, rank {info.lora_rank}"
 
 
-@case("list and delete", "saved weights", needs=SAVING, without="a run cannot delete the weights of older steps")
+@case(
+    "list and delete", "saved weights", needs=("save_state",), without="a run cannot delete the weights of older steps"
+)
 async def list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and one that is deleted is gone from the list."""
     trainer = await bench.trainer()
-    paths = {await bench.save_state(trainer, "one"), await bench.save_sampler(trainer, "two")}
+    paths = {await bench.save_state(trainer, "one"), await bench.save_state(trainer, "two")}
     run = next(iter(paths)).removeprefix("tinker://").split("/")[0]
 
     async def listed() -> set[str]:
@@ -141,7 +143,7 @@ async def list_and_delete(bench: Bench) -> str:
 @case(
     "deleted weights are gone",
     "saved weights",
-    needs=("list and delete", "resume"),
+    needs=("list and delete", "resume", "save_weights_for_sampler"),
     without="a run that resumes does not learn that its weights are gone, and waits or trains on others",
 )
 async def deleted(bench: Bench) -> str:
@@ -210,12 +212,10 @@ async def ttl(bench: Bench) -> str:
 async def download(bench: Bench) -> str:
     """The adapter of a saved state is fetched as files in peft's format."""
     path = await bench.save_state(await bench.trainer(), "fetched")
+    begun = await bench.service.create_training_client_from_state(path)
     with tempfile.TemporaryDirectory() as folder:
-        files = {
-            file.name: file.stat().st_size
-            for file in await download_adapter(bench.service, bench.rest, path, "fetched", Path(folder))
-        }
+        fetched = await download_external(bench.rest, await bench.save_external(begun, "fetched"), Path(folder))
+        files = {file.name: file.stat().st_size for file in fetched}
     missing = set(ADAPTER_FILES) - files.keys()
     demand(not missing, f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}")
-    bench.server.saved.add(path.replace("/weights/", "/external_weights/"))
     return f"{sum(files.values()) / 1e6:.1f} MB"

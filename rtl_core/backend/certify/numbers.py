@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtl_core.backend.certify.bench import PROMPT, Bench, logprobs_of, params, policy_data, prompt, sequences
-from rtl_core.backend.certify.calls import LEARNING, SAMPLING
+from rtl_core.backend.certify.calls import SAMPLING
 from rtl_core.backend.certify.case import case, demand
 from rtl_core.backend.certify.keeping import SAVING, SIGNS
 
@@ -99,16 +99,17 @@ async def frozen(bench: Bench) -> str:
 @case(
     "gradients add up",
     "numbers",
-    needs=(*LEARNING, "optim_step"),
+    needs=("resume",),
     without="large batches, which the SDK sends in parts, are trained on in part",
 )
 async def add_up(bench: Bench) -> str:
     """Two passes over the halves of a batch and a step are one pass over the whole and a step."""
-    base = await bench.score(await bench.base_sampler(), sequences())
-    data = policy_data(SIGNS, base)
+    first = await bench.trainer()
+    data = policy_data(SIGNS, await bench.own(first, sequences()))
+    path = await bench.save_state(first, "whole")
     seen = []
     for parts in ([data], [data[:2], data[2:]]):
-        trainer = await bench.trainer()
+        trainer = await bench.service.create_training_client_from_state_with_optimizer(path)
         for part in parts[:-1]:
             await trainer.forward_backward(part, "importance_sampling")
         await bench.step(trainer, parts[-1])

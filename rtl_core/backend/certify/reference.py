@@ -108,8 +108,8 @@ async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folde
 
 async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
     """A training client away from B = 0, where the gradient of A vanishes, with fresh moments; and its adapter, also in `folder`."""
-    base = await bench.score(await bench.base_sampler(), sequences())
     first = await bench.trainer()
+    base = await bench.own(first, sequences())
     for _ in range(2):
         await bench.step(first, policy_data(SIGNS, base))
     begun = await bench.service.create_training_client_from_state(await bench.save_state(first, "begun"))
