@@ -129,6 +129,7 @@ class _Lines:
         line = Text(f"{result.outcome:<10}", style=STYLES[result.outcome])
         line.append(f"{result.case.name}", style="bold").append(f": {result.found}", style="not bold default")
         self._console.print(line, soft_wrap=True)
+        self._console.file.flush()  # where the output is no terminal, too
 
 
 def _show(found: Examination) -> None:

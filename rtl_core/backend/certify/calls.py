@@ -261,13 +261,13 @@ LEARNING = (*TRAINING, "forward_backward: importance_sampling")
 @case(
     "default parameters of losses",
     "calls",
-    needs=tuple(f"forward_backward: {name}" for name in LOSSES),
+    needs=tuple(f"forward_backward: {name}" for name in policy_losses()),
     needed=False,
     without="other programs get another loss than from Tinker's cloud where they leave parameters out; a run gives them all",
 )
 async def defaults(bench: Bench) -> str:
-    """A loss without parameters is computed with those of Tinker's documentation."""
-    with_some = [name for name, loss in LOSSES.items() if loss.parameters]
+    """A policy loss without parameters is computed with those of Tinker's documentation."""
+    with_some = [name for name in policy_losses() if LOSSES[name].parameters]
     for name in with_some:
         try:
             await one_loss(name, bench, [{}])
