@@ -298,15 +298,16 @@ async def forward(bench: Bench) -> str:
 
 @case("optim_step", "calls", needs=LEARNING, without="nothing is learnt")
 async def optim_step(bench: Bench) -> str:
-    """Steps make what has a positive advantage likelier, and what has a negative one less likely."""
+    """Steps make what has a positive advantage likelier, against what has a negative one."""
     trainer = await bench.trainer()
     signs = (1.0, -1.0)
     q = await bench.own(trainer, sequences(2))
     for _ in range(3):
-        await bench.step(trainer, policy_data(signs, q))
-    after = await bench.step(trainer, policy_data(signs, q))
+        await bench.step(trainer, policy_data(signs, q), adam=types.AdamParams(learning_rate=1e-3))
+    after = await bench.own(trainer, sequences(2))
+    # Both may become less likely: weights are shared, and what is pushed down has no bound.
     up, down = (float(new.sum() - old.sum()) for new, old in zip(after, q, strict=True))
-    demand(up > down and up > 0 > down, f"3 steps moved them by {up:+.3g} and {down:+.3g}")
+    demand(up - down > 0.01, f"3 steps moved them by {up:+.3g} and {down:+.3g}")
     return f"3 steps moved them by {up:+.3g} and {down:+.3g}"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import httpx
 import tinker
 from tinker.lib._auth_token_provider import ApiKeyAuthProvider
 
@@ -24,8 +25,8 @@ from rtl_core.backend.tinker.faults import status_of
 
 TOLERANCE = 0.02
 """Nats: what bfloat16 and different kernels for sampling and training cost in the mean. Float32 throughout reaches 1e-5."""
-CASE_S, WHOLE_S, CLEANING_S = 300.0, 3600.0, 60.0
-"""How long a case, all of them, and the deletion of what they saved may take."""
+CASE_S, WHOLE_S, CLEANING_S, CONNECT_S = 300.0, 3600.0, 60.0, 20.0
+"""How long a case, all of them, the deletion of what they saved, and a connection may take."""
 ABSENT = (404, 405, 501)
 """What a server answers on a route that it does not have."""
 
@@ -125,6 +126,8 @@ async def examine(
                 outcome: Outcome
                 if lacking:
                     outcome, found = "not tried", f"it needs {lacking[0]}"
+                elif case.needs and not await _listens(url):
+                    outcome, found = "not tried", "nothing listens there any more"
                 elif begun >= end:
                     outcome, found = "not tried", f"the {whole_s:.0f} seconds for all cases are over"
                 else:
@@ -135,6 +138,19 @@ async def examine(
         finally:
             await _clean(server)
     return Examination(url, server.student, list(results.values()))
+
+
+async def _listens(url: str) -> bool:
+    """Whether somebody takes connections. The SDK would try for minutes, in every case that is left."""
+    address = httpx.URL(url)
+    port = address.port or (443 if address.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(address.host, port)
+    except OSError:  # a timeout is one, too
+        return False
+    writer.close()
+    return True
 
 
 async def _outcome(case: Case, server: Server, statuses: Statuses, limit_s: float, source: str) -> tuple[Outcome, str]:

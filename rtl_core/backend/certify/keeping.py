@@ -20,12 +20,23 @@ SIGNS = (1.0, -1.0, 1.0, -1.0)
 
 @case("save_state", "saved weights", needs=LEARNING, without="a run cannot be resumed")
 async def save_state(bench: Bench) -> str:
-    """A state is saved under a name, and under the same one again with `overwrite`, as after half a save."""
+    """A state is saved under a name."""
+    return (await bench.save_state(await bench.trainer(), "state")).rsplit("/", 2)[-2]
+
+
+@case(
+    "save_state: overwrite",
+    "saved weights",
+    needs=("save_state",),
+    without="a run that was cut off while it saved a step stops when it saves this step again",
+)
+async def overwrite(bench: Bench) -> str:
+    """A state is saved again under the same name with `overwrite`, as after half a save."""
     trainer = await bench.trainer()
-    path = await bench.save_state(trainer, "again")
+    path = await bench.save_state(trainer, "again", overwrite=True)
     again = await bench.save_state(trainer, "again", overwrite=True)
     demand(path == again, f"saved again under the same name, the path is {again} instead of {path}")
-    return path.rsplit("/", 2)[-2]
+    return "replaced"
 
 
 @case(

@@ -1,4 +1,4 @@
-"""Sees the 5xx answers that the SDK repeats in silence for minutes, so that a case ends with them instead of with its time.
+"""Sees the answers that the SDK repeats in silence for minutes, 5xx and 409, so that a case ends with them instead of with its time.
 
 httpx logs a line for every answer (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`); this reads its arguments. Requests of the examining
 thread itself are left out: cases read their own answers.
@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 ENOUGH = 3
-"""So many 5xx answers of one route end a case: one may be an accident."""
+"""So many such answers of one route end a case: one may be an accident."""
 
 
 class Statuses(logging.Handler):
-    """Counts the 5xx answers since `reset`, as a context that listens to httpx' log."""
+    """Counts such answers since `reset`, as a context that listens to httpx' log."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -35,7 +35,7 @@ class Statuses(logging.Handler):
         self._told.clear()
 
     async def trouble(self) -> str:
-        """Wait until one route answered `ENOUGH` times with a 5xx; returns that in words."""
+        """Wait until one route answered `ENOUGH` times so; returns that in words."""
         await self._told.wait()
         (status, path), count = self._seen.most_common(1)[0]
         return f"{path} answered {status}, {count} times; the SDK repeats such a request for five minutes, so that a run seems to hang"
@@ -44,7 +44,8 @@ class Statuses(logging.Handler):
         if record.thread == self._thread or not isinstance(record.args, tuple) or len(record.args) != 5:
             return
         _, url, _, status, _ = record.args
-        if isinstance(status, int) and status >= 500:
+        # 408 is the long poll's, and 429 a busy server's: both are waited for in earnest.
+        if isinstance(status, int) and (status >= 500 or status == 409):
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._note, status, str(getattr(url, "path", url)))
 
