@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "toolchain": "cli.toolchain:toolchain",
     "serve-tinker": "cli.serve_tinker:serve_tinker",
     "check": "cli.check:check",
+    "check-service": "cli.check_service:check_service",
     "train": "cli.train:train",
     "validate": "cli.validate:validate",
     "problems": "cli.synthesize:problems",

@@ -9,6 +9,7 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     dispatch.py   which sampling process gets what, and what when one dies
     template.py   the process that they are forked from
     worker.py     a sampling process              frames.py    what goes over its socket
+    downloads.py  an adapter's files, by signed URLs
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
     batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
@@ -34,5 +35,5 @@ Limits, against the cloud:
 - What was not saved dies with the process: after a crash a training client's unsaved weights and gradients are gone; checkpoints,
   runs, sessions and samplers are not. An answer that nobody collects is kept for an hour, one that was collected for half a minute.
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without an effect.
-  Not served: external weights, session search, session traces, retrieve_futures.
+  Not served: session search, session traces, retrieve_futures.
 """

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtl_core.localtinker import requests as rq
+from rtl_core.localtinker.downloads import PREFIX, download_routes
 from rtl_core.localtinker.errors import RequestError
 from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.lora import LoraSpec
@@ -48,6 +49,7 @@ def create_app(service: Service, api_key: str | None) -> FastAPI:
     app.include_router(_training_routes(service), prefix="/api/v1")
     app.include_router(_sampling_routes(service), prefix="/api/v1")
     app.include_router(_listing_routes(service), prefix="/api/v1")
+    app.include_router(download_routes(service.registry), prefix="/api/v1")
 
     @app.exception_handler(RequestError)
     async def refuse(request: Request, error: RequestError) -> JSONResponse:
@@ -64,14 +66,14 @@ def create_app(service: Service, api_key: str | None) -> FastAPI:
 
 
 class _RequireKey:
-    """Answers 401 to whoever does not send the service's key."""
+    """Answers 401 to whoever does not send the service's key, but for downloads, whose URLs are signed."""
 
     def __init__(self, app: ASGIApp, api_key: str) -> None:
         self._app = app
         self._key = api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not scope["path"].startswith(f"/api/v1{PREFIX}/"):
             sent = next((value for name, value in scope["headers"] if name == b"x-api-key"), b"")
             if not hmac.compare_digest(sent, self._key):
                 response = JSONResponse({"detail": "X-API-Key: missing or not this service's key"}, status_code=401)
@@ -211,6 +213,10 @@ def _training_routes(service: Service) -> APIRouter:
     async def save_weights_for_sampler(request: Request) -> dict[str, Any]:
         return _promise(service.save_weights_for_sampler(rq.parse(rq.SaveWeightsForSampler, await request.body())))
 
+    @router.post("/save_weights_external")
+    async def save_weights_external(request: Request) -> dict[str, Any]:
+        return _promise(service.save_weights_external(rq.parse(rq.SaveWeightsExternal, await request.body())))
+
     @router.post("/load_weights")
     async def load_weights(request: Request) -> dict[str, Any]:
         return _promise(service.load_weights(rq.parse(rq.LoadWeights, await request.body())))
@@ -303,12 +309,6 @@ def _listing_routes(service: Service) -> APIRouter:
     @router.post("/copy_weights")
     async def copy_weights(request: Request) -> dict[str, Any]:
         return {"tinker_path": service.copy_weights(rq.parse(rq.CopyWeights, await request.body()))}
-
-    @router.post("/save_weights_external")
-    async def save_weights_external() -> None:
-        raise RequestError(
-            "save_weights_external: not served here; a checkpoint is a peft folder already, under STATE/blobs"
-        )
 
     @router.post("/weights_info")
     async def weights_info(request: Request) -> dict[str, Any]:

@@ -38,7 +38,7 @@ create table if not exists checkpoints (
     created real not null, expires real, public integer not null default 0, ephemeral_of text, user_metadata text);
 create index if not exists checkpoints_by_run on checkpoints (run_id);
 """
-KINDS = {"weights": "training", "sampler_weights": "sampler"}
+KINDS = {"weights": "training", "sampler_weights": "sampler", "external_weights": "external"}
 MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
@@ -281,7 +281,9 @@ def parse_path(path: str, field: str) -> tuple[str, str, str]:
     """(run, kind, name) of a tinker:// path; RequestError names `field`."""
     parts = path.removeprefix("tinker://").split("/")
     if not path.startswith("tinker://") or len(parts) != 3 or parts[1] not in KINDS:
-        raise RequestError(f"{field}: {path!r} is no tinker path (tinker://RUN/weights|sampler_weights/NAME)")
+        raise RequestError(
+            f"{field}: {path!r} is no tinker path (tinker://RUN/weights|sampler_weights|external_weights/NAME)"
+        )
     return parts[0], parts[1], parts[2]
 
 

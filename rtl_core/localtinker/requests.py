@@ -85,6 +85,11 @@ class SaveWeightsForSampler(SaveWeights):
     sampling_session_seq_id: int | None = None
 
 
+class SaveWeightsExternal(SaveWeights):
+    path: str
+    age_encryption_recipients: list[str] | None = None
+
+
 class LoadWeights(_Request):
     model_id: str | None = None
     seq_id: int | None = None

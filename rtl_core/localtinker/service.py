@@ -209,6 +209,19 @@ class Service:
 
         return self._submit("save_weights_for_sampler", _key(request.model_id, request.seq_id), run)
 
+    def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
+        """Save the adapter for other programs, which fetch its files (downloads.py)."""
+        client = self.clients.get(request.model_id)
+        name = rq.check_name(request.path)
+        if request.age_encryption_recipients:
+            raise RequestError("age_encryption_recipients: this service does not encrypt; leave them out")
+
+        def run() -> dict[str, Any]:
+            path = self._save(client, "external_weights", name, request)
+            return {"path": path, "type": "save_weights_external"}
+
+        return self._submit("save_weights_external", _key(request.model_id, request.seq_id), run)
+
     def _save(self, client: Client, kind: str, name: str, request: rq.SaveWeights, *, ephemeral: bool = False) -> str:
         model = self.clients.live(client.model_id)
         optimizer = kind == "weights"

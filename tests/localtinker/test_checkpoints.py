@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import numpy as np
 import pytest
 import tinker
@@ -263,6 +264,19 @@ def test_a_copy_of_a_checkpoint_outlives_the_original(tinker_service, rest):
         again = score(client.create_sampling_client(model_path=copy).result(), SEQUENCES)
         np.testing.assert_allclose(again, expected, atol=1e-4)
         client.create_training_client_from_state_with_optimizer(copy).result()
+
+
+def test_an_adapters_files_are_had_by_signed_urls_alone(client, rest):
+    training = client.create_lora_training_client("student", rank=2).result()
+    path = training.save_weights_external("handed-out", ttl_seconds=3600).result().path
+    urls = rest.get_external_weights_urls(path).result().urls
+    assert urls.keys() == {"adapter_model.safetensors", "adapter_config.json"}
+    assert httpx.get(urls["adapter_config.json"]).json()["r"] == 2
+    other = urls["adapter_config.json"].replace("adapter_config.json", "adapter_model.safetensors")
+    assert httpx.get(other).status_code == 404
+    assert httpx.get(urls["adapter_config.json"].split("?")[0]).status_code == 422
+    listed = rest.list_checkpoints(training.model_id).result().checkpoints
+    assert [saved.checkpoint_type for saved in listed] == ["external"]
 
 
 def test_overwriting_a_checkpoint_does_not_change_rows_that_are_running_on_it(

@@ -75,12 +75,17 @@ async def download_adapter(
     try:
         client = await service.create_training_client_from_state(state_path)
         external = await client.save_weights_external(name, ttl_seconds=3600)
-        answer = await rest.get_external_weights_urls(external.path)
+        return await download_external(rest, external.path, folder)
     except (tinker.NotFoundError, tinker.BadRequestError, tinker.UnprocessableEntityError) as error:
         raise PolicyError(
             f"the service does not hand out the weights at {state_path}: {error}",
             "list what it has with `rtl-distill checkpoints RUN`",
         ) from error
+
+
+async def download_external(rest: tinker.RestClient, path: str, folder: Path) -> list[Path]:
+    """Fetch the files of weights that were saved for other programs (`save_weights_external`). Raises errors of the SDK."""
+    answer = await rest.get_external_weights_urls(path)
     folder.mkdir(parents=True, exist_ok=True)
     return await asyncio.gather(*(_download(url, folder, file) for file, url in answer.urls.items()))
 

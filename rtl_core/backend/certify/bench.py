@@ -1,0 +1,281 @@
+"""The server under examination, and what cases do with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import tinker
+from numpy.typing import NDArray
+from tinker import types
+from tinker.lib._auth_token_provider import AuthTokenProvider
+
+from rtl_core.backend.certify.case import Differs, demand
+from rtl_core.backend.tinker.connect import Endpoint
+from rtl_core.learning.losses import LOSSES
+
+Floats = NDArray[np.float64]
+ADAM = types.AdamParams(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8)
+"""Steps that show: ten times what a run takes."""
+TTL_S = 7200
+"""What is saved goes after two hours, also where the examination was cut off before it deleted it."""
+PROMPT = (40, 41, 42, 43, 44, 45, 46)
+VOCABULARY = 300
+"""Token ids stay below, so that every model has them."""
+
+
+@dataclass
+class Server:
+    """What is known of the server, for all cases of an examination."""
+
+    endpoint: Endpoint
+    url: str
+    auth: AuthTokenProvider
+    """The credential; `key` is what goes with each request for it."""
+    student: str | None
+    """The model that is trained; None until the server has said what it serves."""
+    folders: dict[str, Path]
+    """Model -> its folder, for those that are compared with transformers."""
+    rank: int
+    tolerance: float
+    """By how much log-probabilities that should be equal may differ in the mean; a single one by ten times as much."""
+    context: int | None = None
+    """The longest sequence of the student, where the server tells."""
+    key: str = ""
+    saved: set[str] = field(default_factory=set)
+    """Paths of what the cases saved and did not delete."""
+
+    @property
+    def name(self) -> str:
+        """The student's name. Cases that ask for it need the case that finds it."""
+        assert self.student is not None
+        return self.student
+
+
+class Bench:
+    """A server and a session on it, for one case."""
+
+    def __init__(self, server: Server, service: tinker.ServiceClient, rest: tinker.RestClient | None) -> None:
+        self.server = server
+        self.service = service
+        self._rest = rest
+
+    @property
+    def rest(self) -> tinker.RestClient:
+        """For a case that needs a session."""
+        assert self._rest is not None
+        return self._rest
+
+    async def trainer(self) -> tinker.TrainingClient:
+        """A fresh adapter on the student."""
+        service = self.service
+        client: tinker.TrainingClient
+        client = await service.create_lora_training_client(self.server.name, rank=self.server.rank, seed=1)
+        return client
+
+    async def base_sampler(self) -> tinker.SamplingClient:
+        client: tinker.SamplingClient = await self.service.create_sampling_client(base_model=self.server.name)
+        return client
+
+    async def sampler_of(self, trainer: tinker.TrainingClient, name: str) -> tinker.SamplingClient:
+        """A frozen copy of what is trained, as a run saves and opens it."""
+        path = await self.save_sampler(trainer, name)
+        client: tinker.SamplingClient = await self.service.create_sampling_client(model_path=path)
+        return client
+
+    async def save_state(self, trainer: tinker.TrainingClient, name: str, **more: Any) -> str:
+        return self._kept(await trainer.save_state(name, **{"ttl_seconds": TTL_S, **more}))
+
+    async def save_sampler(self, trainer: tinker.TrainingClient, name: str) -> str:
+        return self._kept(await trainer.save_weights_for_sampler(name, ttl_seconds=TTL_S))
+
+    async def save_external(self, trainer: tinker.TrainingClient, name: str) -> str:
+        return self._kept(await trainer.save_weights_external(name, ttl_seconds=TTL_S))
+
+    def _kept(self, saved: Any) -> str:
+        path = str(saved.path)
+        demand(path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://")
+        self.server.saved.add(path)
+        return path
+
+    async def step(
+        self,
+        trainer: tinker.TrainingClient,
+        data: list[types.Datum],
+        loss: str = "importance_sampling",
+        adam: types.AdamParams = ADAM,
+    ) -> list[Floats]:
+        """One train step, its two requests in flight together, as a run makes it. Returns the trainer's log-probabilities before it."""
+        forward = trainer.forward_backward(data, loss)  # type: ignore[arg-type]
+        optim = trainer.optim_step(adam)
+        output, _ = await asyncio.gather(forward, optim)
+        return logprobs_of(output, data)
+
+    async def own(
+        self, trainer: tinker.TrainingClient, texts: Sequence[Sequence[int]], loss: str = "importance_sampling"
+    ) -> list[Floats]:
+        """The trainer's log-probabilities of every token but the first: a pass over weights and advantages of 0, whose gradient is 0
+        (but for `dro`)."""
+        data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
+        return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
+
+    async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
+        """The sampler's log-probabilities of every token but the first, all sequences in flight together."""
+        answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
+        return [scores(answer, len(tokens)) for answer, tokens in zip(answers, sequences, strict=True)]
+
+    def compare(self, mine: Sequence[Floats], other: Sequence[Floats], what: str) -> str:
+        """Demand that two lists of log-probabilities are equal within the tolerance; returns how far they are apart."""
+        mean, most = apart(mine, other)
+        words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
+        tolerance = self.server.tolerance
+        demand(
+            mean <= tolerance and most <= 10 * tolerance, f"{what} {words} (allowed: {tolerance:g}, {10 * tolerance:g})"
+        )
+        return words
+
+    # Requests past the SDK, which repeats some and refuses to send others.
+    async def ask(self, route: str, body: Any, *, key: str | None = None) -> tuple[int, str]:
+        """POST as the SDK would, once, and wait for what was promised. Returns the last HTTP status, and the body or the error in it.
+
+        A promise that ends in an error of category `user` counts as 400, and one in another error as 500: so the SDK takes them.
+        """
+        async with self._http(key) as http:
+            answer = await http.post(route, **_content(body))
+            promise = _json(answer).get("request_id")
+            while promise is not None and (answer.status_code < 300 or answer.status_code == 408):
+                answer = await http.post("retrieve_future", json={"request_id": promise})
+                said = _json(answer)
+                if "error" in said:
+                    return (400 if said.get("category") == "user" else 500), str(said["error"])
+                if answer.status_code < 300 and said.get("type") != "try_again":
+                    break
+                await asyncio.sleep(0.05)
+        return answer.status_code, " ".join(answer.text.split())[:200]
+
+    async def json(self, route: str, body: Any) -> dict[str, Any]:
+        """POST as the SDK would, once; the answer must be JSON."""
+        async with self._http() as http:
+            answer = await http.post(route, **_content(body))
+        demand(answer.status_code < 300, f"{route}: {answer.status_code} ({answer.text[:200]})")
+        return _json(answer)
+
+    def _http(self, key: str | None = None) -> httpx.AsyncClient:
+        headers = {"X-API-Key": self.server.key if key is None else key}
+        timeout = httpx.Timeout(60, connect=10)
+        return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
+
+    async def demand_refused(self, route: str, bodies: dict[str, Any]) -> str:
+        """Every body must be answered with a 4xx."""
+        for what, body in bodies.items():
+            status, said = await self.ask(route, body)
+            demand(
+                status < 500,
+                f"{what}: {status} ({said}); the SDK repeats a 5xx for five minutes, so that a run seems to hang",
+            )
+            demand(status >= 400, f"{what}: taken ({status}) instead of refused")
+        return f"{len(bodies)} refused"
+
+
+def prompt(tokens: Sequence[int]) -> types.ModelInput:
+    return types.ModelInput.from_ints(list(tokens))
+
+
+def params(max_tokens: int, **more: Any) -> types.SamplingParams:
+    return types.SamplingParams(max_tokens=max_tokens, **{"temperature": 1.0, "stop": [], **more})
+
+
+def sequences(count: int = 4, seed: int = 0) -> list[list[int]]:
+    """Token sequences of different lengths."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(2, VOCABULARY, rng.integers(9, 24)).tolist() for _ in range(count)]
+
+
+def datum(full: Sequence[int], **inputs: Collection[float]) -> types.Datum:
+    """A training datum of a whole sequence; each input has a number for every token but the first."""
+    arrays = {
+        name: types.TensorData.from_numpy(np.asarray(list(values), np.float32)) for name, values in inputs.items()
+    }
+    targets = types.TensorData.from_numpy(np.asarray(full[1:], np.int64))
+    return types.Datum(model_input=prompt(full[:-1]), loss_fn_inputs={"target_tokens": targets, **arrays})
+
+
+def inputs_of(loss: str) -> list[str]:
+    """The inputs that a loss is given beside the targets."""
+    return [*LOSSES[loss].required, *(["weights"] if "weights" in LOSSES[loss].optional else [])]
+
+
+def data_for(loss: str, q: Sequence[Floats], seed: int = 0) -> list[types.Datum]:
+    """Data that a loss reads: weights of 1, or sampler's log-probabilities around `q` and advantages of both signs."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for tokens, q_T in zip(sequences(len(q), seed), q, strict=True):
+        count = len(tokens) - 1
+        known = {
+            "weights": np.ones(count),
+            "logprobs": q_T + rng.normal(0, 0.4, count),
+            "advantages": rng.normal(0, 1, count),
+        }
+        made.append(datum(tokens, **{name: known[name] for name in inputs_of(loss)}))
+    return made
+
+
+def policy_data(signs: Sequence[float], q: Sequence[Floats], seed: int = 0) -> list[types.Datum]:
+    """Data whose every token has one advantage a sequence, so that it is known where a step goes."""
+    return [
+        datum(tokens, logprobs=q_T, advantages=np.full(len(tokens) - 1, sign))
+        for tokens, q_T, sign in zip(sequences(len(q), seed), q, signs, strict=True)
+    ]
+
+
+def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
+    """The trainer's log-probabilities of each datum's targets, in its order."""
+    outputs = output.loss_fn_outputs
+    demand(len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums")
+    found = []
+    for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
+        demand("logprobs" in record, f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}")
+        values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
+        wanted = item.model_input.length
+        demand(len(values) == wanted, f"output {number} has {len(values)} logprobs for {wanted} tokens")
+        demand(bool(np.isfinite(values).all()), f"output {number} has logprobs that are not finite")
+        found.append(values)
+    return found
+
+
+def scores(values: Sequence[float | None], count: int) -> Floats:
+    """What `compute_logprobs` gave for a sequence of so many tokens, without the first."""
+    demand(len(values) == count, f"{len(values)} scores for {count} tokens")
+    missing = [number for number, value in enumerate(values[1:], 1) if value is None]
+    demand(not missing, f"no score for token {missing[0] if missing else ''} of {count}")
+    found = np.asarray(values[1:], np.float64)
+    demand(bool(np.isfinite(found).all()) and found.max(initial=0) <= 1e-6, "scores that are no log-probabilities")
+    return found
+
+
+def apart(mine: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
+    """(mean, largest) absolute difference of two lists of arrays."""
+    if [len(a) for a in mine] != [len(b) for b in other]:
+        raise Differs(f"{sum(map(len, mine))} log-probabilities against {sum(map(len, other))}")
+    difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
+    return float(difference.mean()), float(difference.max())
+
+
+def _content(body: Any) -> dict[str, Any]:
+    """A body as the SDK sends it: protobuf as bytes, anything else as JSON."""
+    if isinstance(body, bytes):
+        return {"content": body, "headers": {"Content-Type": "application/x-protobuf"}}
+    return {"json": body}
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        said = answer.json()
+    except ValueError:  # protobuf, or a page
+        return {}
+    return said if isinstance(said, dict) else {}

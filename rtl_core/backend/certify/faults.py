@@ -1,0 +1,153 @@
+"""What a server says to requests that are wrong. They are sent past the SDK, once: it would repeat a 5xx for five minutes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import tinker
+from tinker import types
+from tinker.proto.request_conv import forward_backward_request_to_proto
+
+from rtl_core.backend.certify.bench import PROMPT, Bench, datum, prompt
+from rtl_core.backend.certify.calls import SAMPLING, TRAINING
+from rtl_core.backend.certify.case import NotTried, case, demand
+from rtl_core.backend.tinker.faults import as_ours
+from rtl_core.errors import PolicyError
+
+HANGS = "a mistake in a configuration looks like a busy server: the run waits instead of naming it"
+
+
+async def sampling_session(bench: Bench) -> str:
+    """The id of a sampling session on the base model, for requests past the SDK."""
+    session_id = (await asyncio.to_thread(lambda: bench.service.holder)).get_session_id()
+    body = {
+        "session_id": session_id,
+        "sampling_session_seq_id": 1000,
+        "base_model": bench.server.name,
+        "type": "create_sampling_session",
+    }
+    made = await bench.json("create_sampling_session", body)
+    return str(made["sampling_session_id"])
+
+
+def sample_body(sampling_session_id: str, number: int, tokens: Sequence[int], **shape: Any) -> dict[str, Any]:
+    return {
+        "sampling_session_id": sampling_session_id,
+        "seq_id": number,
+        "num_samples": 1,
+        "prompt": {"chunks": [{"type": "encoded_text", "tokens": list(tokens)}]},
+        "sampling_params": {"max_tokens": 4, "temperature": 1.0, **shape},
+        "type": "sample",
+    }
+
+
+@case("refuses bad sampling requests", "faults", needs=SAMPLING, without=HANGS)
+async def bad_sampling(bench: Bench) -> str:
+    """A sampling request that is wrong is answered with a 4xx, or ends in an error that names the user."""
+    session = await sampling_session(bench)
+    bodies = {
+        "a prompt with a token beyond the vocabulary": sample_body(session, 1, [*PROMPT, 10**8]),
+        "an empty prompt": sample_body(session, 2, []),
+        "a temperature below 0": sample_body(session, 3, PROMPT, temperature=-1.0),
+        "max_tokens = 0": sample_body(session, 4, PROMPT, max_tokens=0),
+        "a body without a prompt": {"sampling_session_id": session, "seq_id": 5, "type": "sample"},
+    }
+    return await bench.demand_refused("asample", bodies)
+
+
+@case("refuses a prompt that is too long", "faults", needs=SAMPLING, without=HANGS)
+async def too_long(bench: Bench) -> str:
+    """A prompt of more tokens than the model takes is answered with a 4xx."""
+    length = (bench.server.context or 300_000) + 1
+    body = sample_body(await sampling_session(bench), 1, [PROMPT[0]] * length)
+    await bench.demand_refused("asample", {f"a prompt of {length:,} tokens": body})
+    return f"{length:,} tokens refused"
+
+
+@case("refuses bad training batches", "faults", needs=TRAINING, without=HANGS)
+async def bad_training(bench: Bench) -> str:
+    """A batch that is wrong is answered with a 4xx, or ends in an error that names the user."""
+    count = len(PROMPT) - 1
+    good = datum(PROMPT, weights=[1.0] * count)
+    batches = {
+        "a loss that does not exist": ([good], "no_such_loss"),
+        "a policy loss without advantages": ([good], "importance_sampling"),
+        "weights for fewer tokens than there are": ([datum(PROMPT, weights=[1.0] * (count - 2))], "cross_entropy"),
+        "a token beyond the vocabulary": ([datum([*PROMPT[:-1], 10**8], weights=[1.0] * count)], "cross_entropy"),
+    }
+    bodies = {}
+    for what, (data, loss) in batches.items():
+        trainer = await bench.trainer()  # a request of each is its first, whose number every server expects
+        inputs = types.ForwardBackwardInput(data=data, loss_fn=loss)  # type: ignore[arg-type]
+        request = types.ForwardBackwardRequest(forward_backward_input=inputs, model_id=trainer.model_id, seq_id=1)
+        bodies[what] = forward_backward_request_to_proto(request).SerializeToString()
+    return await bench.demand_refused("forward_backward", bodies)
+
+
+@case("refuses nonsense", "faults", without=HANGS)
+async def nonsense(bench: Bench) -> str:
+    """Bodies that are no request are answered with a 4xx by every route that a run uses."""
+    routes = (
+        "create_session",
+        "create_model",
+        "optim_step",
+        "save_weights",
+        "save_weights_for_sampler",
+        "load_weights",
+        "create_sampling_session",
+    )
+    for route in routes:
+        await bench.demand_refused(route, {f"{route}: a text": "no request", f"{route}: a list": [1]})
+    return f"{len(routes)} routes"
+
+
+@case("refuses an unknown model", "faults", needs=TRAINING, without=HANGS)
+async def unknown_model(bench: Bench) -> str:
+    """Clients of a model that the server does not have are refused."""
+    openings = {
+        "a training client": bench.service.create_lora_training_client("no/such-model", rank=bench.server.rank),
+        "a sampling client": _sampled(bench.service),
+    }
+    for what, opening in openings.items():
+        try:
+            await opening
+        except Exception as error:
+            demand(
+                isinstance(as_ours(error), PolicyError), f"{what} of an unknown model: {type(error).__name__}: {error}"
+            )
+        else:
+            demand(False, f"{what} of an unknown model was made")
+    return "refused"
+
+
+async def _sampled(service: tinker.ServiceClient) -> None:
+    client = await service.create_sampling_client(base_model="no/such-model")
+    await client.sample(prompt(PROMPT), 1, types.SamplingParams(max_tokens=1))
+
+
+@case("refuses a wrong key", "faults", needed=False, without="whoever reaches the address can sample, train and delete")
+async def wrong_key(bench: Bench) -> str:
+    """A key that is not the server's is answered with 401 or 403."""
+    status, said = await bench.ask(
+        "create_session",
+        {"tags": [], "sdk_version": tinker.__version__, "type": "create_session"},
+        key="tml-this-is-not-the-key",
+    )
+    demand(status in (401, 403), f"{status} ({said})")
+    return str(status)
+
+
+@case(
+    "an unknown promise",
+    "faults",
+    without="after a restart of the server a run waits for ever for answers that were lost",
+)
+async def unknown_promise(bench: Bench) -> str:
+    """Whoever asks for a result that is not there is told so: 4xx, but not 408, which means to ask again."""
+    status, said = await bench.ask("retrieve_future", {"request_id": "00000000-no-such-request"})
+    if status == 429:
+        raise NotTried("the server is busy (429)")
+    demand(400 <= status < 500 and status != 408, f"{status} ({said})")
+    return str(status)

@@ -1,0 +1,117 @@
+"""Arithmetic that shows without the model's folder: what should be equal by the protocol alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtl_core.backend.certify.bench import PROMPT, Bench, logprobs_of, params, policy_data, prompt, sequences
+from rtl_core.backend.certify.calls import SAMPLING
+from rtl_core.backend.certify.case import case, demand
+from rtl_core.backend.certify.keeping import SAVING, SIGNS
+
+SCORING = (*SAMPLING, "sample", "compute_logprobs")
+
+
+@case(
+    "sampled logprobs are the model's",
+    "numbers",
+    needs=SCORING,
+    without="importance ratios and the KL to the teacher are wrong",
+)
+async def sampled(bench: Bench) -> str:
+    """The log-probabilities of sampled tokens are the scores of the same tokens, at any temperature and top_p."""
+    sampler = await bench.base_sampler()
+    words = ""
+    for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
+        answers = (await sampler.sample(prompt(PROMPT), 4, params(16, **shape))).sequences
+        own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
+        said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
+        words = words or bench.compare(
+            said, [scores[len(PROMPT) - 1 :] for scores in own], f"sampled {shape or ''} and scored log-probabilities"
+        )
+    return words
+
+
+@case(
+    "an untrained adapter changes nothing",
+    "numbers",
+    needs=SAVING,
+    without="the first step is not taken from the model that was sampled",
+)
+async def untrained(bench: Bench) -> str:
+    """Trainer and sampler of a fresh adapter have the base model's log-probabilities."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), sequences())
+    fresh = await bench.score(await bench.sampler_of(trainer, "fresh"), sequences())
+    bench.compare(fresh, base, "a fresh adapter's and the base model's log-probabilities")
+    return bench.compare(
+        await bench.step(trainer, policy_data(SIGNS, base)),
+        base,
+        "the trainer's and the base model's log-probabilities",
+    )
+
+
+@case(
+    "trainer and sampler agree",
+    "numbers",
+    needs=SAVING,
+    without="a run trains off-policy without knowing: `optim/kl_sample_train_v1` is not small",
+)
+async def agree(bench: Bench) -> str:
+    """After steps, a sampler of the new weights has the trainer's log-probabilities, and not those of before."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), sequences())
+    for _ in range(2):
+        await bench.step(trainer, policy_data(SIGNS, base))
+    sampler = await bench.sampler_of(trainer, "stepped")
+    scored = await bench.score(sampler, sequences())
+    moved = np.abs(np.concatenate(scored) - np.concatenate(base)).mean()
+    demand(
+        moved > 1e-3, f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
+    )
+    return bench.compare(
+        await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
+    )
+
+
+@case(
+    "snapshots are frozen",
+    "numbers",
+    needs=SAVING,
+    without="answers that are sampled while a step is made come from two policies: `run.max_staleness` cannot be trusted, and evaluations of earlier steps are wrong",
+)
+async def frozen(bench: Bench) -> str:
+    """A sampler made before steps has the same log-probabilities after them, when a newer one is in use."""
+    trainer = await bench.trainer()
+    base = await bench.score(await bench.base_sampler(), sequences())
+    await bench.step(trainer, policy_data(SIGNS, base))
+    early = await bench.sampler_of(trainer, "early")
+    before = await bench.score(early, sequences())
+    for _ in range(3):
+        await bench.step(trainer, policy_data(SIGNS, base))
+    late = await bench.sampler_of(trainer, "late")
+    await bench.score(late, sequences())
+    return bench.compare(
+        await bench.score(early, sequences()), before, "a sampler's log-probabilities before and after steps"
+    )
+
+
+@case(
+    "gradients add up",
+    "numbers",
+    needs=("resume",),
+    without="large batches, which the SDK sends in parts, are trained on in part",
+)
+async def add_up(bench: Bench) -> str:
+    """Two passes over the halves of a batch and a step are one pass over the whole and a step."""
+    first = await bench.trainer()
+    data = policy_data(SIGNS, await bench.own(first, sequences()))
+    path = await bench.save_state(first, "whole")
+    seen = []
+    for parts in ([data], [data[:2], data[2:]]):
+        trainer = await bench.service.create_training_client_from_state_with_optimizer(path)
+        for part in parts[:-1]:
+            await trainer.forward_backward(part, "importance_sampling")
+        await bench.step(trainer, parts[-1])
+        seen.append(logprobs_of(await trainer.forward_backward(data, "importance_sampling"), data))
+    return bench.compare(seen[1], seen[0], "log-probabilities after a step in two parts and in one")

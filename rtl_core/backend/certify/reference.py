@@ -1,0 +1,209 @@
+"""Arithmetic against transformers, torch and peft, for models whose folder is given."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tinker
+import torch
+from tinker import types
+
+from rtl_core.backend.certify.bench import (
+    ADAM,
+    PROMPT,
+    Bench,
+    Floats,
+    data_for,
+    logprobs_of,
+    params,
+    policy_data,
+    prompt,
+    sequences,
+)
+from rtl_core.backend.certify.calls import LEARNING, variants
+from rtl_core.backend.certify.case import NotTried, case, demand
+from rtl_core.backend.certify.keeping import SIGNS
+from rtl_core.backend.certify.numbers import SCORING
+from rtl_core.backend.tinker.checkpoints import download_external
+from rtl_core.learning.losses import LOSSES
+
+Tensors = dict[str, torch.Tensor]
+SHOW_GRADIENT = types.AdamParams(learning_rate=1e8, beta1=0.0, beta2=0.0, eps=1e8)
+"""Adam without memory and with an enormous eps moves a parameter by -gradient: so a step shows the gradient."""
+GRADIENT = 5
+"""A gradient, or a step, may be off by so many tolerances of its length."""
+
+
+@cache
+def _model(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model.eval()
+
+
+def folder_of(bench: Bench) -> Path:
+    folder = bench.server.folders.get(bench.server.name)
+    if folder is None:
+        raise NotTried(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
+    return folder
+
+
+async def by_transformers(bench: Bench, texts: Sequence[Sequence[int]]) -> list[Floats]:
+    """Log-probabilities of every token but the first."""
+
+    def compute() -> list[Floats]:
+        model = _model(folder_of(bench))
+        with torch.no_grad():
+            return [target_logprobs(model, text[:-1], text[1:]).numpy() for text in texts]
+
+    return await asyncio.to_thread(compute)
+
+
+def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -> torch.Tensor:
+    logits_TV = model(torch.tensor([list(tokens)])).logits[0]
+    logp_TV = torch.log_softmax(logits_TV.double(), -1)
+    return logp_TV.gather(1, torch.tensor(list(targets))[:, None])[:, 0]
+
+
+WRONG = "what is learnt, and every figure, is of another model than its folder's: other weights, other arithmetic, or a quantised copy"
+
+
+@case("scores", "against transformers", needs=SCORING, needed=False, without=WRONG)
+async def prompt_scores(bench: Bench) -> str:
+    """The log-probabilities of texts are those that transformers computes from the model's folder."""
+    expected = await by_transformers(bench, sequences(6, seed=2))
+    return bench.compare(
+        await bench.score(await bench.base_sampler(), sequences(6, seed=2)),
+        expected,
+        "scores and those of transformers",
+    )
+
+
+@case("sampled logprobs", "against transformers", needs=SCORING, needed=False, without=WRONG)
+async def sampled_scores(bench: Bench) -> str:
+    """The log-probabilities of sampled tokens are those that transformers computes from the model's folder."""
+    answers = (await (await bench.base_sampler()).sample(prompt(PROMPT), 4, params(16))).sequences
+    expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
+    said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
+    return bench.compare(
+        said, [logp[len(PROMPT) - 1 :] for logp in expected], "sampled log-probabilities and those of transformers"
+    )
+
+
+async def adapter(bench: Bench, trainer: tinker.TrainingClient, name: str, folder: Path) -> Tensors:
+    """What is trained, fetched as files into `folder`."""
+    from safetensors.torch import load_file
+
+    await download_external(bench.rest, await bench.save_external(trainer, name), folder)
+    tensors: Tensors = await asyncio.to_thread(load_file, folder / "adapter_model.safetensors")
+    return {key: value.double() for key, value in tensors.items()}
+
+
+async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Tensors]:
+    """A training client away from B = 0, where the gradient of A vanishes, with fresh moments; and its adapter, also in `folder`."""
+    first = await bench.trainer()
+    base = await bench.own(first, sequences())
+    for _ in range(2):
+        await bench.step(first, policy_data(SIGNS, base))
+    begun = await bench.service.create_training_client_from_state(await bench.save_state(first, "begun"))
+    return begun, await adapter(bench, begun, "before", folder)
+
+
+def gradient_by_peft(
+    model: Path, folder: Path, data: Sequence[types.Datum], name: str, parameters: Mapping[str, float]
+) -> Tensors:
+    """The gradient of a loss with respect to the adapter in `folder`, by torch and peft, under the names of its file."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, local_files_only=True)
+    policy = PeftModel.from_pretrained(plain, str(folder), is_trainable=True).eval()
+    loss = LOSSES[name]
+    for item in data:
+        inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items()}
+        targets = inputs.pop("target_tokens").long().tolist()
+        logp = target_logprobs(policy, item.model_input.to_ints(), targets)
+        loss.function(logp, inputs, {**loss.parameters, **parameters}).sum().backward()  # type: ignore[no-untyped-call]
+    return {
+        key.replace(".default", ""): value.grad.double()
+        for key, value in policy.named_parameters()
+        if value.grad is not None
+    }
+
+
+def off_by(found: Tensors, expected: Tensors) -> float:
+    """The length of the difference of two sets of tensors, in lengths of the expected one."""
+    other = sorted(found.keys() ^ expected.keys())
+    demand(not other, f"the adapter has other tensors than peft trains, such as {other[0] if other else ''}")
+    difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
+    length = sum((value**2).sum() for value in expected.values())
+    return float((torch.as_tensor(difference) / torch.as_tensor(length)).sqrt())
+
+
+def demand_close(bench: Bench, off: float, what: str) -> str:
+    most = GRADIENT * bench.server.tolerance
+    demand(off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})")
+    return f"off by {off:.1e} of its length"
+
+
+async def one_gradient(name: str, bench: Bench) -> str:
+    model, words = folder_of(bench), ""
+    for parameters in variants(name):
+        with tempfile.TemporaryDirectory() as place:
+            trainer, before = await trained(bench, Path(place) / "before")
+            data = data_for(name, await by_transformers(bench, sequences()))
+            output = await trainer.forward_backward(data, name, parameters or None)  # type: ignore[arg-type]
+            logprobs_of(output, data)
+            await trainer.optim_step(SHOW_GRADIENT)
+            after = await adapter(bench, trainer, "after", Path(place) / "after")
+            expected = await asyncio.to_thread(gradient_by_peft, model, Path(place) / "before", data, name, parameters)
+        shown = {key: value - after[key] for key, value in before.items()}
+        words = words or demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}")
+    return words
+
+
+GRADIENTS = (*LEARNING, "external download")
+for _name in LOSSES:
+    case(
+        f"gradient: {_name}",
+        "against transformers",
+        needs=(*GRADIENTS, f"forward_backward: {_name}"),
+        needed=False,
+        without=f"a step of the loss {_name} learns something else than its formula says",
+        promise=f"The gradient of the loss {_name} is the one that torch and peft compute from the same adapter.",
+    )(partial(one_gradient, _name))
+
+
+@case(
+    "a step of AdamW",
+    "against transformers",
+    needs=(*GRADIENTS, "gradient: importance_sampling"),
+    needed=False,
+    without="learning rates mean something else than the configuration says",
+)
+async def adam_step(bench: Bench) -> str:
+    """The first step after fresh moments moves the adapter as torch's AdamW does."""
+    model = folder_of(bench)
+    with tempfile.TemporaryDirectory() as place:
+        trainer, before = await trained(bench, Path(place) / "before")
+        data = data_for("importance_sampling", await by_transformers(bench, sequences()))
+        await bench.step(trainer, data, "importance_sampling", ADAM)
+        after = await adapter(bench, trainer, "after", Path(place) / "after")
+        gradient = await asyncio.to_thread(
+            gradient_by_peft, model, Path(place) / "before", data, "importance_sampling", {}
+        )
+    expected = {}
+    for key, value in before.items():
+        parameter = torch.nn.Parameter(value.clone())
+        parameter.grad = gradient[key]
+        betas = (ADAM.beta1, ADAM.beta2)
+        torch.optim.AdamW([parameter], lr=ADAM.learning_rate, betas=betas, eps=ADAM.eps, weight_decay=0.0).step()
+        expected[key] = parameter.detach() - value
+    return demand_close(bench, off_by({key: after[key] - value for key, value in before.items()}, expected), "the step")

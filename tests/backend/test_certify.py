@@ -1,0 +1,138 @@
+"""The cases of `rtl-distill check-service`: the embedded service passes each, and a server that breaks a promise is found out by its case."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crippled import Answering, Crippling, Edited, Silent, Unfrozen, WrongLogprobs, crippled
+
+from rtl_core.backend.certify import CASES, Examination, examine
+from rtl_core.errors import ConfigError
+from rtl_core.learning.losses import LOSSES
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.tinymodels import model_path
+
+slow = pytest.mark.slow
+FOLDERS = {"student": model_path("student")}
+FLOAT32 = 1e-4
+"""Everything is computed in float32 here."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTinker]:
+    with LocalTinker(FOLDERS, tmp_path_factory.mktemp("certified")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def examination(service: LocalTinker) -> Examination:
+    return asyncio.run(examine(service.base_url, api_key=service.api_key, folders=FOLDERS, tolerance=FLOAT32))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_embedded_service_keeps_every_promise(examination: Examination, name: str) -> None:
+    (result,) = (one for one in examination.results if one.case.name == name)
+    assert (result.outcome, result.case.without and result.found) == ("OK", result.found)
+
+
+def test_what_an_examination_saved_is_deleted(service: LocalTinker, examination: Examination) -> None:
+    import tinker
+
+    rest = tinker.RestClient(base_url=service.base_url, api_key=service.api_key)
+    assert rest.list_user_checkpoints(limit=1000).result().checkpoints == []
+
+
+def without_ttl(values: dict) -> None:
+    values["ttl_seconds"] = None
+
+
+def without_seed(values: dict) -> None:
+    values.get("sampling_params", {})["seed"] = None
+
+
+def without_stop(values: dict) -> None:
+    values.get("sampling_params", {})["stop"] = []
+
+
+def without_optimizer(values: dict) -> None:
+    values["optimizer"] = False
+
+
+def with_optimizer(values: dict) -> None:
+    values["optimizer"] = True
+
+
+FORWARD_BACKWARD = {
+    "refuses bad training batches",
+    *(f"forward_backward: {loss}" for loss in LOSSES),
+}
+
+
+@pytest.mark.parametrize(
+    ("crippling", "cases", "outcome"),
+    [
+        pytest.param(WrongLogprobs(), {"sampled logprobs are the model's"}, "differs", id="wrong-logprobs"),
+        pytest.param(Unfrozen(), {"snapshots are frozen"}, "differs", id="unfrozen"),
+        pytest.param(Answering("forward_backward", 500), {"refuses bad training batches"}, "differs", id="5xx"),
+        pytest.param(Crippling(), set(), "OK", id="nothing", marks=slow),
+        pytest.param(Answering("weights_info", 404, every=True), {"weights_info"}, "missing", id="no-info", marks=slow),
+        pytest.param(
+            Answering("forward_backward", 500, every=True), FORWARD_BACKWARD, "differs", id="always-5xx", marks=slow
+        ),
+        pytest.param(Edited("load_weights", without_optimizer), {"resume"}, "differs", id="no-moments", marks=slow),
+        pytest.param(
+            Edited("load_weights", with_optimizer), {"start from a state"}, "differs", id="old-moments", marks=slow
+        ),
+        pytest.param(Edited("save_weights", without_ttl), {"ttl"}, "differs", id="no-ttl", marks=slow),
+        pytest.param(Edited("asample", without_seed), {"sample: seed"}, "differs", id="no-seed", marks=slow),
+        pytest.param(Edited("asample", without_stop), {"sample: stop tokens"}, "differs", id="no-stop", marks=slow),
+    ],
+)
+def test_a_broken_promise_is_found_by_its_case_alone(
+    service: LocalTinker, crippling: Crippling, cases: set[str], outcome: str
+) -> None:
+    with crippled(service.base_url, crippling) as url:
+        found = asyncio.run(examine(url, api_key=service.api_key, tolerance=FLOAT32))
+    assert {one.case.name: one.outcome for one in found.lacks} == dict.fromkeys(cases, outcome), found.lacks
+    assert found.fit == (not any(CASES[name].needed for name in cases))
+
+
+def test_a_server_that_does_not_answer_costs_the_time_that_it_is_given(service: LocalTinker) -> None:
+    with crippled(service.base_url, Silent("asample")) as url:
+        found = asyncio.run(examine(url, api_key=service.api_key, only=["sample"], case_s=3))
+    (lacking,) = found.lacks
+    assert (lacking.case.name, lacking.found) == ("create_sampling_client", "no answer within 3 s")
+    assert not found.fit
+
+
+def test_a_case_that_nobody_knows_is_refused(service: LocalTinker) -> None:
+    with pytest.raises(ConfigError, match="no case 'nothing'"):
+        asyncio.run(examine(service.base_url, api_key=service.api_key, only=["nothing"]))
+
+
+def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli", "check-service", url, *arguments]
+    environment = {**os.environ, "TINKER_API_KEY": key}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_command_says_what_it_found_and_writes_it(service: LocalTinker, tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    done = check_service(service.base_url, service.api_key, "--only", "optim_step", "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "everything that each run needs works" in done.stdout
+    found = json.loads(file.read_text())
+    assert found["fit"]
+    assert {result["outcome"] for result in found["results"]} == {"OK"}
+    assert found["results"][-1]["case"] == "optim_step"
+    wrong = check_service(service.base_url, "tml-somebody-else", "--only", "optim_step")
+    assert wrong.returncode == 1
+    assert "no run should begin on this server" in wrong.stdout
+    assert "401" in wrong.stdout
