@@ -164,8 +164,10 @@ def _show(
     def usd(value: float | None, digits: int = 2) -> str:
         return "-" if value is None else f"{value:,.{digits}f}"
 
+    here = config.tinker.all_local  # tokens and hours are what it takes
+
     def sum_of(value: float | None) -> str:
-        return "no price" if value is None else f"${value:,.2f}"
+        return f"${value:,.2f}" if value is not None else "no dollars" if here else "no price"
 
     most, expected, prices = found.most, found.likely, found.prices
     highest, total = (total_dollars(one.usage, prices) for one in (most, expected))
@@ -184,7 +186,10 @@ def _show(
         )
         say(f"budget  {sum_of(budget)} (cost.budget_usd) {then}")
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely"):
+    paid = () if here else ("USD/M", "USD at most", "USD likely")
+    columns = ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely")
+    shown = [column for column in columns if column in paid or not column.startswith("USD")]
+    for column in shown:
         table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
     for model in dict.fromkeys([*most.usage, *expected.usage]):
         price = prices.models.get(model, ModelPrice())
@@ -193,12 +198,14 @@ def _show(
         likely_tokens = tokens.by_kind()
         used = [kind for kind, count in bound.by_kind().items() if count or likely_tokens[kind]]
         for i, kind in enumerate(used):
-            table.add_row(
+            cells = (
                 model if i == 0 else "", kind, usd(getattr(price, kind), 3),
                 f"{getattr(bound, kind):,.0f}", usd(bounds[kind]), f"{likely_tokens[kind]:,.0f}", usd(costs[kind]),
-                end_section=i == len(used) - 1,
             )  # fmt: skip
-    table.add_row("total", "", "", "", usd(highest), "", usd(total))
+            row = [cell for column, cell in zip(columns, cells, strict=True) if column in shown]
+            table.add_row(*row, end_section=i == len(used) - 1)
+    if not here:
+        table.add_row("total", "", "", "", usd(highest), "", usd(total))
     console.print(table)
     parts = [(total_dollars(one.training, prices), total_dollars(one.evaluating, prices)) for one in (most, expected)]
     for name, (training, evaluating) in zip(("at most", "likely "), parts, strict=True):
