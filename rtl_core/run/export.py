@@ -119,7 +119,14 @@ async def export_merged(
         served = sampled_by(history, config, state.step + 1, any_temperature=provider.embedded(config))
         if not served and provider.embedded(config):
             served = await _scored_now(history, config, state, provider, tell)
-        check = _merge(source, adapter, whole, dtype or dtype_of(source), served, exact=provider.embedded(config))
+        check = _merge(
+            source,
+            adapter,
+            whole,
+            dtype or dtype_of(source),
+            served,
+            exact=provider.embedded(config) and config.tinker.local_dtype == "float32",
+        )
         tell(check)
         (whole / "README.md").write_text(model_card(history, config, state, merged_from=source, check=check), "utf-8")
         if folder.exists():
