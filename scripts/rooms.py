@@ -26,6 +26,7 @@ ROOMS = (
     "rtl_core.observe",
     "rtl_core.backend",
     "rtl_core.tinymodels",
+    "rtl_core.pretrained",
     "rtl_core.localtinker",
     "rtl_core.validation",
     "rtl_core.grading",

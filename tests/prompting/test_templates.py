@@ -37,7 +37,7 @@ def test_the_configuration_takes_and_explains_every_template_and_no_other():
     for name, template in TEMPLATES.entries.items():
         assert PromptingSection(template=name).template == name
         assert template.__doc__ in PromptingSection.model_fields["template"].description
-    with pytest.raises(ValueError, match="no template 'exakt'; choose one of bare, cvdp, exact, examples"):
+    with pytest.raises(ValueError, match="no template 'exakt'; choose one of bare, brief, cvdp, exact, examples"):
         PromptingSection(template="exakt")
 
 
