@@ -29,9 +29,10 @@ def service(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def training(service: LocalTinker) -> tinker.TrainingClient:
+def training(service: LocalTinker) -> Iterator[tinker.TrainingClient]:
     client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-    return client.create_lora_training_client("smollm2", rank=32, seed=1).result()
+    yield client.create_lora_training_client("smollm2", rank=32, seed=1).result()
+    client.close().result()
 
 
 @pytest.fixture(scope="module")
