@@ -30,9 +30,8 @@ def service(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def training(service: LocalTinker) -> Iterator[tinker.TrainingClient]:
-    client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-    yield client.create_lora_training_client("smollm2", rank=32, seed=1).result()
-    client.close().result()
+    with tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key) as client:
+        yield client.create_lora_training_client("smollm2", rank=32, seed=1).result()
 
 
 @pytest.fixture(scope="module")
