@@ -23,7 +23,7 @@ setup-test: setup ## The same, with the browser that the report's tests open
 train: setup ## Train the embedded demo: a small model learns to follow RTL specifications (about ten minutes)
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
-train-real: setup ## Train a real pretrained language model, SmolLM2-135M (hours on two cores; ARGS="--set run.steps..." for less)
+train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about an hour on two idle cores)
 	@.venv/bin/rtl-distill fetch-model SmolLM2-135M-Instruct
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
