@@ -133,7 +133,7 @@ def crippled(base_url: str, crippling: Crippling) -> Iterator[str]:
     http = httpx.AsyncClient(base_url=base_url, timeout=120)
     methods = ["GET", "POST", "PUT", "DELETE"]
     app = Starlette(routes=[Route("/api/v1/{route:path}", forward, methods=methods)])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="off"))
     ready = threading.Event()
 
     async def serve() -> None:

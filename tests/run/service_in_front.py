@@ -86,7 +86,7 @@ def in_front_of(service: LocalTinker) -> Iterator[Front]:
     listener = socket.create_server(("127.0.0.1", 0))
     front.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     server = uvicorn.Server(
-        uvicorn.Config(front, log_level="error", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+        uvicorn.Config(front, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

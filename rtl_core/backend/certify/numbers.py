@@ -21,15 +21,14 @@ SCORING = (*SAMPLING, "sample", "compute_logprobs")
 async def sampled(bench: Bench) -> str:
     """The log-probabilities of sampled tokens are the scores of the same tokens, at any temperature and top_p."""
     sampler = await bench.base_sampler()
-    words = ""
+    words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
         answers = (await sampler.sample(prompt(PROMPT), 4, params(16, **shape))).sequences
         own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
         said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
-        words = words or bench.compare(
-            said, [scores[len(PROMPT) - 1 :] for scores in own], f"sampled {shape or ''} and scored log-probabilities"
-        )
-    return words
+        scored = [scores[len(PROMPT) - 1 :] for scores in own]
+        words.append(bench.compare(said, scored, f"sampled {shape or ''} and scored log-probabilities"))
+    return "; ".join(words)
 
 
 @case(
@@ -78,7 +77,7 @@ async def agree(bench: Bench) -> str:
     "snapshots are frozen",
     "numbers",
     needs=SAVING,
-    without="answers that are sampled while a step is made come from two policies: `run.max_staleness` cannot be trusted, and evaluations of earlier steps are wrong",
+    without="answers that are sampled while a step is made come from two policies: `learning.staleness` cannot be trusted, and evaluations of earlier steps are wrong",
 )
 async def frozen(bench: Bench) -> str:
     """A sampler made before steps has the same log-probabilities after them, when a newer one is in use."""
