@@ -7,7 +7,6 @@ ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 
 # Tests mostly wait for simulators and servers: three at a time keep two cores busy.
 PARALLEL := -n 3 --dist worksteal
-QUICK := "not slow and not timing and not docker and not cookbook"
 
 .PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
 
@@ -28,10 +27,8 @@ train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about
 	@.venv/bin/rtl-distill fetch-model SmolLM2-135M-Instruct
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
-# Flows run in processes of their own, in which nothing else has used Prefect before.
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest $(PARALLEL) -m $(QUICK) $(if $(ARGS),$(ARGS),--ignore=tests/flows)
-	@$(if $(ARGS),,$(PY) -m pytest $(PARALLEL) -m $(QUICK) tests/flows)
+	@$(PY) -m pytest $(PARALLEL) -m "not slow and not timing and not docker and not cookbook" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql

@@ -35,18 +35,18 @@ def check(
     import logging
     from dataclasses import asdict
 
+    from cli.quiet import quiet
     from rtl_core.config import load_config
     from rtl_core.errors import ConfigError
     from rtl_core.run.check.whole import check_run
 
-    for chatty in ("rtl_distill", "huggingface_hub"):  # what they warn of has a line of its own
-        logging.getLogger(chatty).setLevel(logging.ERROR)
     settings, missing = load_config(config, set_ or [], check_files=False), None
     try:
         load_config(config, set_ or [])
     except ConfigError as error:
         missing = error
-    findings = asyncio.run(check_run(settings, missing))
+    with quiet(logging.ERROR, "rtl_distill", "huggingface_hub"):  # what they warn of has a line of its own
+        findings = asyncio.run(check_run(settings, missing))
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:

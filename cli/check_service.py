@@ -74,6 +74,7 @@ def check_service(
     os.environ.setdefault("TINKER_TELEMETRY", "0")  # read when the SDK is imported
     from transformers.utils.logging import disable_progress_bar
 
+    from cli.quiet import quiet
     from rtl_core.backend.certify import examine
     from rtl_core.errors import ConfigError
 
@@ -81,16 +82,15 @@ def check_service(
     for name, folder in folders.items():
         if not (folder / "config.json").is_file():
             raise ConfigError(f"--model {name}={folder}: there is no config.json in that folder")
-    for chatty in ("tinker", "huggingface_hub"):  # what they warn of has a line of its own
-        logging.getLogger(chatty).setLevel(logging.CRITICAL)
-    warnings.simplefilter("ignore")
     disable_progress_bar()
-    found = asyncio.run(
-        examine(
-            url, student=student, folders=folders, only=only or [], rank=rank, tolerance=tolerance, case_s=timeout,
-            whole_s=60 * minutes, watcher=_Lines(),
-        )
-    )  # fmt: skip
+    # What they warn of has a line of its own.
+    with quiet(logging.CRITICAL, "tinker", "huggingface_hub"), warnings.catch_warnings(action="ignore"):
+        found = asyncio.run(
+            examine(
+                url, student=student, folders=folders, only=only or [], rank=rank, tolerance=tolerance, case_s=timeout,
+                whole_s=60 * minutes, watcher=_Lines(),
+            )
+        )  # fmt: skip
     if as_json is not None:
         as_json.parent.mkdir(parents=True, exist_ok=True)
         as_json.write_text(json.dumps(found.to_json(), indent=1) + "\n")

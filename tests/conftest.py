@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -71,6 +72,13 @@ def _no_session_outlives_its_module() -> Iterator[None]:
     """Heartbeats to a service that was stopped go on for minutes and put warnings into other tests."""
     yield
     wait_until_no_sdk_loop_runs()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_module_silences_the_next() -> Iterator[None]:
+    """A level that a command leaves on the logger takes the lines of every later flow in this process away."""
+    yield
+    assert logging.getLogger("rtl_distill").level == logging.NOTSET
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
