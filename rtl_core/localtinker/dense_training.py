@@ -8,18 +8,22 @@ results do not fit into the budget are computed again as a whole (gradient check
 
 The same weights and the same mathematics as `decoder.py`, which says for which models it holds.
 
-Shapes: B sequences, L positions, N = B L, H hidden, V vocabulary, K targets a position.
+Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary, K targets a position.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from rtl_core.localtinker.packing import Layout
 
 Pairs = Mapping[str, tuple[nn.Parameter, nn.Parameter]]
 LossOf = Callable[[Tensor], Tensor]  # of log-probabilities [B, L, K], elementwise loss [B, L, K]
@@ -113,11 +117,11 @@ class _Layer:
         self._norm_q, self._norm_k = (None if norm is None else norm.weight for norm in norms)
         self._eps = config.rms_norm_eps
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], batch: int, *, keep: bool) -> tuple[Tensor, _Kept]:
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], layout: Layout, *, keep: bool) -> tuple[Tensor, _Kept]:
         """x [N, H] after this layer, and, with `keep`, what its backward pass needs."""
         qkv = self._qkv.forward(self._norm(x, self._norm_in))
         with torch.set_grad_enabled(keep):
-            attended = self._attend(qkv.requires_grad_(keep), rope, batch)
+            attended = self._attend(qkv.requires_grad_(keep), rope, layout)
         middle = x + self._o.forward(attended.detach())
         gate_up = self._gate_up.forward(self._norm(middle, self._norm_mlp))
         out = self._down.forward(_gated(gate_up)).add_(middle)
@@ -139,17 +143,15 @@ class _Layer:
     def _norm(self, x: Tensor, norm: Any) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), norm.weight, self._eps)
 
-    def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], batch: int) -> Tensor:
-        """Causal attention [N, heads D] of right-padded sequences."""
+    def _attend(self, qkv: Tensor, rope: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
+        """Causal attention [N, heads D] of the sequences of a layout."""
         count = self._heads + 2 * self._kv_heads
-        states = qkv.view(batch, -1, count, self._head_dim).transpose(1, 2)
+        states = qkv.view(-1, count, self._head_dim)
         q, k, v = states.split((self._heads, self._kv_heads, self._kv_heads), 1)
         if self._norm_q is not None and self._norm_k is not None:
             q = F.rms_norm(q, (self._head_dim,), self._norm_q, self._eps)
             k = F.rms_norm(k, (self._head_dim,), self._norm_k, self._eps)
-        q, k = _rotate(q, *rope), _rotate(k, *rope)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self._heads != self._kv_heads)
-        return attended.transpose(1, 2).reshape(qkv.shape[0], -1)
+        return layout.attention(_rotate(q, *rope), _rotate(k, *rope), v)
 
 
 def _rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
@@ -184,26 +186,31 @@ class DenseTraining:
         layers = enumerate(inner.layers)
         self._layers = [_Layer(f"model.layers.{i}", layer, pairs, scaling, model) for i, layer in layers]
         self._budget_bytes = budget_bytes
-        self._position_bytes = layer_bytes(model)
+        self._row_bytes, self._key_bytes = layer_bytes(model)
 
     @torch.no_grad()
-    def forward_backward(self, tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
-        """log p of the targets and the loss, both [B, L, K]; the gradient of the loss's sum is added."""
-        batch, length = tokens_BL.shape
-        rope = self._rope(length)
-        x = F.embedding(tokens_BL.flatten(), self._embed)
-        roomy = self._budget_bytes // (self._position_bytes * tokens_BL.numel())
+    def forward_backward(
+        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor]:
+        """log p of the targets and the loss, both [B, L, K]; the gradient of the loss's sum is added.
+
+        What the sequences, of at most L tokens, have in common at their beginning is computed once.
+        """
+        layout = Layout(sequences)
+        rope = self._rope(layout)
+        x = F.embedding(layout.tokens_N, self._embed)
+        roomy = self._budget_bytes // (self._row_bytes * len(x) + self._key_bytes * layout.keys)
         kept: list[_Kept | Tensor] = []  # a layer's input alone where there is no room for more
         for index, layer in enumerate(self._layers):
             keep = index >= len(self._layers) - roomy
-            out, of_layer = layer.forward(x, rope, batch, keep=keep)
+            out, of_layer = layer.forward(x, rope, layout, keep=keep)
             kept.append(of_layer if keep else x)
             x = out
             del of_layer
         result: list[Tensor] = []
 
         def through_head(hidden_NH: Tensor) -> Tensor:
-            logp_BLK, loss_BLK, gradient_NH = self._through_head(hidden_NH, targets_BLK, loss_of)
+            logp_BLK, loss_BLK, gradient_NH = self._through_head(hidden_NH, layout, targets_BLK, loss_of)
             result.extend((logp_BLK, loss_BLK))
             return gradient_NH
 
@@ -211,55 +218,73 @@ class DenseTraining:
         for layer in reversed(self._layers):
             last = kept.pop()
             if isinstance(last, Tensor):
-                last = layer.forward(last, rope, batch, keep=True)[1]
+                last = layer.forward(last, rope, layout, keep=True)[1]
             dx = layer.backward(last, dx)
             del last
         return result[0], result[1]
 
-    def _through_head(self, hidden_NH: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-probabilities, loss and the gradient of the final hidden states."""
+    def _through_head(
+        self, hidden_NH: Tensor, layout: Layout, targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probabilities, loss and the gradient of the final hidden states.
+
+        P is the number of positions of all sequences: several have one row where it is shared.
+        """
         weight_VH = self._head.effective()
-        targets_NK = targets_BLK.flatten(0, 1)
+        taken = torch.zeros(targets_BLK.shape[:2], dtype=torch.bool)
+        for taken_L, rows in zip(taken, layout.rows, strict=True):
+            taken_L[: len(rows)] = True
+        # Positions in the order of their rows, so that those of a chunk of rows lie side by side.
+        row_P, order_P = torch.from_numpy(np.concatenate(layout.rows)).sort(stable=True)
+        target_PK = targets_BLK[taken][order_P]
         spans = [(i, min(i + _CHUNK, len(hidden_NH))) for i in range(0, len(hidden_NH), _CHUNK)]
+        bounds = torch.searchsorted(row_P, torch.tensor([start for start, _ in spans] + [len(hidden_NH)])).tolist()
+        positions = [slice(*bound) for bound in itertools.pairwise(bounds)]
         roomy = LOGIT_BYTES // (weight_VH.shape[0] * weight_VH.element_size())
         buffer = hidden_NH.new_empty(min(roomy, len(hidden_NH)), weight_VH.shape[0])
-        logp, normaliser = [], []
-        for start, end in spans:
+        logp_PK, normaliser = torch.empty(target_PK.shape), []
+        for (start, end), here in zip(spans, positions, strict=True):
             out = buffer[start:end] if end <= len(buffer) else None
             logits = self._head.forward(hidden_NH[start:end], weight_VH, out).float()
             normaliser.append(logits.logsumexp(-1, keepdim=True))
-            logp.append(logits.gather(-1, targets_NK[start:end]) - normaliser[-1])
+            row = row_P[here, None] - start
+            logp_PK[here] = logits[row, target_PK[here]] - normaliser[-1][row[:, 0]]
+        logp_BLK = torch.zeros(targets_BLK.shape)
+        places = taken.flatten().nonzero()[:, 0][order_P]
+        logp_BLK.flatten(0, 1)[places] = logp_PK
         with torch.enable_grad():
-            logp_BLK = torch.cat(logp).view(targets_BLK.shape).requires_grad_()
-            loss_BLK = loss_of(logp_BLK)
+            loss_BLK = loss_of(logp_BLK.requires_grad_())
             (gradient,) = torch.autograd.grad(loss_BLK.sum(), logp_BLK)
-        gradient_NK = gradient.flatten(0, 1)
+        gradient_PK = gradient.flatten(0, 1)[places]
         d_hidden = torch.zeros_like(hidden_NH)
-        for (start, end), total in zip(spans, normaliser, strict=True):
-            g_NK = gradient_NK[start:end]
-            rows = g_NK.any(-1).nonzero()[:, 0]  # prompts and padding have none
-            if not len(rows):
+        for (start, end), here, total in zip(spans, positions, normaliser, strict=True):
+            trained = gradient_PK[here].any(-1)  # prompts have none
+            if not trained.any():
                 continue
-            x, g = hidden_NH[start:end][rows], g_NK[rows]
+            g_PK, target, row = gradient_PK[here][trained], target_PK[here][trained], row_P[here][trained] - start
+            rows, row = row.unique(return_inverse=True)
+            x = hidden_NH[start:end][rows]
             logits = buffer[start:end][rows] if end <= len(buffer) else self._head.forward(x, weight_VH)
-            d_logits = logits.float().sub_(total[rows]).exp_().mul_(-g.sum(-1, keepdim=True))
-            d_logits.scatter_add_(-1, targets_NK[start:end][rows], g)
+            sums = torch.zeros(len(rows), 1).index_add_(0, row, g_PK.sum(-1, keepdim=True))
+            d_logits = logits.float().sub_(total[rows]).exp_().mul_(-sums)
+            d_logits.index_put_((row[:, None].expand_as(target), target), g_PK, accumulate=True)
             d_hidden[start + rows] = self._head.backward(x, d_logits.to(x.dtype), weight_VH)
         return logp_BLK.detach(), loss_BLK.detach(), d_hidden
 
-    def _rope(self, length: int) -> tuple[Tensor, Tensor]:
-        """Cosines, and sines with the sign of `rotate_half`: [L, D] each."""
-        cos, sin = self._rotary(self._embed[:1, None], torch.arange(length, device=self._embed.device)[None])
+    def _rope(self, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Cosines, and sines with the sign of `rotate_half`, of each row: [N, 1, D] each."""
+        cos, sin = self._rotary(self._embed[:1, None], torch.arange(layout.longest, device=self._embed.device)[None])
         half = cos.shape[-1] // 2
-        return cos[0], torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
+        signed_sin = torch.cat((-sin[0, :, :half], sin[0, :, half:]), -1)
+        return cos[0][layout.positions_N, None], signed_sin[layout.positions_N, None]
 
 
-def layer_bytes(model: Any) -> int:
-    """Bytes that a layer keeps for each position of a pass."""
+def layer_bytes(model: Any) -> tuple[int, int]:
+    """Bytes that a layer keeps for each row of a pass, and for each key that attention holds beside them."""
     config = model.config
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rotated = (config.num_attention_heads + config.num_key_value_heads) * size
     numbers = (
         2 * config.hidden_size + 2 * rotated + 2 * config.num_attention_heads * size + 2 * config.intermediate_size
     )
-    return numbers * model.dtype.itemsize
+    return numbers * model.dtype.itemsize, 2 * config.num_key_value_heads * size * model.dtype.itemsize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,11 +20,15 @@ from rtl_core.localtinker.forward import FrozenForward
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
 from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.packing import packed_passes
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-Pass = Callable[[Tensor, Tensor, LossOf], tuple[Tensor, Tensor]]
-"""Of tokens [B, L], targets [B, L, K] and the loss of log-probabilities: these log-probabilities and their loss, both [B, L, K]."""
+Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
+"""Of B sequences of at most L tokens, targets [B, L, K] and the loss of log-probabilities: these log-probabilities and their loss,
+both [B, L, K]."""
+Cut = Callable[[Sequence[np.ndarray]], list[list[int]]]
+"""Of all sequences of a request: the numbers of those of each pass."""
 Map = Callable[[Callable[[list[int]], tuple[Tensor, Tensor]], list[list[int]]], Iterable[tuple[Tensor, Tensor]]]
 ACTIVATION_BYTES = 640 << 20  # what the layers of a pass by hand keep
 LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
@@ -33,7 +38,7 @@ class TrainingModel:
     """One training client's adapter and its optimizer. Every method runs on the compute thread."""
 
     def __init__(self, model_id: str, base: ServedModel, spec: LoraSpec, *, micro_tokens: int) -> None:
-        """`micro_tokens`: padded tokens of a pass at most, but for one sequence that is longer."""
+        """`micro_tokens`: padded tokens of a pass at most, but for one sequence that is longer; by hand see `packed_passes`."""
         self.model_id = model_id
         self.base = base
         self.spec = spec
@@ -65,7 +70,7 @@ class TrainingModel:
             self.base.adapters.activate(self.model_id)
             if self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
-            return self._run(request, self._autograd_pass, self._micro_tokens, map)
+            return self._run(request, self._autograd_pass, self._cut(self._micro_tokens), map)
         except BaseException:
             self._optimizer.zero_grad(set_to_none=True)
             raise
@@ -81,13 +86,15 @@ class TrainingModel:
         logprobs_of = self._logprobs if frozen is None else frozen.logprobs
 
         @torch.no_grad()
-        def forward_pass(tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
-            logp_BLK = logprobs_of(tokens_BL, targets_BLK)
+        def forward_pass(
+            sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+        ) -> tuple[Tensor, Tensor]:
+            logp_BLK = logprobs_of(self._padded(sequences), targets_BLK)
             return logp_BLK, loss_of(logp_BLK)
 
         if frozen is None:
-            return self._run(request, forward_pass, self._micro_tokens, map)
-        return self._run(request, forward_pass, min(frozen.pass_tokens, self._micro_tokens), frozen.map)
+            return self._run(request, forward_pass, self._cut(self._micro_tokens), map)
+        return self._run(request, forward_pass, self._cut(min(frozen.pass_tokens, self._micro_tokens)), frozen.map)
 
     def _by_hand(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         passes = DenseTraining(
@@ -97,25 +104,28 @@ class TrainingModel:
             budget_bytes=ACTIVATION_BYTES,
         )
         try:
-            return self._run(request, passes.forward_backward, self._micro_tokens, map)
+            cut = functools.partial(packed_passes, budget=self._micro_tokens)
+            return self._run(request, passes.forward_backward, cut, map)
         finally:
             del passes
             give_back_free_memory()
 
-    def _autograd_pass(self, tokens_BL: Tensor, targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
-        logp_BLK = self._logprobs(tokens_BL, targets_BLK)
+    def _autograd_pass(
+        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor]:
+        logp_BLK = self._logprobs(self._padded(sequences), targets_BLK)
         loss_BLK = loss_of(logp_BLK)
         loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
     def _run(
-        self, request: TrainRequest, one_pass: Pass, pass_tokens: int, each: Map
+        self, request: TrainRequest, one_pass: Pass, cut: Cut, each: Map
     ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """The passes of a request, each of at most `pass_tokens` padded tokens, put together."""
+        """The passes of a request, put together."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
-        passes = micro_batches([len(d.tokens_T) for d in request.data], pass_tokens)
+        passes = cut([d.tokens_T for d in request.data])
 
         def run_pass(index: list[int]) -> tuple[Tensor, Tensor]:
             return self._micro_batch([request.data[i] for i in index], request, one_pass)
@@ -136,16 +146,28 @@ class TrainingModel:
         """One padded pass; returns detached logp and loss [B, L, K] on the CPU."""
         loss = LOSSES[request.loss_fn]
         device = self.base.device
-        tokens_BL, inputs, mask_BLK = collate(data, loss.required + loss.optional)
-        tokens_BL, mask_BLK = tokens_BL.to(device), mask_BLK.to(device)
+        inputs, mask_BLK = collate(data, loss.required + loss.optional)
+        mask_BLK = mask_BLK.to(device)
         inputs = {name: t.to(device) for name, t in inputs.items()}
         parameters = {**loss.parameters, **{k: float(v) for k, v in request.config.items()}}
 
         def loss_of(logp_BLK: Tensor) -> Tensor:
             return loss.function(logp_BLK, inputs, parameters) * mask_BLK
 
-        logp_BLK, loss_BLK = one_pass(tokens_BL, inputs["target_tokens"], loss_of)
+        logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
+
+    @staticmethod
+    def _cut(pass_tokens: int) -> Cut:
+        """Passes of at most so many padded tokens."""
+        return lambda sequences: micro_batches([len(tokens) for tokens in sequences], pass_tokens)
+
+    def _padded(self, sequences: Sequence[np.ndarray]) -> Tensor:
+        """Right-padded tokens [B, L]."""
+        tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
+        for row, tokens in zip(tokens_BL, sequences, strict=True):
+            row[: len(tokens)] = tokens
+        return torch.from_numpy(tokens_BL).to(self.base.device)
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
         """log p of the targets, [B, L, K], float32.
@@ -251,8 +273,8 @@ def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return batches
 
 
-def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Right-pad a batch: tokens [B, L], each input [B, L, K], and the mask [B, L, K] of what is no padding.
+def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:
+    """Right-pad the inputs of a batch, each [B, L, K], and the mask [B, L, K] of what is no padding.
 
     `weights` defaults to 1; other inputs in `names` are taken if the first datum has them.
     """
@@ -260,16 +282,14 @@ def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[Tensor, d
     length = max(len(d.tokens_T) for d in data)
     shapes = [d.inputs["target_tokens"].shape for d in data]
     width = max(1 if len(s) == 1 else s[1] for s in shapes)
-    tokens = np.zeros((batch, length), np.int64)
     mask = np.zeros((batch, length, width), np.float32)
     present = ["target_tokens", *[n for n in names if n in data[0].inputs or n == "weights"]]
     arrays = {n: np.zeros((batch, length, width), np.int64 if n == "target_tokens" else np.float32) for n in present}
     for row, (datum, shape) in enumerate(zip(data, shapes, strict=True)):
         rows, columns = shape[0], 1 if len(shape) == 1 else shape[1]
-        tokens[row, : len(datum.tokens_T)] = datum.tokens_T
         mask[row, :rows, :columns] = 1.0
         for name in present:
             value = datum.inputs.get(name)
             arrays[name][row, :rows, :columns] = 1.0 if value is None else value.reshape(rows, columns)
     inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return torch.from_numpy(tokens), inputs, torch.from_numpy(mask)
+    return inputs, torch.from_numpy(mask)

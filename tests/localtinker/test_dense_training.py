@@ -55,6 +55,29 @@ def request() -> TrainRequest:
     return TrainRequest("run", 1, "importance_sampling", {}, False, data)
 
 
+def grouped_request() -> TrainRequest:
+    """Two groups behind prompts with a common beginning, one of them twice the same answer, and a sequence of its own.
+
+    The last position of a prompt predicts each answer's first token: it is one row with several targets.
+    """
+    rng = np.random.default_rng(3)
+    system = rng.integers(3, 400, 9)
+    data = []
+    for prompt_length, answers in ((20, (12, 12, 5, 30)), (31, (3, 8)), (1, (14,))):
+        prompt = np.r_[system, rng.integers(3, 400, prompt_length)]
+        drawn = [rng.integers(3, 400, length) for length in answers]
+        drawn[1:2] = drawn[:1] if len(answers) == 4 else drawn[1:2]
+        for answer in drawn:
+            tokens = np.r_[prompt, answer]
+            advantages = np.r_[np.zeros(len(prompt) - 1), rng.standard_normal(len(answer))].astype(np.float32)
+            inputs = {"target_tokens": tokens[1:], "logprobs": np.full(len(advantages), -6.0, np.float32)}
+            data.append(TrainDatum(tokens[:-1], {**inputs, "advantages": advantages}))
+    return TrainRequest("run", 1, "importance_sampling", {}, False, data)
+
+
+REQUESTS = {"apart": request, "in groups": grouped_request}
+
+
 def passed(
     model: ServedModel, spec: LoraSpec, asked: TrainRequest
 ) -> tuple[dict[str, list[np.ndarray]], list[torch.Tensor]]:
@@ -84,13 +107,14 @@ def both(
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("room", ["for every layer", "for one layer", "for none"])
-def test_gradients_equal_autograds(tmp_path, monkeypatch, name, room):
+@pytest.mark.parametrize("data", REQUESTS)
+def test_gradients_equal_autograds(tmp_path, monkeypatch, name, room, data):
     model = served(tmp_path, CONFIGS[name])
-    one_layer = dense_training.layer_bytes(model.model) * 80
+    one_layer = dense_training.layer_bytes(model.model)[0] * 80
     budget = {"for every layer": 1 << 30, "for one layer": one_layer, "for none": 0}[room]
     monkeypatch.setattr(trainer, "ACTIVATION_BYTES", budget)
     monkeypatch.setattr(dense_training, "LOGIT_BYTES", 0 if room == "for none" else 1 << 30)
-    expected, logprobs, gradients = both(model, monkeypatch, request())
+    expected, logprobs, gradients = both(model, monkeypatch, REQUESTS[data]())
     for mine, theirs in zip(logprobs, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
     for theirs, mine in gradients:

@@ -1,0 +1,87 @@
+"""What sequences share is laid out once, and every position is found again."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from rtl_core.localtinker.packing import LEAST_PREFIX, Family, Layout, families_of, packed_passes
+
+
+def group(rng: random.Random, prompt: list[int], lengths: list[int]) -> list[list[int]]:
+    return [prompt + [rng.randrange(100, 200) for _ in range(length)] for length in lengths]
+
+
+def some(seed: int) -> list[list[int]]:
+    """Groups behind prompts that begin alike, in random order: among them equal sequences, and one that begins as another ends."""
+    rng = random.Random(seed)
+    system = [rng.randrange(50) for _ in range(rng.choice([0, 5, 12]))]
+    sequences: list[list[int]] = []
+    for _ in range(rng.randrange(1, 5)):
+        prompt = system + [rng.randrange(50, 100) for _ in range(rng.randrange(1, 40))]
+        sequences += group(rng, prompt, [rng.randrange(1, 20) for _ in range(rng.randrange(1, 5))])
+    sequences += [list(sequences[0]), sequences[0][: len(sequences[0]) // 2 + 1], [7]]
+    rng.shuffle(sequences)
+    return sequences
+
+
+def test_groups_are_found_whatever_their_prompts_and_answers_have_in_common() -> None:
+    rng = random.Random(0)
+    fence = [1] * 10  # every answer begins so, and two of one group go on alike
+    first = group(rng, [5] * 30 + [6] * 40 + fence, [9, 20, 4, 7])
+    first[3] = first[0][:85] + first[3][80:]
+    second = group(rng, [5] * 30 + [8] * 50 + fence, [9, 3])
+    found = families_of([first[0], second[0], first[1], first[2], second[1], first[3]])
+    assert {frozenset(family.members): family.prefix for family in found} == {
+        frozenset({0, 2, 3, 5}): 80,
+        frozenset({1, 4}): 90,
+    }
+
+
+def test_a_short_common_beginning_is_not_worth_sharing() -> None:
+    common = list(range(LEAST_PREFIX - 1))
+    assert families_of([[*common, 50, 51], [*common, 60, 61]]) == [Family((0,), 0), Family((1,), 0)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_position_of_every_sequence_has_its_token_and_its_place(seed: int) -> None:
+    sequences = some(seed)
+    layout = Layout(sequences)
+    for sequence, rows in zip(sequences, layout.rows, strict=True):
+        assert layout.tokens_N[rows].tolist() == sequence
+        assert layout.positions_N[rows].tolist() == list(range(len(sequence)))
+    assert set(np.concatenate(layout.rows)) == set(range(len(layout.tokens_N)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_attention_is_that_of_each_sequence_alone(seed: int) -> None:
+    sequences = some(seed)
+    layout = Layout(sequences)
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(len(layout.tokens_N), heads, 8, generator=generator) for heads in (4, 2, 2))
+    mine = layout.attention(q, k, v)
+    for rows in layout.rows:
+        alone = (states[rows].transpose(0, 1)[None] for states in (q, k, v))
+        theirs = F.scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True)[0].transpose(0, 1).flatten(1)
+        torch.testing.assert_close(mine[rows], theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("budget", [1, 64, 10_000])
+def test_passes_hold_every_sequence_once_and_are_bounded(seed: int, budget: int) -> None:
+    sequences = some(seed)
+    passes = packed_passes(sequences, budget)
+    assert sorted(i for part in passes for i in part) == list(range(len(sequences)))
+    for part in passes:
+        rows = len(Layout([sequences[i] for i in part]).tokens_N)
+        assert rows <= max(budget, 2 * max(len(sequences[i]) for i in part)) or len(part) == 1
+
+
+def test_answers_to_one_long_prompt_share_it_two_at_a_time_at_least() -> None:
+    rng = random.Random(1)
+    sequences = group(rng, [3] * 100, [100] * 8)
+    assert [len(part) for part in packed_passes(sequences, 64)] == [3, 3, 2]
