@@ -6,7 +6,7 @@
 
 Each round measures the service, through the SDK and HTTP, and then the plain side in this process, so that both meet the same
 machine. Sampling: groups of answers to prompts of random tokens, against one `generate` for all of them. Training: forward_backward
-and optim_step of a batch, LoRA on all linear layers, against a loop over the same batch with peft's model, one micro-batch of at most
+and optim_step of a batch of such groups (`--group 1`: of sequences that share nothing), LoRA on all linear layers, against a loop over the same batch with peft's model, one micro-batch of at most
 512 tokens after the other, and AdamW. Printed: the median of each, the ratios, the peak memory of the service, and how far the
 sampler's log-probabilities are from the trainer's. Nothing else should run: with other work beside it both sides suffer unequally.
 """
@@ -31,9 +31,11 @@ MICRO_TOKENS = 512
 
 
 def batch(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Sequences whose first half is a prompt: tokens, targets, the sampler's log-probabilities and advantages of each."""
+    """Sequences whose first half is a prompt, one for each group: tokens, targets, the sampler's log-probabilities and advantages."""
     rng = np.random.default_rng(1)
     tokens = rng.integers(10, 400, (args.sequences, args.length + 1))
+    first_of_group = np.arange(args.sequences) // args.group * args.group
+    tokens[:, : args.length // 2] = tokens[first_of_group, : args.length // 2]
     advantages = rng.standard_normal((args.sequences, args.length))
     advantages[:, : args.length // 2] = 0.0
     return [

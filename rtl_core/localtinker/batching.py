@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.kv_cache import KVCache
+from rtl_core.localtinker.packing import Layout, packed_passes
 from rtl_core.localtinker.sampling import Row, SampleRequest, choose, requests_of, tensor_of
 from rtl_core.localtinker.scoring import score_prompts
 
@@ -59,13 +60,19 @@ class GenerationBatch:
     def admit(self, rows: Sequence[Row]) -> None:
         """Prefill the prompts of `rows`, score them if asked, take each row's first token, keep those that go on.
 
-        Rows with the same prompt share one prefill.
+        Rows with the same prompt share one prefill. Prompts that are scored and go no further share what they have in common.
         """
         by_prompt: dict[tuple[int, ...], list[Row]] = {}
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = 1 if self.fixed_width is not None else prefill_tokens(self.decoder)
-        for prompts in _length_buckets(list(by_prompt), budget):
+        packs = self.fixed_width is None and not self.decoder.is_small
+        ending = [p for p, group in by_prompt.items() if packs and not any(row.request.goes_on for row in group)]
+        for numbers in packed_passes(ending, budget):
+            layout = Layout([ending[i] for i in numbers])
+            groups = [by_prompt[ending[i]] for i in numbers]
+            self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
+        for prompts in _length_buckets([p for p in by_prompt if p not in set(ending)], budget):
             self._prefill(prompts, [by_prompt[p] for p in prompts])
 
     def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:
@@ -74,16 +81,15 @@ class GenerationBatch:
         padded = torch.zeros(len(prompts), max(lengths), dtype=torch.long)
         for index, prompt in enumerate(prompts):
             padded[index, : len(prompt)] = torch.tensor(prompt)
-        goes_on = any(row.request.options.max_tokens > 1 for group in groups for row in group)
+        goes_on = any(row.request.goes_on for group in groups for row in group)
         capacity = self.fixed_width or _round_up(max(lengths) + 1)
         cache = self.decoder.new_cache(len(prompts), capacity) if goes_on else None
-        hidden_BLH = self.decoder.hidden(padded.to(device), cache)
-        self._score(hidden_BLH, groups)
-        last = torch.tensor(lengths, device=device) - 1
-        logits_UV = self.decoder.logits(hidden_BLH[torch.arange(len(prompts), device=device), last])
+        hidden_NH = self.decoder.hidden(padded.to(device), cache).flatten(0, 1)
+        starts = range(0, padded.numel(), padded.shape[1])
+        positions = [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        tokens = self._first_tokens(hidden_NH, positions, groups)
         rows = [row for group in groups for row in group]
         owner = [i for i, group in enumerate(groups) for _ in group]
-        tokens = self._take(logits_UV.index_select(0, torch.tensor(owner, device=device)), rows)
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
             return
@@ -98,25 +104,32 @@ class GenerationBatch:
         self._positions_B += [lengths[owner[i]] for i in keep]
         self._requests = requests_of(self.rows)
 
-    def _score(self, hidden_BLH: Tensor, groups: Sequence[list[Row]]) -> None:
+    def _first_tokens(
+        self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]
+    ) -> list[int]:
+        """Score the prompts whose positions have these hidden states, and take the first token of the rows of each."""
+        self._score(hidden_NH, positions, groups)
+        last = [int(rows_P[-1]) for rows_P, group in zip(positions, groups, strict=True) for _ in group]
+        distinct = sorted(set(last))
+        device = hidden_NH.device
+        logits_UV = self.decoder.logits(hidden_NH[torch.tensor(distinct, device=device)])
+        owner = torch.tensor([distinct.index(row) for row in last], device=device)
+        return self._take(logits_UV.index_select(0, owner), [row for group in groups for row in group])
+
+    def _score(self, hidden_NH: Tensor, positions: Sequence[np.ndarray], groups: Sequence[list[Row]]) -> None:
         """Answer what the requests of these prompts ask about them."""
         asking = [
-            (index, request)
-            for index, group in enumerate(groups)
+            (rows_P, request)
+            for rows_P, group in zip(positions, groups, strict=True)
             for request in requests_of(group)
             if request.prompt_options.wanted and request.scores is None
         ]
-        if asking:
-            index = [i for i, _ in asking]
-            everyone = index == list(range(len(groups)))
-            chosen = hidden_BLH if everyone else hidden_BLH[torch.tensor(index, device=hidden_BLH.device)]
-            requests = [request for _, request in asking]
-            if self.fixed_width is None:
-                score_prompts(self.decoder, chosen, requests)
-                return
-            # One request at a time: the number of rows in the product with the head may change their last bits.
-            for hidden_LH, request in zip(chosen, requests, strict=True):
-                score_prompts(self.decoder, hidden_LH[None], [request])
+        if self.fixed_width is None:
+            score_prompts(self.decoder, hidden_NH, [rows_P for rows_P, _ in asking], [request for _, request in asking])
+            return
+        # One request at a time: the number of rows in the product with the head may change their last bits.
+        for rows_P, request in asking:
+            score_prompts(self.decoder, hidden_NH, [rows_P], [request])
 
     @torch.inference_mode()
     def step(self) -> None:

@@ -11,7 +11,7 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,10 +22,13 @@ from torch import Tensor
 
 from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
 from rtl_core.localtinker.kv_cache import KVCache
+from rtl_core.localtinker.packing import Layout
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Of a layer's number, queries, keys and values [*lead, heads, D]: what each position attends to."""
 
 
 def is_small(nbytes: int, device: torch.device) -> bool:
@@ -145,18 +148,34 @@ class DenseDecoder:
 
     def hidden(self, tokens_BL: Tensor, cache: KVCache | None = None) -> Tensor:
         """Final hidden states [B, L, H] of right-padded sequences; writes positions 0..L-1 of `cache`."""
-        batch, length = tokens_BL.shape
-        cos, sin = self._rope(length)[:length, None].chunk(2, -1)
-        x = F.embedding(tokens_BL.flatten(), self.embed)
-        for index, layer in enumerate(self.layers):
-            qk, v = self._project(layer, x, (batch, length), cos, sin)
-            q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
+        length = tokens_BL.shape[1]
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             if cache is not None:
                 cache.keys[index][:, :, :length] = k.transpose(1, 2)
                 cache.values[index][:, :, :length] = v.transpose(1, 2)
-            attended = causal_attention(q, k, v, bounded=self._bounded_scores)
-            x = self._finish(layer, x, attended.view(batch * length, -1))
-        return self._rms(x, self.norm).view(batch, length, -1)
+            return causal_attention(q, k, v, bounded=self._bounded_scores)
+
+        return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
+
+    def packed_hidden(self, layout: Layout) -> Tensor:
+        """Final hidden states [N, H] of the rows of a layout."""
+
+        def attend(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return layout.attention(q, k, v)
+
+        rope = self._rope(layout.longest)[layout.positions_N.to(self.device), None]
+        return self._through_layers(layout.tokens_N.to(self.device), rope, attend)
+
+    def _through_layers(self, tokens: Tensor, rope: Tensor, attend: Attend) -> Tensor:
+        """Final hidden states [*lead, H] of tokens [*lead], with cosines and sines that fit [*lead, 1, 2 D]."""
+        cos, sin = rope.chunk(2, -1)
+        x = F.embedding(tokens.flatten(), self.embed)
+        for index, layer in enumerate(self.layers):
+            qk, v = self._project(layer, x, tokens.shape, cos, sin)
+            q, k = qk.split_with_sizes((self.heads, self.kv_heads), -2)
+            x = self._finish(layer, x, attend(index, q, k, v).view(len(x), -1))
+        return self._rms(x, self.norm).view(*tokens.shape, -1)
 
     def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
         """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it.

@@ -17,6 +17,7 @@ import torch
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.packing import common_length
 from rtl_core.localtinker.samplers import Batch, Sampler
 from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest, requests_of
 from rtl_core.localtinker.wire import encode_sample_response
@@ -168,8 +169,7 @@ class SamplingLoop:
             used += (len(request.prompt) + request.options.max_tokens) * sampler.position_bytes
             if (live or taken) and used > self._cache_bytes:
                 break
-            if not taken or request.prompt != taken[-1].request.prompt:
-                prompt_tokens += len(request.prompt)
+            prompt_tokens += len(request.prompt) - (_shared(taken[-1].request, request) if taken else 0)
             if taken and prompt_tokens > sampler.prefill_tokens:
                 break
             taken.append(waiting.popleft())
@@ -187,6 +187,13 @@ class SamplingLoop:
         self._batches[weights] = [batch for batch in batches if batch.live]
         if not self._batches[weights]:
             del self._batches[weights], self._samplers[weights]
+
+
+def _shared(before: SampleRequest, request: SampleRequest) -> int:
+    """Prompt tokens that the pass of both requests computes once."""
+    if request.prompt == before.prompt:
+        return len(request.prompt)
+    return 0 if before.goes_on or request.goes_on else common_length(before.prompt, request.prompt)
 
 
 def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:

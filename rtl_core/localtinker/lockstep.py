@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +82,7 @@ class LockstepBatch:
         }
         for request in scored.values():
             hidden, _ = self._decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            score_prompts(self._decoder, hidden, [request])
+            score_prompts(self._decoder, hidden[0], [np.arange(len(request.prompt))], [request])
         distinct = list({tuple(row.request.prompt): None for row in rows})
         logits, self._cache = self._decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])

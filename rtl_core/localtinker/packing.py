@@ -40,8 +40,10 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
     for as long as that saves rows."""
     arrays = [np.asarray(sequence) for sequence in sequences]
     order = sorted(range(len(arrays)), key=lambda i: arrays[i].tolist())
-    alike = [_common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
-    runs = [[Family((i,), len(arrays[i]) - 1)] for i in order]  # of each place, the family that it is part of, in a shared list
+    alike = [common_length(arrays[a], arrays[b]) for a, b in itertools.pairwise(order)]
+    runs = [
+        [Family((i,), len(arrays[i]) - 1)] for i in order
+    ]  # of each place, the family that it is part of, in a shared list
     for place in sorted(range(len(alike)), key=lambda place: (-alike[place], place)):
         (left,), (right,) = runs[place], runs[place + 1]
         both = Family(left.members + right.members, min(left.prefix, right.prefix, alike[place]))
@@ -81,9 +83,10 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
     return passes
 
 
-def _common_length(a: np.ndarray, b: np.ndarray) -> int:
+def common_length(a: Tokens, b: Tokens) -> int:
+    """How many tokens two sequences begin with alike."""
     length = min(len(a), len(b))
-    differs = np.flatnonzero(a[:length] != b[:length])
+    differs = np.flatnonzero(np.asarray(a[:length]) != np.asarray(b[:length]))
     return int(differs[0]) if len(differs) else length
 
 

@@ -90,6 +90,11 @@ class SampleRequest(SampleJob):
     open_rows: int = 0
     rows: list[Row] = field(default_factory=list)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether a sample may have a second token: one that has not needs no cache."""
+        return self.options.max_tokens > 1
+
     def make_rows(self) -> list[Row]:
         """One row per sample.
 

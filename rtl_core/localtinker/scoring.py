@@ -27,11 +27,11 @@ class Head(Protocol):
     def logits(self, hidden: Tensor) -> Tensor: ...
 
 
-def score_prompts(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleRequest]) -> None:
+def score_prompts(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
     """Fill `scores` of each request with everything that it asks about its prompt.
 
-    `hidden_BLH[i]` holds the final hidden states of request i's prompt, right-padded. Plain log-probabilities of all
-    requests are computed together.
+    `rows[i]` says where the final hidden states of the positions of request i's prompt are; requests may share rows. Plain
+    log-probabilities of all requests are computed together, with one row of logits for a shared row.
     """
     for request in requests:
         options, length = request.prompt_options, len(request.prompt)
@@ -41,11 +41,13 @@ def score_prompts(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleReque
         if options.topk:
             request.scores.topk_ids_PK = np.zeros((length, options.topk), np.int32)
             request.scores.topk_logprobs_PK = np.full((length, options.topk), MISSING_LOGPROB, np.float32)
-    _score_tokens(head, hidden_BLH, requests)
-    for hidden_LH, request in zip(hidden_BLH, requests, strict=True):
-        hidden_PH = hidden_LH[: len(request.prompt)]
+    _score_tokens(head, hidden_NH, rows, requests)
+    for rows_P, request in zip(rows, requests, strict=True):
         options, scores = request.prompt_options, request.scores
         assert scores is not None
+        if not (options.topk or options.targets_RK is not None or options.alternatives):
+            continue
+        hidden_PH = hidden_NH[torch.from_numpy(rows_P).to(hidden_NH.device)]
         if options.topk:
             _score_topk(head, hidden_PH, request, scores)
         if options.targets_RK is not None:
@@ -80,23 +82,29 @@ def _chunks(head: Head, first: int, length: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, length)) for start in range(first, length, step)]
 
 
-def _score_tokens(head: Head, hidden_BLH: Tensor, requests: Sequence[SampleRequest]) -> None:
+def _score_tokens(head: Head, hidden_NH: Tensor, rows: Sequence[np.ndarray], requests: Sequence[SampleRequest]) -> None:
     """The log-probability of each scored prompt token, over all requests in chunks that fit the budget."""
-    wanted = [(i, r) for i, r in enumerate(requests) if r.prompt_options.logprobs and len(r.prompt) > 1]
-    spans = [(i, r, _first_scored(r)) for i, r in wanted]
-    if not spans:
+    asking = [
+        (r, rows_P, _first_scored(r))
+        for r, rows_P in zip(requests, rows, strict=True)
+        if r.prompt_options.logprobs and len(r.prompt) > 1
+    ]
+    if not asking:
         return
-    rows = np.concatenate([np.full(len(r.prompt) - first, i) for i, r, first in spans])
-    before = np.concatenate([np.arange(first, len(r.prompt)) - 1 for _, r, first in spans])
-    targets = np.concatenate([np.asarray(r.prompt[first:]) for _, r, first in spans])
-    device = hidden_BLH.device
-    logprobs = np.empty(len(rows), np.float32)
-    for start, end in _chunks(head, 0, len(rows)):
-        part = (torch.from_numpy(index[start:end]).to(device) for index in (rows, before))
-        logp = torch.log_softmax(head.logits(hidden_BLH[tuple(part)]), -1)
-        logprobs[start:end] = logp.gather(1, torch.from_numpy(targets[start:end, None]).to(device))[:, 0].cpu().numpy()
+    before = np.concatenate([rows_P[first - 1 : len(r.prompt) - 1] for r, rows_P, first in asking])
+    targets = np.concatenate([np.asarray(r.prompt[first:]) for r, _, first in asking])
+    distinct, which = np.unique(before, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    which, targets = which[order], targets[order]
+    device = hidden_NH.device
+    logprobs = np.empty(len(before), np.float32)
+    for start, end in _chunks(head, 0, len(distinct)):
+        here = slice(*np.searchsorted(which, (start, end)))
+        logits = head.logits(hidden_NH[torch.from_numpy(distinct[start:end]).to(device)])
+        index = tuple(torch.from_numpy(part[here]).to(device) for part in (which - start, targets))
+        logprobs[order[here]] = torch.log_softmax(logits, -1)[index].cpu().numpy()
     start = 0
-    for _, request, first in spans:
+    for request, _, first in asking:
         assert request.scores is not None
         assert request.scores.logprobs_P is not None
         request.scores.logprobs_P[first:] = logprobs[start : start + len(request.prompt) - first]

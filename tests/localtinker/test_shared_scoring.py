@@ -1,0 +1,121 @@
+"""Prompts that are only scored share what they have in common; what is said of each stays the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from localtinker_helpers import make_tokenizer
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from rtl_core.localtinker import decoder
+from rtl_core.localtinker.batching import GenerationBatch
+from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
+from rtl_core.localtinker.wire import PromptScores, SampledSequence
+
+CONFIG = LlamaConfig(
+    vocab_size=300,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    initializer_range=0.2,
+)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServedModel:
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(CONFIG).save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
+    return load_model("model", tmp_path, dtype="float32", device="cpu", max_context=512)
+
+
+Answer = tuple[list[SampledSequence], PromptScores | None]
+
+
+def answers(model: ServedModel, prompts: list[list[int]], asked: list[PromptOptions], tokens: int = 1) -> list[Answer]:
+    """What a batch says to a request for each prompt, admitted together."""
+    batch = GenerationBatch(model.decoder(None), model.decode)
+    said: dict[int, Answer] = {}
+
+    def request(i: int) -> SampleRequest:
+        def fail(error: BaseException) -> None:
+            raise error
+
+        options = SamplingOptions(max_tokens=tokens)
+        return SampleRequest(prompts[i], 2, i, options, asked[i], lambda *answer: said.__setitem__(i, answer), fail)
+
+    batch.admit([row for i in range(len(prompts)) for row in request(i).make_rows()])
+    while batch.live:
+        batch.step()
+    return [said[i] for i in range(len(prompts))]
+
+
+def group() -> list[list[int]]:
+    """Answers behind two prompts, one of them twice, and a prompt alone."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(3, 300, 60), rng.integers(3, 300, 45)
+    rows = [np.r_[first, rng.integers(3, 300, n)] for n in (20, 7, 31)] + [np.r_[second, rng.integers(3, 300, 9)]]
+    return [row.tolist() for row in (*rows, rows[1], first)]
+
+
+TARGETS = np.random.default_rng(1).integers(3, 300, (79, 3))
+ASKED = [
+    PromptOptions(logprobs=True, targets_RK=TARGETS),
+    PromptOptions(logprobs=True, last_n=7),
+    PromptOptions(logprobs=True, topk=3),
+    PromptOptions(topk=2),
+    PromptOptions(logprobs=True),
+    PromptOptions(),
+]
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_scores_and_samples_are_those_of_each_prompt_alone(
+    model: ServedModel, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = group()
+    rows: list[int] = []
+    packed = decoder.DenseDecoder.packed_hidden
+
+    def counted(self: decoder.DenseDecoder, layout: object) -> torch.Tensor:
+        hidden = packed(self, layout)  # type: ignore[arg-type]
+        rows.append(len(hidden))
+        return hidden
+
+    monkeypatch.setattr(decoder.DenseDecoder, "packed_hidden", counted)
+    together = answers(model, prompts, ASKED, tokens)
+    # The prompt that is asked for alone keeps its last token as its own. Prompts with more tokens to sample need caches instead.
+    assert rows == ([59 + (1 + 21 + 8 + 32) + 54] if tokens == 1 else [])
+    for i, (sequences, scores) in enumerate(together):
+        truth = true_logprobs(model, prompts[i])
+        if ASKED[i].logprobs:
+            assert scores is not None
+            assert scores.logprobs_P is not None
+            first = 1 if ASKED[i].last_n is None else len(prompts[i]) - 7
+            mine = scores.logprobs_P[first:]
+            np.testing.assert_allclose(mine, truth[first - 1 :][np.arange(len(mine)), prompts[i][first:]], atol=1e-5)
+        if ASKED[i].topk:
+            assert scores is not None
+            assert scores.topk_logprobs_PK is not None
+            best = np.sort(truth, -1)[:, ::-1][: len(prompts[i]) - 1, : ASKED[i].topk]
+            np.testing.assert_allclose(scores.topk_logprobs_PK[1:], best, atol=1e-5)
+        if ASKED[i].targets_RK is not None:
+            assert scores is not None
+            assert scores.targets is not None
+            theirs = np.take_along_axis(truth[: len(TARGETS)], TARGETS, -1)
+            np.testing.assert_allclose(scores.targets[0], theirs, atol=1e-5)
+        for sequence in sequences:
+            assert abs(sequence.logprobs[0] - truth[-1][sequence.tokens[0]]) < 1e-5
+
+
+@torch.no_grad()
+def true_logprobs(model: ServedModel, prompt: list[int]) -> np.ndarray:
+    logits = model.model(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
+    return torch.log_softmax(logits, -1).numpy()
