@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from rtl_core.localtinker.decoder import DenseDecoder
-from rtl_core.localtinker.kv_cache import KVCache
+from rtl_core.localtinker.kv_cache import KVCache, round_up
 from rtl_core.localtinker.packing import Layout, packed_passes
 from rtl_core.localtinker.sampling import Row, SampleRequest, choose, requests_of, tensor_of
 from rtl_core.localtinker.scoring import score_prompts
+from rtl_core.localtinker.shared_cache import SharedCache
 
 PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
 _CPU_PREFILL_TOKENS = 2048  # on a CPU: more are no faster, and take memory
 _SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
-_BLOCK = 64  # the cache grows in blocks of positions
+_LEAST_WIDTH = 64  # of the cache of a fixed-shape batch
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
 CHECK_BYTES = 1 << 30  # cache memory that the check of batch invariance may take
 _ROW_BLOCK = 8  # a fixed-shape batch is padded to a multiple of this many rows
@@ -42,9 +43,14 @@ class GenerationBatch:
         self._requests: list[SampleRequest] = []  # of these rows
         self._decode = decode
         self.fixed_width = fixed_width
-        self._cache: KVCache | None = None
+        self._cache: KVCache | SharedCache | None = None
         self._tokens_B: list[int] = []
         self._positions_B: list[int] = []
+
+    @property
+    def _shares(self) -> bool:
+        """Whether rows share what their prompts have in common: for a small model that saves less than it costs."""
+        return self.fixed_width is None and not self.decoder.is_small
 
     @property
     def live(self) -> int:
@@ -53,8 +59,11 @@ class GenerationBatch:
     def positions(self, extra: Sequence[Row] = ()) -> int:
         """Cache positions that this batch needs at most, with `extra` rows added."""
         both = [row for row in self.rows if not row.done] + list(extra)
-        longest = max((len(r.request.prompt) + r.request.options.max_tokens for r in both), default=0)
-        return len(both) * longest
+        longest_prompt = max((len(r.request.prompt) for r in both), default=0)
+        longest_answer = max((r.request.options.max_tokens for r in both), default=0)
+        if self._shares:
+            return len({id(r.request) for r in both}) * longest_prompt + len(both) * longest_answer
+        return len(both) * max((len(r.request.prompt) + r.request.options.max_tokens for r in both), default=0)
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
@@ -66,8 +75,7 @@ class GenerationBatch:
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = 1 if self.fixed_width is not None else prefill_tokens(self.decoder)
-        packs = self.fixed_width is None and not self.decoder.is_small
-        ending = [p for p, group in by_prompt.items() if packs and not any(row.request.goes_on for row in group)]
+        ending = [p for p, group in by_prompt.items() if self._shares and not any(row.request.goes_on for row in group)]
         for numbers in packed_passes(ending, budget):
             layout = Layout([ending[i] for i in numbers])
             groups = [by_prompt[ending[i]] for i in numbers]
@@ -82,7 +90,8 @@ class GenerationBatch:
         for index, prompt in enumerate(prompts):
             padded[index, : len(prompt)] = torch.tensor(prompt)
         goes_on = any(row.request.goes_on for group in groups for row in group)
-        capacity = self.fixed_width or _round_up(max(lengths) + 1)
+        # Behind a prompt that is shared nothing is written.
+        capacity = self.fixed_width or (round_up(max(lengths), 16) if self._shares else round_up(max(lengths) + 1))
         cache = self.decoder.new_cache(len(prompts), capacity) if goes_on else None
         hidden_NH = self.decoder.hidden(padded.to(device), cache).flatten(0, 1)
         starts = range(0, padded.numel(), padded.shape[1])
@@ -93,12 +102,16 @@ class GenerationBatch:
         keep = [i for i, row in enumerate(rows) if not row.done]
         if not keep or cache is None:
             return
-        cache.select(torch.tensor([owner[i] for i in keep], device=device))
+        joining: KVCache | SharedCache = cache
+        if self._shares:
+            joining = SharedCache(cache, lengths, [owner[i] for i in keep])
+        else:
+            cache.select(torch.tensor([owner[i] for i in keep], device=device))
         self._compact()
         if self._cache is None:
-            self._cache = cache
+            self._cache = joining
         else:
-            self._cache.append(cache)
+            self._cache.append(joining)  # type: ignore[arg-type]  # one kind a batch
         self.rows += [rows[i] for i in keep]
         self._tokens_B += [tokens[i] for i in keep]
         self._positions_B += [lengths[owner[i]] for i in keep]
@@ -154,16 +167,14 @@ class GenerationBatch:
         tokens, positions = self._tokens_B, self._positions_B
         if self.fixed_width is not None:
             width = self.fixed_width
-            missing = _round_up(len(self.rows), _ROW_BLOCK) - self._cache.slots
+            missing = round_up(len(self.rows), _ROW_BLOCK) - self._cache.slots
             if missing > 0:
+                assert isinstance(self._cache, KVCache)
                 self._cache.append(self.decoder.new_cache(missing, width))
             idle = self._cache.slots - len(self.rows)
             tokens, positions = tokens + [0] * idle, positions + [0] * idle
         else:
-            needed = max(positions) + 1
-            if needed > self._cache.capacity:
-                self._cache.grow(_round_up(max(needed, int(1.5 * self._cache.capacity))))
-            width = min(_round_up(needed, 16), self._cache.capacity)
+            width = self._cache.width_for(positions)
         device = self.decoder.device
         return self.decoder.step(
             tensor_of(tokens, np.int64, device), tensor_of(positions, np.int64, device), self._cache, width
@@ -200,7 +211,7 @@ def prefill_tokens(decoder: DenseDecoder) -> int:
 def fixed_width(row: Row) -> int:
     """The cache width of a row in deterministic mode: a function of its own request alone."""
     needed = len(row.request.prompt) + row.request.options.max_tokens
-    width = _BLOCK
+    width = _LEAST_WIDTH
     while width < needed:
         width *= 2
     return width
@@ -262,7 +273,3 @@ def _length_buckets(prompts: list[tuple[int, ...]], budget: int) -> list[list[tu
         else:
             buckets.append([prompt])
     return buckets
-
-
-def _round_up(n: int, block: int = _BLOCK) -> int:
-    return -(-n // block) * block

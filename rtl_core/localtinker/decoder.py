@@ -11,7 +11,7 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,14 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
-from rtl_core.localtinker.kv_cache import KVCache
+from rtl_core.localtinker.kv_cache import Attend, KVCache
 from rtl_core.localtinker.packing import Layout
+from rtl_core.localtinker.shared_cache import SharedCache
 
 _FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Of a layer's number, queries, keys and values [*lead, heads, D]: what each position attends to."""
 
 
 def is_small(nbytes: int, device: torch.device) -> bool:
@@ -98,7 +97,6 @@ class DenseDecoder:
         self._exact_norms = self.dtype == torch.float32
         sizes = (self.head_dim, self.embed.shape[1])
         self._floors = {n: torch.tensor((n * self.eps) ** 0.5, device=self.device) for n in sizes}
-        self._never, self._always = (torch.tensor(x, dtype=self.dtype, device=self.device) for x in (-torch.inf, 0.0))
         self.norm: Tensor = self._norm_weight(inner.norm.weight)
         self.head = self._linear("lm_head", model.lm_head)
         self.layers = [self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(inner.layers)]
@@ -177,29 +175,19 @@ class DenseDecoder:
             x = self._finish(layer, x, attend(index, q, k, v).view(len(x), -1))
         return self._rms(x, self.norm).view(*tokens.shape, -1)
 
-    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache, width: int) -> Tensor:
+    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache | SharedCache, width: int) -> Tensor:
         """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it.
 
-        `width` is an upper bound of positions + 1: only that much of the cache is read.
+        `width` is what `cache.width_for` gave, or more.
         """
         batch = tokens_B.shape[0]
-        view = cache.view(width)
-        cos, sin = self._rope(width).index_select(0, positions_B)[:, None].chunk(2, -1)
-        places = (view.first_RM + positions_B[:, None]).flatten()
-        bias = torch.where(view.positions_W > positions_B[:, None], self._never, self._always)
-        bias = (bias.repeat_interleave(self.kv_heads, 0) if self.kv_heads > 1 else bias)[:, None]
-        queries, scale = self._query_rows(), self.head_dim**-0.5
-        score_dtype = None if self.dtype == torch.float32 else torch.float32
+        cos, sin = self._rope(int(positions_B.max()) + 1).index_select(0, positions_B)[:, None].chunk(2, -1)
+        queries = self._query_rows()
+        attend = cache.attention(positions_B, width)
         x = F.embedding(tokens_B, self.embed)
-        for layer, (keys, values), (keys_T, values_W) in zip(self.layers, view.written, view.read, strict=True):
+        for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, (batch,), cos, sin)
-            keys.index_copy_(0, places, qk[:, self.heads :].reshape(-1, self.head_dim))
-            values.index_copy_(0, places, v.reshape(-1, self.head_dim))
-            q = qk[:, :queries].reshape(batch * self.kv_heads, -1, self.head_dim)
-            weights = torch.softmax(torch.baddbmm(bias, q, keys_T, alpha=scale), -1, score_dtype)
-            if score_dtype is not None:
-                weights = weights.to(self.dtype)
-            attended = torch.bmm(weights, values_W)
+            attended = attend(index, qk[:, :queries], qk[:, self.heads :], v)
             if queries != self.heads:
                 attended = attended[:, : self.heads]
             x = self._finish(layer, x, attended.reshape(batch, -1))

@@ -1,31 +1,20 @@
-"""The key-value cache of a running batch, whose rows have their own lengths, so that requests join and leave it.
+"""Keys and values of a running batch, whose rows have their own lengths, so that requests join and leave it.
 
-Shapes: R slots, M key-value heads, C capacity in positions, D head size, W width.
+Shapes: R slots, B rows, U prompts, G rows of one prompt at most, N query heads, M key-value heads, g = N / M, C capacity in
+positions, W width, D head size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-class CacheView:
-    """The first `width` positions of every slot of a cache, as attention to one new token reads and writes them."""
-
-    def __init__(self, cache: KVCache, width: int) -> None:
-        self.width = width
-        shape = cache.keys[0].shape
-        first = torch.arange(shape[0] * shape[1], device=cache.keys[0].device).view(shape[:2])
-        self.first_RM = first * shape[2]  # index of a slot's position 0 among all positions
-        self.written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
-        self.read = [
-            (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
-            for k, v in zip(cache.keys, cache.values, strict=True)
-        ]
-        self.positions_W = torch.arange(width, device=cache.keys[0].device)
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Of a layer's number and its queries [*lead, N, D], keys and values [*lead, M, D]: what each position attends to, as long as the queries."""
+_BLOCK = 64  # caches grow in blocks of positions
 
 
 class KVCache:
@@ -36,12 +25,6 @@ class KVCache:
         self.values = [torch.zeros_like(k) for k in self.keys]
         self._view: CacheView | None = None
 
-    def view(self, width: int) -> CacheView:
-        """The first `width` positions; made anew only when they or the slots have changed."""
-        if self._view is None or self._view.width != width:
-            self._view = CacheView(self, width)
-        return self._view
-
     @property
     def capacity(self) -> int:
         return self.keys[0].shape[2]
@@ -49,6 +32,41 @@ class KVCache:
     @property
     def slots(self) -> int:
         return self.keys[0].shape[0]
+
+    def empty(self, slots: int, capacity: int) -> KVCache:
+        """Another cache of this model."""
+        _, heads, _, size = self.keys[0].shape
+        return KVCache(len(self.keys), (slots, heads, capacity, size), self.keys[0].dtype, self.keys[0].device)
+
+    def view(self, width: int) -> CacheView:
+        """The first `width` positions; made anew only when they or the slots have changed."""
+        if self._view is None or self._view.width != width:
+            self._view = CacheView(self, width)
+        return self._view
+
+    def width_for(self, positions: Sequence[int]) -> int:
+        """How much of the cache has to be read when rows write these positions; it grows if it must."""
+        needed = max(positions) + 1
+        if needed > self.capacity:
+            self.grow(round_up(max(needed, int(1.5 * self.capacity))))
+        return min(round_up(needed, 16), self.capacity)
+
+    def attention(self, positions_B: Tensor, width: int) -> Attend:
+        """Attention of a step in which row b writes position `positions_B[b]` and sees all up to it.
+
+        `width` is an upper bound of positions + 1: only that much is read.
+        """
+        view = self.view(width)
+        places, bias = view.places(positions_B), view.bias(positions_B)
+
+        def attend(index: int, q_BND: Tensor, k_BMD: Tensor, v_BMD: Tensor) -> Tensor:
+            view.write(index, places, k_BMD, v_BMD)
+            keys_T, values_W = view.read[index]
+            q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
+            weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
+            return torch.bmm(weights, values_W).view(q_BND.shape)
+
+        return attend
 
     def select(self, rows: Tensor) -> None:
         """Keep only these slots, in this order."""
@@ -72,3 +90,48 @@ class KVCache:
         for mine, theirs in ((self.keys, other and other.keys), (self.values, other and other.values)):
             for layer, states in enumerate(mine):
                 mine[layer] = change(states, theirs or [])
+
+
+class CacheView:
+    """The first `width` positions of every slot of a cache, as attention to one new token reads and writes them."""
+
+    def __init__(self, cache: KVCache, width: int) -> None:
+        self.width = width
+        shape, device = cache.keys[0].shape, cache.keys[0].device
+        first = torch.arange(shape[0] * shape[1], device=device).view(shape[:2])
+        self._first_RM = first * shape[2]  # index of a slot's position 0 among all positions
+        self._written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
+        self.read = [
+            (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
+            for k, v in zip(cache.keys, cache.values, strict=True)
+        ]
+        """Of each layer: keys [R M, D, W] and values [R M, W, D]."""
+        self._positions_W = torch.arange(width, device=device)
+        self._never, self._always = (
+            torch.tensor(x, dtype=cache.keys[0].dtype, device=device) for x in (-torch.inf, 0.0)
+        )
+        self._heads = shape[1]
+
+    def places(self, positions_R: Tensor) -> Tensor:
+        return (self._first_RM + positions_R[:, None]).flatten()
+
+    def write(self, index: int, places: Tensor, k_RMD: Tensor, v_RMD: Tensor) -> None:
+        keys, values = self._written[index]
+        keys.index_copy_(0, places, k_RMD.reshape(-1, k_RMD.shape[-1]))
+        values.index_copy_(0, places, v_RMD.reshape(-1, v_RMD.shape[-1]))
+
+    def bias(self, last_R: Tensor) -> Tensor:
+        """[R M, 1, W]: 0 for the positions of a slot up to `last_R`, and -inf behind."""
+        bias = torch.where(self._positions_W > last_R[:, None], self._never, self._always)
+        return (bias.repeat_interleave(self._heads, 0) if self._heads > 1 else bias)[:, None]
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Over the last dimension, computed in float32."""
+    if scores.dtype == torch.float32:
+        return torch.softmax(scores, -1)
+    return torch.softmax(scores, -1, torch.float32).to(scores.dtype)
+
+
+def round_up(n: int, block: int = _BLOCK) -> int:
+    return -(-n // block) * block

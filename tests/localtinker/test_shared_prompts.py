@@ -1,4 +1,4 @@
-"""Prompts that are only scored share what they have in common; what is said of each stays the same."""
+"""Rows of larger models share what their prompts have in common; what is said of each stays the same."""
 
 from __future__ import annotations
 
@@ -113,6 +113,46 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(
             np.testing.assert_allclose(scores.targets[0], theirs, atol=1e-5)
         for sequence in sequences:
             assert abs(sequence.logprobs[0] - truth[-1][sequence.tokens[0]]) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(
+    tmp_path: Path, model: ServedModel, dtype: str
+) -> None:
+    """Groups of unequal sizes, of prompts of unequal lengths, whose answers end at different times."""
+    if dtype != "float32":
+        model = load_model("model", tmp_path, dtype=dtype, device="cpu", max_context=512)
+    prompts = group()
+    batch = GenerationBatch(model.decoder(None), model.decode)
+    said: dict[int, list[SampledSequence]] = {}
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    def admit(numbers: list[int]) -> None:
+        rows = []
+        for i in numbers:
+            options = SamplingOptions(max_tokens=(90, 3, 20, 40, 70, 2)[i])
+            prompt, count = prompts[i], (4, 1, 2, 3, 2, 5)[i]
+            request = SampleRequest(
+                prompt, count, i, options, PromptOptions(), lambda rows, _, i=i: said.__setitem__(i, rows), fail
+            )
+            rows += request.make_rows()
+        batch.admit(rows)
+
+    admit([5, 1, 3])
+    for number in range(120):
+        if number in (1, 30):
+            admit([0, 2] if number == 1 else [4])
+        batch.step()
+    assert not batch.live
+    assert sorted(said) == list(range(6))
+    for i, sequences in said.items():
+        for sequence in sequences:
+            whole = prompts[i] + sequence.tokens
+            truth = true_logprobs(model, whole[:-1])[len(prompts[i]) - 1 :]
+            theirs = truth[np.arange(len(sequence.tokens)), sequence.tokens]
+            np.testing.assert_allclose(sequence.logprobs, theirs, atol=1e-4 if dtype == "float32" else 0.3)
 
 
 @torch.no_grad()
