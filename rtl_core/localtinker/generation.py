@@ -69,28 +69,32 @@ class SamplerPool:
     def get(self, weights: Weights, in_use: set[Weights]) -> Sampler:
         """The sampler of `weights`; those `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            count = len(self._samplers)
-            room = self._limits.sampler_bytes - self._models[weights.base].sampler_bytes(
-                adapted=weights.folder is not None
-            )
-            for old in [w for w in self._samplers if w not in in_use]:
-                if len(self._samplers) < self._limits.samplers and self._bytes() <= room:
-                    break
-                self._samplers.pop(old).release()
-            if len(self._samplers) < count:
-                give_back_free_memory()
+            adapted = weights.folder is not None
+            self._evict(in_use, more=1, more_bytes=self._models[weights.base].sampler_bytes(adapted=adapted))
             self._samplers[weights] = self._build(weights)
         self._samplers.move_to_end(weights)
         return self._samplers[weights]
+
+    def trim(self, in_use: set[Weights]) -> None:
+        """Keep no more than the limits allow, now that fewer are in use."""
+        self._evict(in_use, more=0, more_bytes=0)
+
+    def _evict(self, in_use: set[Weights], *, more: int, more_bytes: int) -> None:
+        """Let the least recently used go until there is room for `more` samplers with so many private bytes."""
+        count = len(self._samplers)
+        for old in [w for w in self._samplers if w not in in_use]:
+            held = sum(sampler.private_bytes for sampler in self._samplers.values())
+            if len(self._samplers) + more <= self._limits.samplers and held + more_bytes <= self._limits.sampler_bytes:
+                break
+            self._samplers.pop(old).release()
+        if len(self._samplers) < count:
+            give_back_free_memory()
 
     def _build(self, weights: Weights) -> Sampler:
         adapter = None
         if weights.folder is not None and weights.spec is not None:
             adapter = (read_adapter(weights.folder), weights.spec)
         return self._models[weights.base].sampler(adapter, deterministic=self._deterministic)
-
-    def _bytes(self) -> int:
-        return sum(sampler.private_bytes for sampler in self._samplers.values())
 
 
 class SamplingLoop:
@@ -187,6 +191,7 @@ class SamplingLoop:
         self._batches[weights] = [batch for batch in batches if batch.live]
         if not self._batches[weights]:
             del self._batches[weights], self._samplers[weights]
+            self.pool.trim(set(self._batches))
 
 
 def _shared(before: SampleRequest, request: SampleRequest) -> int:

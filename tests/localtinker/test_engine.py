@@ -8,8 +8,8 @@ import pytest
 from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights
-from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, as_request
+from rtl_core.localtinker.lora import LoraSpec, write_adapter
 from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
@@ -76,3 +76,24 @@ def test_weights_that_cannot_be_read_fail_only_their_own_jobs(engine, tmp_path):
     assert bad.error is not None
     assert "gone" in str(bad.error)
     assert len(good.response.sequences) == 1
+
+
+def test_samplers_beyond_the_limit_go_when_nothing_is_sampled_from_them(models_by_name, tmp_path):
+    """Two sets of weights that are sampled from side by side are both there; afterwards one is let go for the limit's sake."""
+    model = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
+    spec = LoraSpec(rank=2, seed=0)
+    model.adapters.add("run", spec)
+    adapted = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        write_adapter(tmp_path / name, model.adapters.tensors("run"), spec, "student")
+        adapted.append(Weights("student", tmp_path / name, spec))
+    limits = SamplingLimits(samplers=8, sampler_bytes=3 * model.nbytes // 2, cache_bytes=1 << 28)
+    loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1, cache_bytes=1 << 28)
+    for weights in adapted:
+        loop.add(weights, as_request(job(2, 9), lambda _: None, pytest.fail))
+    loop.advance()
+    assert len(loop.pool) == 2
+    while loop.advance():
+        pass
+    assert len(loop.pool) == 1
