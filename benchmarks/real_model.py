@@ -6,9 +6,10 @@
 
 Each round measures the service, through the SDK and HTTP, and then the plain side in this process, so that both meet the same
 machine. Sampling: groups of answers to prompts of random tokens, against one `generate` for all of them. Training: forward_backward
-and optim_step of a batch of such groups (`--group 1`: of sequences that share nothing), LoRA on all linear layers, against a loop over the same batch with peft's model, one micro-batch of at most
-512 tokens after the other, and AdamW. Printed: the median of each, the ratios, the peak memory of the service, and how far the
-sampler's log-probabilities are from the trainer's. Nothing else should run: with other work beside it both sides suffer unequally.
+and optim_step of a batch of such groups (`--group 1`: of sequences that share nothing), LoRA on all linear layers, against a loop
+over the same batch with peft's model, one micro-batch of at most 512 tokens after the other, and AdamW. Printed: the median of each,
+the ratios, the most memory that the service had while it did each, and how far the sampler's log-probabilities are from the
+trainer's. Nothing else should run: with other work beside it both sides suffer unequally.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ class Served:
         return np.concatenate(parts)
 
     def peak_gb(self) -> float:
-        """The most memory that the service's process had (VmHWM)."""
-        status = Path(f"/proc/{self.service.pid}/status").read_text()
+        """The most memory that the service's process has had since the last call (VmHWM)."""
+        process = Path(f"/proc/{self.service.pid}")
+        status = (process / "status").read_text()
+        (process / "clear_refs").write_text("5")
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1e6
 
 
@@ -172,23 +175,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as state:
         served = Served(args, Path(state))
         with served.service:
-            ready = served.peak_gb()
+            peaks = {"ready": [served.peak_gb()], "sampling": [], "forward": [], "training": []}
             plain = Plain(args)
             for _ in range(args.rounds):
                 sampled, drawn = served.sample()
                 seconds["sampling"].append(sampled)
+                peaks["sampling"].append(served.peak_gb())
                 seconds["generate"].append(plain.sample())
                 difference = served.mismatch(drawn)
+                peaks["forward"].append(served.peak_gb())
                 seconds["train step"].append(served.train(data))
+                peaks["training"].append(served.peak_gb())
                 seconds["plain train step"].append(plain.train(data))
-            peak = served.peak_gb()
     median = {name: statistics.median(values) for name, values in seconds.items()}
     for name, value in median.items():
         print(f"{name:32} {value:10.2f} s")
     print(f"load of the machine              {os.getloadavg()[0]:10.2f}")
     print(f"generate / sampling              {median['generate'] / median['sampling']:10.2f}")
     print(f"train step / plain               {median['train step'] / median['plain train step']:10.2f}")
-    print(f"service's memory, ready, peak    {ready:10.2f} {peak:.2f} GB")
+    for name, values in peaks.items():
+        print(f"service's memory, {name:14} {max(values):10.2f} GB at most")
     print(f"sampler less trainer, mean       {difference.mean():10.5f} nats (an estimate of the KL)")
     print(f"half its square, mean            {(difference**2).mean() / 2:10.5f} nats (another)")
     print(f"its size, mean and most          {np.abs(difference).mean():10.5f} {np.abs(difference).max():.5f} nats")

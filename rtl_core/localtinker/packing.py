@@ -61,16 +61,14 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
     blocks: list[tuple[int, list[int]]] = []
     for family in families_of(sequences):
         own = {i: len(sequences[i]) - family.prefix for i in family.members}
-        most = max(budget, 2 * (family.prefix + max(own.values()))) if family.prefix else 0
-        part: list[int] = []
-        rows = family.prefix
-        for i in family.members:
-            if part and rows + own[i] > most:
-                blocks.append((rows, part))
-                part, rows = [], family.prefix
-            part.append(i)
-            rows += own[i]
-        blocks.append((rows, part))
+        most = max(budget, 2 * (family.prefix + max(own.values())))
+        count = 1 if family.prefix else len(own)
+        while count < len(own) and max(map(sum, _shares(list(own.values()), count))) + family.prefix > most:
+            count += 1
+        left = list(family.members)
+        for lengths in _shares(list(own.values()), count):
+            blocks.append((family.prefix + sum(lengths), left[: len(lengths)]))
+            left = left[len(lengths) :]
     passes: list[list[int]] = []
     filled = 0
     for rows, part in sorted(blocks, key=lambda block: (-block[0], block[1])):
@@ -81,6 +79,12 @@ def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
             passes.append(list(part))
             filled = rows
     return passes
+
+
+def _shares(lengths: list[int], count: int) -> list[list[int]]:
+    """The lengths in `count` parts of nearly equal numbers, in their order."""
+    bounds = [len(lengths) * i // count for i in range(count + 1)]
+    return [lengths[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def common_length(a: Tokens, b: Tokens) -> int:

@@ -85,3 +85,4 @@ def test_answers_to_one_long_prompt_share_it_two_at_a_time_at_least() -> None:
     rng = random.Random(1)
     sequences = group(rng, [3] * 100, [100] * 8)
     assert [len(part) for part in packed_passes(sequences, 64)] == [3, 3, 2]
+    assert [len(part) for part in packed_passes(sequences[:4], 64)] == [2, 2]
