@@ -12,13 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+BLOCK = 512  # queries whose mask is there at once: it has a number for each of their keys
 LEAST_PREFIX = 8  # tokens that are worth sharing: fewer save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
 
@@ -57,11 +57,15 @@ def families_of(sequences: Sequence[Tokens]) -> list[Family]:
 
 
 def packed_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
-    """The numbers of the sequences of each pass, of at most `budget` rows or twice the longest sequence of a family."""
+    """The numbers of the sequences of each pass.
+
+    Of at most `budget` rows; or one sequence that is longer; or several of a family, of no more rows than twice the longest of them
+    and eight budgets: a long prompt is worth a larger pass.
+    """
     blocks: list[tuple[int, list[int]]] = []
     for family in families_of(sequences):
         own = {i: len(sequences[i]) - family.prefix for i in family.members}
-        most = max(budget, 2 * (family.prefix + max(own.values())))
+        most = max(budget, min(2 * (family.prefix + max(own.values())), 8 * budget))
         count = 1 if family.prefix else len(own)
         while count < len(own) and max(map(sum, _shares(list(own.values()), count))) + family.prefix > most:
             count += 1
@@ -101,13 +105,6 @@ class Span:
     prefix: slice
     own: tuple[slice, ...]
 
-    @cached_property
-    def masks(self) -> list[Tensor]:
-        """Of each member, which keys (the prefix, then its own) its queries see: [own, prefix + own]."""
-        shared = self.prefix.stop - self.prefix.start
-        lengths = [rows.stop - rows.start for rows in self.own]
-        return [torch.ones(length, shared + length, dtype=torch.bool).tril_(shared) for length in lengths]
-
 
 class Layout:
     """The rows of a pass over some sequences."""
@@ -145,7 +142,7 @@ class Layout:
     def keys(self) -> int:
         """Rows of keys that attention holds beside those of the pass: the copies of each prefix with its members' own."""
         spans = [span for span in self.spans if span.prefix.stop > span.prefix.start]
-        return sum(mask.shape[1] for span in spans for mask in span.masks)
+        return sum(rows.stop - rows.start + span.prefix.stop - span.prefix.start for span in spans for rows in span.own)
 
     def attention(self, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
         """softmax(q k^T / sqrt(D)) v, [N, heads D]: each row sees the rows of its sequence up to itself."""
@@ -160,8 +157,14 @@ class Layout:
                     q[:, :, rows], k[:, :, rows], v[:, :, rows], is_causal=True, enable_gqa=grouped
                 )
                 parts.append(part)
-            for rows, mask in () if alone else zip(span.own, span.masks, strict=True):
+            for rows in () if alone else span.own:
                 keys, values = (torch.cat((states[:, :, shared], states[:, :, rows]), 2) for states in (k, v))
-                part = F.scaled_dot_product_attention(q[:, :, rows], keys, values, attn_mask=mask, enable_gqa=grouped)
-                parts.append(part)
+                for start in range(rows.start, rows.stop, BLOCK):
+                    end = min(start + BLOCK, rows.stop)
+                    seen = keys.shape[2] - (rows.stop - end)
+                    mask = torch.ones(end - start, seen, dtype=torch.bool, device=q.device).tril_(seen - (end - start))
+                    part = F.scaled_dot_product_attention(
+                        q[:, :, start:end], keys[:, :, :seen], values[:, :, :seen], attn_mask=mask, enable_gqa=grouped
+                    )
+                    parts.append(part)
         return torch.cat(parts, 2)[0].transpose(0, 1).reshape(len(q_NHD), -1)

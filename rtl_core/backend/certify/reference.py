@@ -154,7 +154,7 @@ def demand_close(bench: Bench, off: float, what: str) -> str:
 
 
 async def one_gradient(name: str, bench: Bench) -> str:
-    model, words = folder_of(bench), ""
+    model, words = folder_of(bench), []
     for parameters in variants(name):
         with tempfile.TemporaryDirectory() as place:
             trainer, before = await trained(bench, Path(place) / "before")
@@ -165,8 +165,8 @@ async def one_gradient(name: str, bench: Bench) -> str:
             after = await adapter(bench, trainer, "after", Path(place) / "after")
             expected = await asyncio.to_thread(gradient_by_peft, model, Path(place) / "before", data, name, parameters)
         shown = {key: value - after[key] for key, value in before.items()}
-        words = words or demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}")
-    return words
+        words.append(demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}"))
+    return "; ".join(words)
 
 
 GRADIENTS = (*LEARNING, "external download")
