@@ -238,8 +238,8 @@ def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str
 
 
 WITHOUT_LOSS = {
-    "cross_entropy": "a warm start cannot be used (`learning.warm_start`)",
-    "importance_sampling": "nothing can be trained: it is the loss of every shipped configuration",
+    "cross_entropy": "a warm start cannot be used (`learning.warm_start_steps`)",
+    "importance_sampling": "nothing can be trained: it is the default loss, and most cases below need it",
 }
 for _name in LOSSES:
     _other = (
