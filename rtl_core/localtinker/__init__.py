@@ -13,8 +13,10 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
     batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
-    samplers.py   which batch a row joins         (the losses: rtl_core/learning/losses.py)
+    samplers.py   which batch a row joins         dense_training.py  gradients by hand, for larger models on a CPU
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
+    packing.py    what sequences share, once      kv_cache.py, shared_cache.py  caches of running batches
+    attention.py  causal attention on a CPU       (the losses: rtl_core/learning/losses.py)
     lockstep.py   any other transformers model    models.py    base models: loading, and which path is exact for them
     sampling.py   options, seeds, the next token  settings.py  how one service runs
 
@@ -24,7 +26,8 @@ Limits, against the cloud:
   frozen. Optimizer AdamW only, no Dimuon.
 - Losses: cross_entropy, importance_sampling, ppo, cispo, dro. Not gspo, stable_reinforce, or custom losses run on the server: the
   SDK runs `forward_backward_custom` and `create_custom_loss` on the client instead.
-- Text only: no images, no audio. No prefix cache between requests: `prompt_logprobs_last_n` saves the head's work, not the body's.
+- Text only: no images, no audio. Prompts that begin alike share their beginning within a batch, for models of 64 MiB or more; nothing is
+  kept for later requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
 - One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small models on the CPU sample and
   score in processes of their own; other models on the compute thread, where a pass of one client delays samples of others by its
   length. Models outside the Llama, Qwen2 and Qwen3 families sample through transformers itself, rows of one prompt length together,
