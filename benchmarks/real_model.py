@@ -3,13 +3,15 @@
     python -m benchmarks.real_model --model PATH                        # a transformers folder, such as SmolLM2-135M's
     python -m benchmarks.real_model --model PATH --dtype bfloat16
     python -m benchmarks.real_model --model PATH --sequences 8 --tokens 32 --rounds 3      # shorter
+    python -m benchmarks.real_model --model PATH --sequences 4 --steps 100                 # does memory grow?
 
 Each round measures the service, through the SDK and HTTP, and then the plain side in this process, so that both meet the same
 machine. Sampling: groups of answers to prompts of random tokens, against one `generate` for all of them. Training: forward_backward
 and optim_step of a batch of such groups (`--group 1`: of sequences that share nothing), LoRA on all linear layers, against a loop
 over the same batch with peft's model, one micro-batch of at most 512 tokens after the other, and AdamW. Printed: the median of each,
 the ratios, the most memory that the service had while it did each, and how far the sampler's log-probabilities are from the
-trainer's. Nothing else should run: with other work beside it both sides suffer unequally.
+trainer's. Nothing else should run: with other work beside it both sides suffer unequally. With `--steps` the service goes on alone for so
+many steps, each a sampled group and a train step, and the most memory of each tenth of them is printed.
 """
 
 from __future__ import annotations
@@ -88,6 +90,20 @@ class Served:
         stepped = self._training.optim_step(types.AdamParams(learning_rate=1e-5))
         passed.result(), stepped.result()
         return time.perf_counter() - began
+
+    def peaks_of_tenths(self, data: list[dict[str, Any]], steps: int) -> list[float]:
+        """The most memory, in GB, of each tenth of so many steps: new weights, a group from them, a train step."""
+        from tinker import types
+
+        peaks = []
+        for step in range(steps):
+            sampler = self._training.save_weights_and_get_sampling_client().result()
+            settings = types.SamplingParams(max_tokens=8, temperature=1.0, stop=[])
+            sampler.sample(types.ModelInput.from_ints(prompts_of(self._args)[0]), self._args.group, settings).result()
+            self.train(data)
+            if (step + 1) % max(1, steps // 10) == 0:
+                peaks.append(self.peak_gb())
+        return peaks
 
     def mismatch(self, drawn: list[tuple[list[int], list[int], list[float]]]) -> np.ndarray:
         """The sampler's log-probability of each sampled token less the trainer's, of weights that sampled `drawn`."""
@@ -169,6 +185,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=32)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=0)
     args = parser.parse_args()
     data = batch(args)
     seconds: dict[str, list[float]] = {"sampling": [], "generate": [], "train step": [], "plain train step": []}
@@ -187,6 +204,7 @@ def main() -> None:
                 seconds["train step"].append(served.train(data))
                 peaks["training"].append(served.peak_gb())
                 seconds["plain train step"].append(plain.train(data))
+            growth = served.peaks_of_tenths(data, args.steps)
     median = {name: statistics.median(values) for name, values in seconds.items()}
     for name, value in median.items():
         print(f"{name:32} {value:10.2f} s")
@@ -195,6 +213,8 @@ def main() -> None:
     print(f"train step / plain               {median['train step'] / median['plain train step']:10.2f}")
     for name, values in peaks.items():
         print(f"service's memory, {name:14} {max(values):10.2f} GB at most")
+    if growth:
+        print(f"the most of each tenth of {args.steps} steps: {', '.join(f'{peak:.2f}' for peak in growth)} GB")
     print(f"sampler less trainer, mean       {difference.mean():10.5f} nats (an estimate of the KL)")
     print(f"half its square, mean            {(difference**2).mean() / 2:10.5f} nats (another)")
     print(f"its size, mean and most          {np.abs(difference).mean():10.5f} {np.abs(difference).max():.5f} nats")
