@@ -30,7 +30,7 @@ both [B, L, K]."""
 Cut = Callable[[Sequence[np.ndarray]], list[list[int]]]
 """Of all sequences of a request: the numbers of those of each pass."""
 Map = Callable[[Callable[[list[int]], tuple[Tensor, Tensor]], list[list[int]]], Iterable[tuple[Tensor, Tensor]]]
-ACTIVATION_BYTES = 512 << 20  # what the layers of a pass by hand keep
+ACTIVATION_BYTES = 384 << 20  # what the layers of a pass by hand keep
 LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
 
 
