@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rtl_core.config.models import RewardSection, RunConfig
+from rtl_core.config.grading import RewardSection
+from rtl_core.config.models import RunConfig
 from rtl_core.learning.reward import TERMS
 
 

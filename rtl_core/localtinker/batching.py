@@ -59,11 +59,12 @@ class GenerationBatch:
     def positions(self, extra: Sequence[Row] = ()) -> int:
         """Cache positions that this batch needs at most, with `extra` rows added."""
         both = [row for row in self.rows if not row.done] + list(extra)
-        longest_prompt = max((len(r.request.prompt) for r in both), default=0)
-        longest_answer = max((r.request.options.max_tokens for r in both), default=0)
+        requests = requests_of(both)
         if self._shares:
-            return len({id(r.request) for r in both}) * longest_prompt + len(both) * longest_answer
-        return len(both) * max((len(r.request.prompt) + r.request.options.max_tokens for r in both), default=0)
+            prompt = max((len(request.prompt) for request in requests), default=0)
+            answer = max((request.options.max_tokens for request in requests), default=0)
+            return len(requests) * prompt + len(both) * answer
+        return len(both) * max((len(request.prompt) + request.options.max_tokens for request in requests), default=0)
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:
@@ -75,12 +76,13 @@ class GenerationBatch:
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = 1 if self.fixed_width is not None else prefill_tokens(self.decoder)
-        ending = [p for p, group in by_prompt.items() if self._shares and not any(row.request.goes_on for row in group)]
+        packs = {p: self._shares and not any(row.request.goes_on for row in group) for p, group in by_prompt.items()}
+        ending = [p for p, packed in packs.items() if packed]
         for numbers in packed_passes(ending, budget):
             layout = Layout([ending[i] for i in numbers])
             groups = [by_prompt[ending[i]] for i in numbers]
             self._first_tokens(self.decoder.packed_hidden(layout), layout.rows, groups)
-        for prompts in _length_buckets([p for p in by_prompt if p not in set(ending)], budget):
+        for prompts in _length_buckets([p for p, packed in packs.items() if not packed], budget):
             self._prefill(prompts, [by_prompt[p] for p in prompts])
 
     def _prefill(self, prompts: Sequence[tuple[int, ...]], groups: Sequence[list[Row]]) -> None:

@@ -40,6 +40,10 @@ class LoraSpec:
     def scaling(self) -> float:
         return LORA_ALPHA / self.rank
 
+    def in_words(self) -> str:
+        parts = [part for part in ("attn", "mlp", "unembed") if getattr(self, f"train_{part}")]
+        return f"rank {self.rank} on {'+'.join(parts)}"
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

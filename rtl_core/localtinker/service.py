@@ -269,7 +269,7 @@ class Service:
         if request.model_id is None:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
         client = self.clients.get(request.model_id)
-        mine, saved = (_shape_of(s) for s in (client.spec, spec))
+        mine, saved = (s.in_words() for s in (client.spec, spec))
         if (client.base.name, mine) != (checkpoint.base_model, saved):
             raise RequestError(
                 f"path: {request.path} is of base {checkpoint.base_model!r} with {saved}, this client of "
@@ -395,8 +395,3 @@ def _key(model_id: str, seq_id: int | None) -> tuple | None:
 
 def _sequence_ids(future: Future, count: int) -> list[str]:
     return [f"{future.request_id}:{index}" for index in range(count)]
-
-
-def _shape_of(spec: LoraSpec) -> str:
-    parts = [part for part in ("attn", "mlp", "unembed") if getattr(spec, f"train_{part}")]
-    return f"rank {spec.rank} on {'+'.join(parts)}"

@@ -8,7 +8,6 @@ Shapes as in `kv_cache.py`; C positions of a prompt at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ class SharedCache:
         self._lengths = list(lengths)
         self._owner = list(owner)
         self._own = prompts.empty(len(owner), round_up(1))
+        self._grouped: _Groups | None = None
         self._forget_unused()
 
     @property
@@ -37,7 +37,7 @@ class SharedCache:
 
     def attention(self, positions_B: Tensor, width: int) -> Attend:
         """Attention of a step in which row b writes position `positions_B[b]` and sees all up to it."""
-        groups = self._groups
+        groups = self._groups()
         own_B = positions_B - groups.lengths_B
         view, prompts = self._own.view(width), self._prompts.view(self._prompts.capacity)
         places, bias_own = view.places(own_B), view.bias(own_B)
@@ -74,16 +74,19 @@ class SharedCache:
 
     def _forget_unused(self) -> None:
         """Drop the prompts that no row follows."""
-        vars(self).pop("_groups", None)
+        self._grouped = None
         used = sorted(set(self._owner))
         if len(used) < len(self._lengths):
             self._prompts.select(torch.tensor(used, device=self._prompts.keys[0].device))
             self._lengths = [self._lengths[u] for u in used]
             self._owner = [used.index(u) for u in self._owner]
 
-    @cached_property
     def _groups(self) -> _Groups:
-        return _Groups(self._lengths, self._owner, self._prompts.keys[0].shape[1], self._prompts.keys[0].device)
+        """Made anew only when the rows have changed."""
+        if self._grouped is None:
+            first = self._prompts.keys[0]
+            self._grouped = _Groups(self._lengths, self._owner, first.shape[1], first.device)
+        return self._grouped
 
 
 class _Groups:

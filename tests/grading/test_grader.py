@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rtl_core.config.models import RewardSection
+from rtl_core.config.grading import RewardSection
 from rtl_core.grading.cache import MemoryCache, cache_key, normalised
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import psutil
 import tinker
+import torch
 from tinker import types
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedTokenizerFast
 
+from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.localtinker.process import LocalTinker
 
 CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
@@ -32,6 +35,14 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     )
     tokenizer.train_from_iterator([CORPUS] * 4, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
+
+
+def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> ServedModel:
+    """A model with random weights, written to `folder` and loaded as the service loads it."""
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
 
 
 def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:

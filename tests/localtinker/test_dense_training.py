@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import make_tokenizer
-from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+from localtinker_helpers import served
+from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from rtl_core.localtinker import decoder, dense_training, trainer
 from rtl_core.localtinker.lora import LoraSpec
-from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
@@ -33,13 +31,6 @@ CONFIGS: dict[str, PretrainedConfig] = {
     "qwen3, with norms of heads": Qwen3Config(**SHAPE, head_dim=32),
 }
 WHOLE = LoraSpec(rank=4, seed=1)
-
-
-def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> ServedModel:
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
 
 
 def request() -> TrainRequest:

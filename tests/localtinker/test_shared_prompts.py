@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import make_tokenizer
-from transformers import AutoModelForCausalLM, LlamaConfig
+from localtinker_helpers import served
+from transformers import LlamaConfig
 
 from rtl_core.localtinker import decoder
 from rtl_core.localtinker.batching import GenerationBatch
-from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
 from rtl_core.localtinker.wire import PromptScores, SampledSequence
 
@@ -29,11 +29,8 @@ CONFIG = LlamaConfig(
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServedModel:
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(CONFIG).save_pretrained(tmp_path)
-    make_tokenizer().save_pretrained(tmp_path)
     monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
-    return load_model("model", tmp_path, dtype="float32", device="cpu", max_context=512)
+    return served(tmp_path, CONFIG)
 
 
 Answer = tuple[list[SampledSequence], PromptScores | None]
@@ -121,7 +118,7 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(
 ) -> None:
     """Groups of unequal sizes, of prompts of unequal lengths, whose answers end at different times."""
     if dtype != "float32":
-        model = load_model("model", tmp_path, dtype=dtype, device="cpu", max_context=512)
+        model = served(tmp_path, CONFIG, dtype)
     prompts = group()
     batch = GenerationBatch(model.decoder(None), model.decode)
     said: dict[int, list[SampledSequence]] = {}
