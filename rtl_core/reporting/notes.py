@@ -9,10 +9,12 @@ DEMO = (
     "that is asked for, to stand for what was seen in models of 30 billion parameters; what it learns here is to follow the "
     "specification, not to design hardware."
 )
+TINY = ("student", "reader")
+"""Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
 
 
 def demo_note(run: RunRecord) -> str | None:
-    """The demo's disclosure, for a run whose student is the tiny one of the package."""
+    """The demo's disclosure, for a run whose student is a tiny one of the package."""
     tinker = run.config.get("tinker") or {}
-    is_tiny = tinker.get("base_url") == "local" and run.student not in (tinker.get("local_models") or {})
-    return DEMO if is_tiny else None
+    served = tinker.get("base_url") == "local" and run.student not in (tinker.get("local_models") or {})
+    return DEMO if served and run.student in TINY else None

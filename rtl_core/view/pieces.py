@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rtl_core.history.records import RunRecord
+from rtl_core.pretrained import MODELS, models_folder
+from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 Decoder = Callable[[list[int]], str]
 
@@ -29,10 +31,10 @@ def _tokenizer_of(run: RunRecord | None) -> str | None:
     local = (tinker.get("local_models") or {}).get(run.student)
     if local:
         return str(local)
-    if tinker.get("base_url") == "local" and run.student in ("student", "teacher"):
-        from rtl_core.tinymodels import model_path
-
-        return str(model_path(run.student))  # type: ignore[arg-type]
+    if tinker.get("base_url") == "local" and run.student in MODEL_NAMES:
+        return str(model_path(run.student))
+    if tinker.get("base_url") == "local" and run.student in MODELS:
+        return str(models_folder() / run.student)
     return run.student
 
 

@@ -1,0 +1,30 @@
+"""The demo's disclosure stands beside the demo's figures, and beside no other run's."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtl_core.history.records import RunRecord
+from rtl_core.pretrained import MODELS
+from rtl_core.reporting.notes import DEMO, TINY, demo_note
+from rtl_core.tinymodels import MODEL_NAMES
+
+LOCAL = {"base_url": "local"}
+
+
+@pytest.mark.parametrize("student", TINY)
+def test_a_tiny_student_is_disclosed(student: str) -> None:
+    assert student in MODEL_NAMES
+    assert demo_note(RunRecord(name="run", config={"tinker": LOCAL}, student=student)) == DEMO
+
+
+@pytest.mark.parametrize(
+    ("student", "tinker"),
+    [
+        (next(iter(MODELS)), LOCAL),
+        ("student", {**LOCAL, "local_models": {"student": "models/mine"}}),
+        ("student", {"base_url": "https://gpu7"}),
+    ],
+)
+def test_nobody_elses_student_was_taught_a_habit(student: str, tinker: dict) -> None:
+    assert demo_note(RunRecord(name="run", config={"tinker": tinker}, student=student)) is None
