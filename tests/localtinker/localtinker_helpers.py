@@ -115,4 +115,12 @@ def wait_for(service: LocalTinker, condition: Callable[[dict[str, int]], bool], 
 def sampling_processes(service: LocalTinker) -> list[psutil.Process]:
     """The living sampling processes of a service: the children of its one child, their template."""
     (template,) = psutil.Process(service.pid).children()
-    return [process for process in template.children() if process.status() != psutil.STATUS_ZOMBIE]
+    return [process for process in template.children() if alive(process)]
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs: one may end and be reaped between its listing and this question."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

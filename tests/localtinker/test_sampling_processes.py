@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 
+import psutil
 import pytest
 import tinker
 from localtinker_helpers import connect, params, prompt, random_sequences, sampling_processes, status, wait_for
@@ -72,7 +74,8 @@ def test_a_request_that_kills_every_process_is_answered_with_an_error(service, s
     deadly = sampler.sample(prompt(), 64, params(1900)).future()
     while not deadly.done():
         for process in sampling_processes(service):
-            process.send_signal(signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself since it was listed
+                process.send_signal(signal.SIGKILL)
         time.sleep(0.01)
     with pytest.raises(tinker.RequestFailedError, match="died at work"):
         deadly.result()
