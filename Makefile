@@ -63,7 +63,7 @@ bench: setup ## Print where a step's time goes
 redteam: setup ## Attack the grader with every known way to be paid for wrong RTL (minutes)
 	@$(PY) -m benchmarks.redteam $(ARGS)
 
-learning-report: setup ## Measure what each ingredient of learning adds, with intervals (hours on two cores; ARGS="--jobs 8" on more)
+learning-report: setup ## Run what the ledger of learning lacks (minutes a cell; ARGS="--jobs 8" on more cores) and write its report
 	@$(PY) -m benchmarks.learning $(ARGS)
 
 models: setup ## Make the tiny student and teacher anew into build/tinymodels

@@ -1,80 +1,91 @@
-"""Does it learn, and what does each ingredient add? The matrix of runs behind `make learning-report`.
+"""What does each ingredient add? The matrix of training runs behind docs/learning-report.md.
 
-    python -m benchmarks.learning [--jobs N] [--only NAME ...] [--seeds 0 1 2] [--directory build/learning]
+    python -m benchmarks.learning [--jobs N] [--only NAME ...] [--seeds 0 1 2]
+    python -m benchmarks.learning --list          # the settings, and which of their cells are in the ledger
+    python -m benchmarks.learning --print-only    # the report of what is there
+    python -m benchmarks.learning --check         # run two cells again and compare them with their lines
 
-Every run is a whole training run on the embedded default, graded by the cocotb harnesses, and judged on the `test` split, which no
-setting was chosen by; to choose settings, `--split heldout` in a directory of its own. Rates are pooled over seeds with 95 % intervals over problems and seeds. A run that has a result in
-`<directory>/results.jsonl` is not made again, so the command goes on where it stopped, and prints the tables in seconds when all
-is there. Beside it: `report.md`, `report.json`, and each run's history and log under `runs/`.
+Every cell is a whole training run on the embedded models, graded by the cocotb harnesses and judged on the `test` split. It adds
+one line to the ledger, a tracked file, and is not run again; the command goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.markdown import Markdown
 
-from benchmarks.learning import tables
+from benchmarks.learning.check import CELLS, check
+from benchmarks.learning.ledger import LEDGER, Ledger
+from benchmarks.learning.report import REPORT, markdown
 from benchmarks.learning.running import CORES_PER_RUN, Matrix
-from benchmarks.learning.settings import SETTINGS, Size
-
-
-def write(matrix: Matrix) -> str:
-    """Write the report of all results so far; returns its Markdown."""
-    known = matrix.known()
-    text = tables.markdown(known, matrix.size.split)
-    (matrix.folder / "report.md").write_text(text, encoding="utf-8")
-    data = json.dumps(tables.as_data(known), indent=2)
-    (matrix.folder / "report.json").write_text(data + "\n", encoding="utf-8")
-    return text
+from benchmarks.learning.settings import SETTINGS
 
 
 def main() -> None:
-    default = Size()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = len(os.sched_getaffinity(0))
+    jobs = max(1, cores // CORES_PER_RUN)
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, two cores each ({jobs} here)")
+    parser.add_argument("--only", nargs="*", choices=SETTINGS, metavar="NAME", help="settings (all)")
+    parser.add_argument("--seeds", type=int, nargs="*", help="seeds (each setting's own)")
+    parser.add_argument("--directory", type=Path, default=Path("build/learning"), help="for the runs (build/learning)")
+    parser.add_argument("--ledger", type=Path, default=LEDGER, help="the ledger to read and to add to")
+    parser.add_argument("--report", type=Path, default=REPORT, help="where the report is written")
     parser.add_argument(
-        "--jobs", type=int, default=max(1, cores // CORES_PER_RUN), help="runs at a time, two cores each"
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="for all cells; take a ledger of its own",
     )
-    parser.add_argument("--only", nargs="*", choices=SETTINGS, default=[*SETTINGS], metavar="NAME", help="settings")
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
-    parser.add_argument("--directory", type=Path, default=Path("build/learning"))
-    parser.add_argument("--steps", type=int, default=default.steps, help=f"train steps of a run ({default.steps})")
-    parser.add_argument("--samples", type=int, default=default.samples, help=f"answers a problem ({default.samples})")
-    parser.add_argument(
-        "--per-family", type=int, default=default.per_family, help="test problems of each starter family"
-    )
-    parser.add_argument(
-        "--split", choices=("test", "heldout"), default=default.split, help="judge on this split; tune on heldout"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override for all runs")
     parser.add_argument("--list", action="store_true", help="list the settings and leave")
-    parser.add_argument("--print-only", action="store_true", help="print what is there, run nothing")
+    parser.add_argument(
+        "--print-only", action="store_true", help="write and print the report of what is there, run nothing"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="run two cells again; exit 1 where one is outside its interval"
+    )
     arguments = parser.parse_args()
     console = Console(width=max(160, Console().width))
+    ledger = Ledger(arguments.ledger)
+    if arguments.set and arguments.ledger == LEDGER:
+        parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")
+    matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.set)
     if arguments.list:
-        for setting in SETTINGS.values():
-            console.print(f"{setting.name:18} {setting.tier:8} {setting.about}", markup=False, highlight=False)
+        missing = matrix.missing()
+        for setting in matrix.settings:
+            lacking = [str(seed) for place, seed in missing if place is setting]
+            there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
+            console.print(
+                f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False
+            )
         return
-    size = Size(arguments.steps, arguments.per_family, arguments.samples, arguments.split)
-    matrix = Matrix(arguments.directory, size, arguments.seeds, arguments.only, arguments.set)
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
+    def write() -> str:
+        text = markdown(ledger)
+        arguments.report.write_text(text, encoding="utf-8")
+        return text
+
+    if arguments.check:
+        seeds = arguments.seeds or [0]
+        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CELLS
+        raise SystemExit(0 if check(ledger, arguments.directory / "check", cells, arguments.jobs, tell) else 1)
     if not arguments.print_only:
-        matrix.run(arguments.jobs, lambda: write(matrix), tell)
-    if not matrix.known():
-        raise SystemExit(f"there is no result in {matrix.results}; run without --print-only")
-    console.print(Markdown(write(matrix)))
-    print(f"report: {matrix.folder / 'report.md'}", file=sys.stderr)
-    if missing := matrix.missing():
-        raise SystemExit(f"{len(missing)} runs have no result: {', '.join(f'{s.name}-{seed}' for s, seed in missing)}")
+        matrix.run(arguments.jobs, write, tell)
+    if not ledger.tiers:
+        raise SystemExit(f"there is nothing in {arguments.ledger}; run without --print-only")
+    console.print(write(), markup=False, highlight=False, soft_wrap=True)
+    if matrix.failed:
+        raise SystemExit(
+            f"{len(matrix.failed)} cells failed: {', '.join(matrix.failed)}; see the logs in {matrix.folder}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What all runs share, made once: validation of every problem, the teacher's evaluation, and the verdicts of both.
+"""What all cells of a tier share, made once: validation of every problem, the evaluations of teacher and untrained student, their verdicts.
 
     python -m benchmarks.learning.prepare CONFIG.toml [CONFIG.toml ...]
 
@@ -24,10 +24,10 @@ async def prepare(paths: list[Path]) -> None:
     for number, path in enumerate(paths):
         settings = load_config(path)
         async with open_session(settings, with_policy=number == 0, accept_changes=True) as session:
-            await validate_problems(session.run)
+            await validate_problems(session)
             if number == 0:
                 for policy in ("teacher", "student"):
-                    await evaluate_policy(session.run, evaluation.plan_evaluation(session, policy, 0))
+                    await evaluate_policy(session, evaluation.plan_evaluation(session, policy, 0), must_succeed=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Running the settings: preparation once, then so many runs side by side, each on cores of its own."""
+"""Running cells: what a tier's cells share is made once, then so many runs side by side, each on cores of its own."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import queue
 import shutil
 import subprocess
@@ -12,54 +13,64 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.learning.measured import Measured, Rates, read_before, read_lines, read_rates, read_second_turn
-from benchmarks.learning.settings import SETTINGS, Setting, Size, config_of
-from rtl_core.config import RunConfig, to_toml
+from benchmarks.learning import measured
+from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
+from benchmarks.learning.settings import BASE, MODELS, SETTINGS, STEPS, TEST_PROBLEMS, Setting, config_of
+from rtl_core.config import RunConfig, shipped_configs, to_toml
 from rtl_core.history.store import History
 from rtl_core.problems.starter.spec import Tier
+from rtl_core.tinymodels import MODEL_NAMES, model_path
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
+Tell = Callable[[str], None]
 
 
 class Matrix:
-    """The runs of a report and where their results are kept (`results.jsonl`, one line a run)."""
+    """The cells of some settings: which are in the ledger, and how those that are not get there."""
 
-    def __init__(self, folder: Path, size: Size, seeds: Sequence[int], names: Sequence[str], extra: Sequence[str] = ()):
-        self.folder, self.size, self.seeds, self.extra = folder.resolve(), size, tuple(seeds), tuple(extra)
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: Path,
+        names: Sequence[str],
+        seeds: Sequence[int] | None = None,
+        extra: Sequence[str] = (),
+    ) -> None:
+        """`folder` takes the runs; `seeds` None: each setting's own; `extra`: keys for all cells, which makes them other cells."""
+        self.ledger, self.folder, self.extra = ledger, folder.resolve(), tuple(extra)
         self.settings = [SETTINGS[name] for name in names]
-        self.tiers: list[Tier] = [t for t in ("starter", "hard") if any(s.tier == t for s in self.settings)]
-        self.results = self.folder / "results.jsonl"
+        self.seeds = seeds
         self.failed: list[str] = []
         self._lock = threading.Lock()
 
-    def config(self, setting: Setting, seed: int) -> RunConfig:
-        return config_of(setting, seed, self.size, str(self.folder / "runs"), self.extra)
-
-    def known(self) -> dict[tuple[str, int], Measured]:
-        """(setting or `teacher-<tier>`, seed) -> result, of those that were made with the present settings."""
-        wanted = {(s.name, seed): recipe_of(self.config(s, seed)) for s in self.settings for seed in self.seeds}
-        wanted |= {(f"teacher-{tier}", 0): self._teacher_recipe(tier) for tier in self.tiers}
-        found = {(line.setting, line.seed): line for line in read_lines(self.results)}
-        return {key: line for key, line in found.items() if wanted.get(key) == line.recipe}
+    def cells(self) -> list[tuple[Setting, int]]:
+        """Every cell that is asked for, the first setting with all its seeds before the next."""
+        return [(s, seed) for s in self.settings for seed in (s.seeds if self.seeds is None else self.seeds)]
 
     def missing(self) -> list[tuple[Setting, int]]:
-        """The runs that have no result, the first seed of every setting before the second of any."""
-        known = self.known()
-        return [(s, seed) for seed in self.seeds for s in self.settings if (s.name, seed) not in known]
+        """The cells that the ledger lacks, or has of other settings or models."""
+        return [(s, seed) for s, seed in self.cells() if not self._known(s, seed)]
 
-    def run(self, jobs: int, after: Callable[[], object], tell: Callable[[str], None]) -> None:
-        """Make every missing run, `jobs` at a time; `after` is called after each result."""
-        missing = self.missing()
-        if not missing and all((f"teacher-{tier}", 0) in self.known() for tier in self.tiers):
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        start = time.monotonic()
-        self._prepare(tell)
-        after()
-        tell(f"prepared in {time.monotonic() - start:.0f} s; {len(missing)} runs to make, {jobs} at a time")
+    def _known(self, setting: Setting, seed: int) -> bool:
+        cell = self.ledger.cells.get((setting.name, seed))
+        return cell is not None and cell.recipe == recipe_of(setting, self.extra)
+
+    def run(self, jobs: int, after: Callable[[], object], tell: Tell) -> None:
+        """Run every missing cell, `jobs` at a time; `after` is called after each."""
+        self.measure(self.missing(), jobs, lambda cell: self._keep(cell, after, tell), tell)
+
+    def measure(
+        self, cells: Sequence[tuple[Setting, int]], jobs: int, take: Callable[[Cell], None], tell: Tell
+    ) -> None:
+        """Run these cells, whatever the ledger has of them, and hand each result on."""
+        for tier in sorted({setting.tier for setting, _ in cells}):
+            self._prepare(tier, sorted({seed for s, seed in cells if s.tier == tier}), tell)
+        tell(f"{len(cells)} cells to run, {jobs} at a time")
         free: queue.SimpleQueue[set[int]] = queue.SimpleQueue()
         for cores in shares(jobs):
             free.put(cores)
@@ -68,97 +79,100 @@ class Matrix:
             setting, seed = place
             cores = free.get()
             try:
-                line = self._train(setting, seed, cores)
+                cell = self._train(setting, seed, cores)
             except (RuntimeError, LookupError) as error:
                 self.failed.append(f"{setting.name}-{seed}")
                 tell(f"{setting.name}-{seed} failed: {error}")
                 return
             finally:
                 free.put(cores)
-            self._keep(line)
-            with self._lock:
-                after()
-            done = sum(line.after.passed.values()) / len(line.after.passed)
-            tell(f"{setting.name}-{seed}: pass@1 {done:.3f} after {line.steps} steps, {line.minutes:.1f} minutes")
+            take(cell)
 
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(one, missing))
+            list(pool.map(one, cells))
 
-    def _keep(self, line: Measured) -> None:
-        with self._lock, self.results.open("a", encoding="utf-8") as file:
-            file.write(line.to_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    def _keep(self, cell: Cell, after: Callable[[], object], tell: Tell) -> None:
+        with self._lock:
+            self.ledger.add(cell)
+            after()
+        tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
 
-    def _prepare(self, tell: Callable[[str], None]) -> None:
-        base = self.folder / "base.duckdb"
-        halves = shares(len(self.tiers), all_cores=True)
-        with ThreadPoolExecutor(len(self.tiers)) as pool:
-            list(pool.map(lambda tier, cores: self._prepare_tier(tier, cores, base, tell), self.tiers, halves))
+    def _prepare(self, tier: Tier, seeds: Sequence[int], tell: Tell) -> None:
+        """Validate the problems of each seed; evaluate teacher and untrained student, if the ledger has no line of them."""
+        shared = Setting(f"shared-{tier}", tier, "", ())
+        recipe = recipe_of(shared, self.extra)
+        line = self.ledger.tiers.get(tier)
+        known = line is not None and line.recipe == recipe
+        base = self._base(tier)
+        done = base.with_suffix(f".{recipe}-{'-'.join(map(str, seeds))}")
+        if known and done.exists():
+            return
+        start = time.monotonic()
+        extra = (
+            *self.extra,
+            f'run.history="{base}"',
+            f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}",
+        )
+        configs = [config_of(shared, seed, self.folder, extra) for seed in seeds]
+        arguments = ["-m", "benchmarks.learning.prepare", *(str(self._write(config)) for config in configs)]
+        self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
+        if not known:
+            history, run = History(base, read_only=True), configs[0].run.name
+            families = measured.problems_of(history, run)
+            before, teacher = (
+                measured.counts_of(history, run, policy, list(families), step=0) for policy in ("student", "teacher")
+            )
+            samples = configs[0].evaluation.samples
+            ran = ran_here((time.monotonic() - start) / 60)
+            with self._lock:
+                self.ledger.add(
+                    TierLine(tier, recipe, list(families), list(families.values()), samples, before, teacher, ran)
+                )
+        done.touch()
+        tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
 
-    def _prepare_tier(self, tier: Tier, cores: set[int], base: Path, tell: Callable[[str], None]) -> None:
-        kinds = sorted({s.mixed for s in self.settings if s.tier == tier})  # the plain problems first
-        configs = [self._prepared(tier, seed, mixed, base, len(cores)) for mixed in kinds for seed in self.seeds]
-        paths = [self._write(config) for config in configs]
-        mark = base.with_name(f"prepared-{tier}-{recipe_of_files(paths)}")
-        teacher = f"teacher-{tier}"
-        if not mark.exists():
-            name = f"prepare-{tier}"
-            self._process(name, ["-m", "benchmarks.learning.prepare", *map(str, paths)], cores)
-            mark.touch()
-        if (teacher, 0) not in self.known():
-            history = History(base, read_only=True)
-            run = f"{teacher}{'-mixed' if not self._plain(tier) else ''}-{self.seeds[0]}"
-            _, rates, families = read_rates(history, run, "teacher", tier)
-            line = Measured(teacher, tier, 0, 0, self._teacher_recipe(tier), Rates(), rates, families, 0.0)
-            self._keep(line)
-            tell(f"teacher, {tier} tier: pass@1 {sum(rates.passed.values()) / len(rates.passed):.3f}")
+    def _base(self, tier: Tier) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"shared-{tier}.duckdb"
 
-    def _plain(self, tier: Tier) -> bool:
-        return any(not s.mixed for s in self.settings if s.tier == tier)
-
-    def _prepared(self, tier: Tier, seed: int, mixed: bool, base: Path, cores: int) -> RunConfig:
-        overrides = ("sampling.max_tokens=256",) if tier == "hard" else ()
-        setting = Setting(f"teacher-{tier}{'-mixed' if mixed else ''}", tier, "", overrides, mixed)
-        more = (f'run.history="{base}"', f"grading.workers={cores}", f"tinker.local_threads={max(1, cores // 2)}")
-        return config_of(setting, seed, self.size, str(self.folder / "runs"), (*self.extra, *more))
-
-    def _teacher_recipe(self, tier: Tier) -> str:
-        return recipe_of(self._prepared(tier, self.seeds[0], not self._plain(tier), Path("base.duckdb"), 1))
-
-    def _train(self, setting: Setting, seed: int, cores: set[int]) -> Measured:
-        config = self.config(setting, seed)
+    def _train(self, setting: Setting, seed: int, cores: set[int]) -> Cell:
+        config = config_of(setting, seed, self.folder, self.extra)
         path = self._write(config)
         history = config.run.history
         if not history.exists():
             copy = history.with_suffix(".copy")
-            shutil.copyfile(self.folder / "base.duckdb", copy)
+            shutil.copyfile(self._base(setting.tier), copy)
             copy.rename(history)
         start = time.monotonic()
-        train = ["-c", "from cli import main; main()", "train", str(path)]
-        self._process(config.run.name, train, cores)
+        self._process(config.run.name, ["-c", "from cli import main; main()", "train", str(path)], cores)
         minutes = (time.monotonic() - start) / 60
-        found = History(history, read_only=True)
-        steps, after, families = read_rates(found, config.run.name, "student", setting.tier)
-        before = read_before(found, config.run.name, setting.tier)
-        for left in ("tinker", "prefect"):  # weights and server files, megabytes each, that nothing here reads again
-            shutil.rmtree(history.parent / left, ignore_errors=True)
-        return Measured(
+        cell = self._read(setting, seed, config, minutes)
+        shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes
+        return cell
+
+    def _read(self, setting: Setting, seed: int, config: RunConfig, minutes: float) -> Cell:
+        found, run = History(config.run.history, read_only=True), config.run.name
+        tier = self.ledger.tiers[setting.tier]
+        after = measured.counts_of(found, run, "student", tier.problems_P)
+        later: list[float] = []
+        if config.refinement.turns > 1:
+            later = measured.second_turn_of(found, run, tier.problems_P, after, tier.samples)
+        return Cell(
             setting.name,
             setting.tier,
             seed,
-            steps,
-            recipe_of(config),
-            before,
+            recipe_of(setting, self.extra),
             after,
-            families,
-            minutes,
-            self.size.samples,
-            read_second_turn(found, config.run.name, setting.tier) if config.refinement.turns > 1 else {},
+            later,
+            measured.steps_of(found, run),
+            measured.evaluations_of(found, run, tier.problems_P),
+            measured.answers_of(found, run),
+            measured.train_tokens_of(found, run),
+            ran_here(minutes),
         )
 
     def _write(self, config: RunConfig) -> Path:
-        folder = self.folder / "runs" / config.run.name
+        folder = self.folder / config.run.name
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "settings.toml"
         path.write_text(to_toml(config), encoding="utf-8")
@@ -166,7 +180,7 @@ class Matrix:
 
     def _process(self, name: str, arguments: list[str], cores: set[int]) -> None:
         """Run Python on these cores, its output in a log; RuntimeError with the log's end when it fails twice."""
-        folder = self.folder / "runs" / name
+        folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = {
             **os.environ,
@@ -197,22 +211,49 @@ class Matrix:
                 raise RuntimeError(f"exit code {done.returncode}; the end of {log}: {tail}")
 
 
-def recipe_of(config: RunConfig) -> str:
-    """Hash of what a run is made of: its configuration without its place on disk and the number of cores."""
-    data = config.model_dump(mode="json")
-    for key in ("directory", "history"):
-        data["run"].pop(key)
-    data["grading"].pop("workers")
-    data["tinker"].pop("local_threads")
-    return hashlib.sha256(repr(sorted(data.items())).encode()).hexdigest()[:12]
+def in_words(cell: Cell, ledger: Ledger) -> str:
+    """One line of what a cell gave."""
+    samples = ledger.tiers[cell.tier].samples
+    rate = cell.figure_P("pass@1", samples).mean()
+    interface = cell.figure_P("interface", samples).mean()
+    return f"pass@1 {rate:.3f}, interface {interface:.3f}, {len(cell.steps)} steps, {cell.ran.minutes:.1f} minutes"
 
 
-def recipe_of_files(paths: Sequence[Path]) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
+    """Hash of what a cell is made of: the text of its base, its keys, its models and the numbers of its problems."""
+    base = shipped_configs().get(setting.base, BASE)
+    lines = [line for line in base.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    weights = [
+        hashlib.sha256((model_path(name) / "model.safetensors").read_bytes()).hexdigest()
+        for name in MODEL_NAMES
+        if name in MODELS[setting.tier]
+    ]
+    made_of = [*lines, *setting.overrides, *extra, setting.tier, str((STEPS, TEST_PROBLEMS[setting.tier])), *weights]
+    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
 
 
-def shares(jobs: int, *, all_cores: bool = False) -> list[set[int]]:
-    """The cores of each of `jobs` runs: two each, the same ones again where there are not enough; or an equal part of all."""
+def ran_here(minutes: float) -> Ran:
+    """This machine, the commit that is checked out, and today."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    cores = len(os.sched_getaffinity(0))
+    machine = f"{cores} cores of {_processor()}, Python {platform.python_version()}, torch {version('torch')}"
+    return Ran(commit or "no git", machine, datetime.now(UTC).date().isoformat(), round(minutes, 2))
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def shares(jobs: int) -> list[set[int]]:
+    """The cores of each of `jobs` runs: two each, the same ones again where there are not enough."""
     cores = sorted(os.sched_getaffinity(0))
-    width = max(1, len(cores) // jobs) if all_cores else min(CORES_PER_RUN, len(cores))
+    width = min(CORES_PER_RUN, len(cores))
     return [{cores[(job * width + i) % len(cores)] for i in range(width)} for job in range(jobs)]

@@ -1,218 +1,258 @@
-"""What the learning report runs: every setting by name, and which pairs of settings it compares."""
+"""What the matrix runs: every setting by name, and which pairs of settings it compares."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.problems.starter.spec import Tier
 
+BASE = Path(__file__).with_name("base.toml")
+STEPS = 48
 PROBLEMS_PER_STEP = 8
-EPOCHS = 2
-
-
-@dataclass(frozen=True)
-class Size:
-    """How large each run is. The starter tier has 18 families and the hard one 7: test problems are a multiple of each."""
-
-    steps: int = 64
-    per_family: int = 4
-    """Test problems of each starter family; a hard one has two and a half times as many."""
-    samples: int = 4
-    """Answers to each test problem."""
-    split: Literal["test", "heldout"] = "test"
-    """What runs are judged on. Choices of settings are made on `heldout`."""
-
-    def test_problems(self, tier: Tier) -> int:
-        return 18 * self.per_family if tier == "starter" else 7 * round(2.5 * self.per_family)
-
-    @property
-    def train_problems(self) -> int:
-        return max(PROBLEMS_PER_STEP, self.steps * PROBLEMS_PER_STEP // EPOCHS)
+TEST_PROBLEMS: dict[Tier, int] = {"starter": 72, "hard": 70}
+"""A multiple of the tier's families: 18 and 7."""
+MODELS: dict[Tier, tuple[str, str]] = {"starter": ("student", "teacher"), "hard": ("hard-student", "hard-teacher")}
+"""Student and teacher of each tier."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to train: the demo's models and problems, `_BASE`, and these keys."""
+    """One way to train: the configuration `base`, the tier's models and problems, and these keys."""
 
     name: str
     tier: Tier
     about: str
     overrides: tuple[str, ...]
-    mixed: bool = False
-    """Half of the training problems come from the starter tier."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    base: str = str(BASE)
+    """A configuration file, or the name of a shipped one, whose steps and sizes are then its own."""
 
-
-_BASE = (
-    "learning.kl_weight=0.1",
-    'learning.kl_schedule="constant"',
-    "learning.kl_schedule_part=1.0",
-    "learning.replacements=1",
-    "learning.replace_with_kl=false",
-    'curriculum.order="easy_to_hard"',
-)
-"""What the demo does otherwise, or may one day."""
-RL = ("learning.kl_weight=0.0",)
-_LED = ("learning.kl_weight=0.2", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
-_SHUFFLED = ('curriculum.order="shuffled"',)
-_FULL = ("learning.replacements=2", *_SHUFFLED)
-_EASY_FIRST = ('curriculum.order="easy_to_hard"',)
-_HARD = ("sampling.max_tokens=256",)
-
-SETTINGS: dict[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting("rl", "starter", "RL alone (λ = 0)", (*RL, *_EASY_FIRST)),
-        Setting(
-            "distillation",
-            "starter",
-            "distillation alone",
-            ("learning.reward_weight=0.0", "learning.kl_weight=1.0", *_EASY_FIRST),
-        ),
-        Setting("both", "starter", "both, λ = 0.1", ("learning.kl_weight=0.1", *_EASY_FIRST)),
-        Setting("both-0.5", "starter", "both, λ = 0.5", ("learning.kl_weight=0.5", *_EASY_FIRST)),
-        Setting("both-1", "starter", "both, λ = 1", ("learning.kl_weight=1.0", *_EASY_FIRST)),
-        Setting(
-            "both-led",
-            "starter",
-            "both, the teacher first: λ from 0.2 to 0 over half the run, two replacements, no curriculum",
-            (*_LED, *_FULL),
-        ),
-        Setting("rl-full", "starter", "RL alone, two replacements, no curriculum", (*RL, *_FULL)),
-        Setting("shuffled", "starter", "both, λ = 0.1, no curriculum", ("learning.kl_weight=0.1", *_SHUFFLED)),
-        Setting(
-            "control",
-            "starter",
-            "control: RL with permuted advantages",
-            (*RL, "learning.permute_advantages=true", *_EASY_FIRST),
-        ),
-        Setting("hard-rl", "hard", "RL alone", (*RL, *_SHUFFLED, *_HARD)),
-        Setting(
-            "hard-pass-only",
-            "hard",
-            "RL alone, reward for passing only",
-            (*RL, *_SHUFFLED, *_HARD, "reward.weights={tests = 1.6}"),
-        ),
-        Setting(
-            "hard-partial",
-            "hard",
-            "RL + credit for each test",
-            (
-                *RL,
-                *_SHUFFLED,
-                *_HARD,
-                "reward.weights={format = 0.1, interface = 0.2, syntax = 0.3, tests = 0.5, tests_fraction = 0.5}",
-            ),
-        ),
-        Setting("hard-teacher", "hard", "RL + teacher, λ = 0.1", ("learning.kl_weight=0.1", *_SHUFFLED, *_HARD)),
-        Setting(
-            "hard-distillation",
-            "hard",
-            "distillation alone",
-            ("learning.reward_weight=0.0", "learning.kl_weight=1.0", *_SHUFFLED, *_HARD),
-        ),
-        Setting("hard-curriculum", "hard", "RL, easy problems first", (*RL, *_EASY_FIRST, *_HARD)),
-        Setting("hard-pools", "hard", "RL, pools by measured pass rate", (*RL, 'curriculum.order="pools"', *_HARD)),
-        Setting(
-            "hard-warm",
-            "hard",
-            "RL after 8 steps on the teacher's passing answers",
-            (*RL, *_SHUFFLED, *_HARD, "learning.warm_start_steps=8"),
-        ),
-        Setting(
-            "hard-refinement",
-            "hard",
-            "RL, a second turn",
-            (
-                *RL,
-                *_SHUFFLED,
-                *_HARD,
-                "refinement.turns=2",
-                'refinement.style="terse"',
-                "prompting.max_prompt_tokens=512",
-            ),
-        ),
-        Setting(
-            "hard-mixed",
-            "hard",
-            "RL, starter tier first, then hard",
-            (*RL, *_EASY_FIRST, *_HARD),
-            mixed=True,
-        ),
-    )
-}
-"""Every setting by name. A new one is an entry here; what it is compared with is a line below."""
+    @property
+    def is_shipped(self) -> bool:
+        return self.base != str(BASE)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one setting is asked to add to another."""
+    """What one setting is asked to add to another, in points of pass@1 at an equal budget."""
 
     setting: str
     against: str
-    about: str
+    ingredient: str
+    """What the first has and the second has not."""
     by: str = "pass@1"
     """Figure of `setting`: `pass@1`, or `turn 2` (passed by the end of the second turn)."""
     to: str = "pass@1"
     """Figure of `against`: `pass@1`, or `pass@2` (of two answers at least one passes: a second turn has had two tries)."""
 
 
+_DISTIL = ("learning.reward_weight=0.0", "learning.kl_weight=1.0")
+_LED = ("learning.kl_weight=0.5", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
+_WARM = ("learning.warm_start_steps=8",)
+_PASS_ONLY = ("reward.weights={tests = 1.6}",)
+_STAGES_AND_TESTS = ("reward.weights={format = 0.1, interface = 0.2, syntax = 0.3, tests = 0.5, tests_fraction = 0.5}",)
+_TESTS = ("reward.weights={tests = 0.8, tests_fraction = 0.8}",)
+_TWO_TURNS = ("refinement.turns=2", 'refinement.style="terse"', "prompting.max_prompt_tokens=512")
+
+
+def _kl(weight: float) -> tuple[str, ...]:
+    return (f"learning.kl_weight={weight}",)
+
+
+def _groups(problems: int, answers: int) -> tuple[str, ...]:
+    return (f"curriculum.problems_per_step={problems}", f"sampling.group_size={answers}")
+
+
+def _order(name: str) -> tuple[str, ...]:
+    return (f'curriculum.order="{name}"',)
+
+
+def _hard(rows: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[Setting]:
+    return [Setting(f"hard-{name}", "hard", about, overrides) for name, about, overrides in rows]
+
+
+def _losses() -> Iterable[tuple[str, str, tuple[str, ...]]]:
+    for loss, short in (("importance_sampling", "is"), ("ppo", "ppo"), ("cispo", "cispo")):
+        for staleness in (0, 1, 4):
+            if (loss, staleness) != ("importance_sampling", 0):  # that is `warm`
+                about = f"warm start, then RL: loss {loss}, staleness {staleness}"
+                keys = (*_WARM, f'learning.loss="{loss}"', f"learning.staleness={staleness}")
+                yield f"warm-{short}-{staleness}", about, keys
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        *_hard(
+            (
+                ("rl", "RL alone", ()),
+                (
+                    "warm-led",
+                    "warm start, then RL with the teacher, λ from 0.5 to 0 over half the run",
+                    (*_WARM, *_LED),
+                ),
+                ("warm", "warm start on the teacher's passing answers (8 steps), then RL alone", _WARM),
+                ("distillation", "distillation alone (λ = 1)", _DISTIL),
+                ("warm-distillation", "warm start, then distillation alone", (*_WARM, *_DISTIL)),
+                ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
+                ("control", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
+                (
+                    "control-teacher",
+                    "control: distillation with the teacher's scores of another answer",
+                    (*_DISTIL, "learning.permute_teacher=true"),
+                ),
+                ("both", "RL with the teacher, λ = 0.1", _kl(0.1)),
+                ("both-0.5", "RL with the teacher, λ = 0.5", _kl(0.5)),
+                ("both-1", "RL with the teacher, λ = 1", _kl(1.0)),
+                ("warm-both", "warm start, then RL with the teacher, λ = 0.1", (*_WARM, *_kl(0.1))),
+                ("warm-both-0.5", "warm start, then RL with the teacher, λ = 0.5", (*_WARM, *_kl(0.5))),
+                (
+                    "warm-golden",
+                    "warm start on known-good answers, then RL alone",
+                    (*_WARM, 'learning.warm_start_source="golden"'),
+                ),
+                ("warm-16", "warm start of 16 steps, then RL alone", ("learning.warm_start_steps=16",)),
+                ("imitation", "warm start all the way (off-policy distillation)", ("learning.warm_start_steps=47",)),
+                ("pass-only", "RL alone, reward for passing only", _PASS_ONLY),
+                ("warm-pass-only", "warm start, then RL, reward for passing only", (*_WARM, *_PASS_ONLY)),
+                ("warm-tests", "warm start, then RL, credit by tests alone", (*_WARM, *_TESTS)),
+                ("warm-partial", "warm start, then RL, credit by stages and tests", (*_WARM, *_STAGES_AND_TESTS)),
+                ("warm-easy-first", "warm start, then RL, easy problems first", (*_WARM, *_order("easy_to_hard"))),
+                ("warm-pools", "warm start, then RL, pools by the run's own pass rates", (*_WARM, *_order("pools"))),
+                (
+                    "warm-led-failed",
+                    "as warm-led, the teacher on failed answers only",
+                    (*_WARM, *_LED, 'learning.kl_on="failed"'),
+                ),
+                (
+                    "warm-std",
+                    "warm start, then RL, advantages divided by their deviation",
+                    (*_WARM, "learning.normalise_std=true"),
+                ),
+                (
+                    "warm-replaced",
+                    "warm start, then RL, groups of equal rewards replaced up to twice",
+                    (*_WARM, "learning.replacements=2"),
+                ),
+                ("warm-groups-3", "warm start, then RL, groups of 3 (16 problems)", (*_WARM, *_groups(16, 3))),
+                ("warm-groups-12", "warm start, then RL, groups of 12 (4 problems)", (*_WARM, *_groups(4, 12))),
+                ("warm-turns", "warm start, then RL, a second turn", (*_WARM, *_TWO_TURNS)),
+                (
+                    "warm-target",
+                    "warm start, then RL with the teacher, λ held to a KL of 0.05",
+                    (*_WARM, *_kl(0.5), 'learning.kl_schedule="target"', "learning.kl_target=0.05"),
+                ),
+                (
+                    "warm-self",
+                    "warm start, then RL with the student as its own teacher",
+                    (
+                        *_WARM,
+                        *_kl(0.5),
+                        'learning.algorithm="self_distillation"',
+                        "prompting.max_prompt_tokens=768",
+                        "learning.kl_clamp=5.0",
+                    ),
+                ),
+                *_losses(),
+            )
+        ),
+        Setting("demo", "starter", "the demo as it is shipped", (), (0, 1, 2, 3, 4), "demo"),
+        Setting(
+            "demo-rl",
+            "starter",
+            "the demo, RL alone",
+            ("learning.kl_weight=0.0", "learning.warm_start_steps=0", *_order("shuffled")),
+            (0, 1, 2, 3, 4),
+            "demo",
+        ),
+        Setting("demo-shuffled", "starter", "the demo, problems in no order", _order("shuffled"), (0, 1, 2), "demo"),
+        Setting("rl", "starter", "RL alone", ()),
+        Setting("distillation", "starter", "distillation alone (λ = 1)", _DISTIL),
+        Setting("both", "starter", "RL with the teacher, λ = 0.1", _kl(0.1)),
+        Setting("led", "starter", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
+        Setting("warm", "starter", "warm start on the teacher's passing answers (8 steps), then RL alone", _WARM),
+        Setting("warm-led", "starter", "warm start, then RL with the teacher, λ from 0.5 to 0", (*_WARM, *_LED)),
+        Setting("control", "starter", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
+    )
+}
+"""Every setting by name, the first to be run first. A new one is an entry here; what it is compared with is a line below."""
+
 COMPARISONS = (
-    Comparison("both", "rl", "the teacher (λ = 0.1), over RL alone"),
-    Comparison("both-led", "both", "the teacher first, two replacements and no curriculum, over λ = 0.1 throughout"),
-    Comparison("both-led", "rl", "the same, over RL alone"),
-    Comparison("both-led", "distillation", "the same, over distillation alone"),
-    Comparison("both-led", "rl-full", "the teacher first, over RL alone with as many replacements and no curriculum"),
-    Comparison("both-0.5", "both", "λ = 0.5 instead of 0.1"),
-    Comparison("both-1", "both", "λ = 1 instead of 0.1"),
-    Comparison("both", "distillation", "the reward, over distillation alone"),
-    Comparison("both", "shuffled", "the curriculum"),
-    Comparison("hard-teacher", "hard-rl", "hard tier: the teacher (λ = 0.1), over RL alone"),
-    Comparison("hard-distillation", "hard-rl", "hard tier: distillation instead of RL"),
-    Comparison("hard-warm", "hard-rl", "hard tier: a warm start on the teacher's answers"),
-    Comparison("hard-rl", "hard-pass-only", "hard tier: partial credit by stages, over a reward for passing only"),
-    Comparison("hard-partial", "hard-rl", "hard tier: partial credit by tests, over stages alone"),
-    Comparison("hard-curriculum", "hard-rl", "hard tier: easy problems first"),
-    Comparison("hard-pools", "hard-rl", "hard tier: pools by measured pass rate"),
-    Comparison("hard-mixed", "hard-rl", "hard tier: half of the problems from the starter tier, those first"),
-    Comparison("hard-refinement", "hard-rl", "hard tier: refinement, judged single-shot"),
-    Comparison(
-        "hard-refinement", "hard-rl", "hard tier: the second turn itself, against two tries", by="turn 2", to="pass@2"
+    Comparison("hard-warm-led", "hard-rl", "warm start and teacher, over RL alone"),
+    Comparison("hard-warm", "hard-rl", "a warm start on the teacher's answers"),
+    Comparison("hard-distillation", "hard-rl", "distillation in place of the reward"),
+    Comparison("hard-led", "hard-rl", "the teacher, led, without a warm start"),
+    Comparison("hard-both", "hard-rl", "the teacher at λ = 0.1, without a warm start"),
+    Comparison("hard-both-0.5", "hard-rl", "the teacher at λ = 0.5, without a warm start"),
+    Comparison("hard-both-1", "hard-rl", "the teacher at λ = 1, without a warm start"),
+    Comparison("hard-led", "hard-both-0.5", "letting λ fall, without a warm start"),
+    Comparison("hard-led", "hard-distillation", "the reward, with the teacher and without a warm start"),
+    Comparison("hard-warm-led", "hard-warm", "the teacher, led, after a warm start"),
+    Comparison("hard-warm-both", "hard-warm", "the teacher at λ = 0.1, after a warm start"),
+    Comparison("hard-warm-both-0.5", "hard-warm", "the teacher at λ = 0.5, after a warm start"),
+    Comparison("hard-warm-target", "hard-warm", "the teacher at a target KL, after a warm start"),
+    Comparison("hard-warm-self", "hard-warm", "the student as its own teacher, after a warm start"),
+    Comparison("hard-warm-led", "hard-warm-distillation", "the reward, with the teacher and after a warm start"),
+    Comparison("hard-warm-distillation", "hard-distillation", "a warm start, before distillation"),
+    Comparison("hard-warm", "hard-imitation", "RL after 8 supervised steps, over supervised steps alone"),
+    Comparison("hard-warm-golden", "hard-warm", "known-good answers in place of the teacher's in the warm start"),
+    Comparison("hard-warm-16", "hard-warm", "16 steps of warm start in place of 8"),
+    Comparison("hard-rl", "hard-pass-only", "partial credit by stages, without a warm start"),
+    Comparison("hard-warm", "hard-warm-pass-only", "partial credit by stages, after a warm start"),
+    Comparison("hard-warm-tests", "hard-warm-pass-only", "partial credit by tests"),
+    Comparison("hard-warm-partial", "hard-warm", "partial credit by tests, over that by stages"),
+    Comparison("hard-warm-easy-first", "hard-warm", "easy problems first"),
+    Comparison("hard-warm-pools", "hard-warm", "pools by the run's own pass rates"),
+    Comparison("hard-warm-led-failed", "hard-warm-led", "the teacher on failed answers only"),
+    Comparison("hard-warm-std", "hard-warm", "advantages divided by their deviation"),
+    Comparison("hard-warm-replaced", "hard-warm", "another problem for each group of equal rewards (more rollouts)"),
+    Comparison("hard-warm-groups-3", "hard-warm", "groups of 3 in place of 6"),
+    Comparison("hard-warm-groups-12", "hard-warm", "groups of 12 in place of 6"),
+    Comparison("hard-warm-turns", "hard-warm", "a second turn, judged single-shot (more rollouts)"),
+    Comparison("hard-warm-turns", "hard-warm", "the second turn itself, against two tries", by="turn 2", to="pass@2"),
+    *(
+        Comparison(f"hard-warm-{short}-{staleness}", "hard-warm", f"loss {short}, staleness {staleness}")
+        for short in ("is", "ppo", "cispo")
+        for staleness in (0, 1, 4)
+        if (short, staleness) != ("is", 0)
     ),
+    Comparison("demo", "demo-rl", "starter tier: all that the demo has, over RL alone"),
+    Comparison("demo", "demo-shuffled", "starter tier: the demo's curriculum"),
+    Comparison("distillation", "rl", "starter tier: distillation in place of the reward"),
+    Comparison("both", "rl", "starter tier: the teacher at λ = 0.1"),
+    Comparison("led", "rl", "starter tier: the teacher, led"),
+    Comparison("warm", "rl", "starter tier: a warm start"),
+    Comparison("warm-led", "warm", "starter tier: the teacher, led, after a warm start"),
 )
 """In the order of the report."""
 
 
-def config_of(setting: Setting, seed: int, size: Size, folder: str, extra: tuple[str, ...] = ()) -> RunConfig:
-    """The configuration of one run of a setting, judged on the split of its size."""
+def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] = ()) -> RunConfig:
+    """The configuration of one cell, which keeps its files in `folder`; judged on the test split."""
     name = f"{setting.name}-{seed}"
-    rows = [(setting.tier, size.train_problems, size.test_problems(setting.tier))]
-    if setting.mixed:
-        half = size.train_problems // 2
-        # A source must hold something out; the one starter problem is left out of the figures.
-        rows = [("starter", half, 1), (setting.tier, size.train_problems - half, size.test_problems(setting.tier))]
-    sources = ", ".join(
-        f'{{kind = "starter", tier = "{tier}", train = {train}, heldout = {held}, heldout_split = "{size.split}"}}'
-        for tier, train, held in rows
-    )
+    student, teacher = MODELS[setting.tier]
+    own = load_config(setting.base, setting.overrides, environment={})
+    train = own.problems.sources[0].train if setting.is_shipped else STEPS * own.curriculum.problems_per_step  # type: ignore[union-attr]
+    held = TEST_PROBLEMS[setting.tier]
+    source = f'{{kind = "starter", tier = "{setting.tier}", train = {train}, heldout = {held}, heldout_split = "test"}}'
     return load_config(
-        "demo",
+        setting.base,
         (
             f'run.name="{name}"',
             f"run.seed={seed}",
-            f"run.epochs={EPOCHS}",
             f'run.directory="{folder}"',
             f'run.history="{folder}/{name}/history.duckdb"',
-            f"problems.sources=[{sources}]",
-            f"curriculum.problems_per_step={PROBLEMS_PER_STEP}",
-            f"evaluation.samples={size.samples}",
-            f"evaluation.k=[1, {size.samples}]" if size.samples > 1 else "evaluation.k=[1]",
+            f'tinker.student="{student}"',
+            f'tinker.teacher="{teacher}"',
+            f"problems.sources=[{source}]",
+            "problems.validation_mutants=0",
             "evaluation.teacher=false",
-            "checkpoints.keep_last=1",
-            "grading.workers=2",
-            "tinker.local_threads=1",
-            *_BASE,
+            "evaluation.samples=4",
+            f"evaluation.every={10 if setting.is_shipped else 0}",
+            "checkpoints.keep_last=6",
             *setting.overrides,
             *extra,
         ),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rtl_core.algorithms.base import ALGORITHMS
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.config.learning import SELF_DISTILLATION
@@ -29,5 +26,5 @@ class SelfDistillation(Grpo):
     much better the student is with the hint.
     """
 
-    def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
-        return super().advantages_T(answer, advantage, 0.0 if answer.teacher is None else kl_weight)
+    def kl_weight_of(self, answer: StoredRollout, kl_weight: float) -> float:
+        return 0.0 if answer.teacher is None else super().kl_weight_of(answer, kl_weight)

@@ -51,6 +51,8 @@ class LearningSection(Section):
     """With `target`: λ changes by at most a fifth of this share a step."""
     kl_weight_bounds: tuple[float, float] = (1e-3, 10.0)
     """With `target`: λ stays between these."""
+    kl_on: Literal["all", "failed"] = "all"
+    """Which answers the teacher corrects: `all`, or those that did not pass, the others learning from their reward alone."""
     kl_discount: float = Field(default=0.0, ge=0, le=1)
     """γ: how much of later tokens' KL a token is charged."""
     kl_clamp: float | None = Field(default=None, gt=0)
@@ -86,6 +88,8 @@ class LearningSection(Section):
     """Adam's learning rate of the warm start; left out, `learning_rate` without its decay."""
     permute_advantages: bool = False
     """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
+    permute_teacher: bool = False
+    """Control experiment: hand each rollout the teacher's word on another one, token by token. What still improves is not the teacher's."""
     learning_rate: float = Field(default=4e-5, gt=0)
     """Adam's learning rate at the first step."""
     final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)

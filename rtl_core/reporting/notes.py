@@ -9,7 +9,7 @@ DEMO = (
     "that is asked for, to stand for what was seen in models of 30 billion parameters; what it learns here is to follow the "
     "specification, not to design hardware."
 )
-TINY = ("student", "reader")
+TINY = ("student", "reader", "hard-student")
 """Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
 
 

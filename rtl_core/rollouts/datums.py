@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from rtl_core.algorithms.base import Algorithm, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
-from rtl_core.history.records import StoredRollout
+from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.advantage import kl_share
 from rtl_core.rollouts.batch import Batch
 
@@ -26,7 +28,10 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
         kl_weight: λ of this step.
     """
     config = algorithm.config
-    rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers_that_count(batch)]
+    answers = list(answers_that_count(batch))
+    if config.learning.permute_teacher and algorithm.signal == "advantages":
+        answers = permute_teacher(answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}"))
+    rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
     if config.learning.permute_advantages and algorithm.signal == "advantages":
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
     return [
@@ -43,7 +48,7 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     return kl_share(
         (
             credit_of(stored).advantage,
-            grpo.advantages_T(stored, 0.0, kl_weight),
+            grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight)),
             np.array(stored.rollout.logprobs_T),
         )
         for stored in answers_that_count(batch)
@@ -66,3 +71,28 @@ def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> lis
         (stored, {**inputs, "advantages": np.full(len(inputs["advantages"]), mean, np.float32)})
         for (stored, inputs), mean in zip(rows, means, strict=True)
     ]
+
+
+def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
+    """Hand each scored answer the differences q − s of another one, token by token.
+
+    Of a longer answer as many as there are tokens; after a shorter one's end the difference is 0.
+    """
+    scored = [number for number, stored in enumerate(answers) if stored.teacher is not None]
+    others = scored[:]
+    rng.shuffle(others)
+    found = answers[:]
+    for number, other in zip(scored, others, strict=True):
+        differences = _differences_T(answers[other])
+        own_T = np.array(answers[number].rollout.logprobs_T, np.float64)
+        moved_T = np.zeros(len(own_T))
+        count = min(len(own_T), len(differences))
+        moved_T[:count] = differences[:count]
+        teacher = replace(cast(TeacherRecord, answers[number].teacher), logprobs_T=tuple((own_T + moved_T).tolist()))
+        found[number] = replace(answers[number], teacher=teacher)
+    return found
+
+
+def _differences_T(stored: StoredRollout) -> np.ndarray:
+    teacher = cast(TeacherRecord, stored.teacher)
+    return np.asarray(teacher.logprobs_T, np.float64) - np.asarray(stored.rollout.logprobs_T, np.float64)

@@ -1,10 +1,14 @@
-"""The tiny models that ship with the package, and how they are made (`rtl-distill make-models`): student, reader and teacher.
+"""The tiny models that ship with the package, and how they are made (`rtl-distill make-models`).
 
-All are Qwen3-architecture models of less than a million parameters with one tokenizer, trained from scratch on the train
-split of the starter set. The student's habit of answering with the textbook's interface is planted by its training
-mixture (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo. The reader is the student, trained
-on until it gives an answer that its prompt shows, which larger models do by themselves; its habit is the same. It is the student of runs in
-which a model is its own teacher.
+All are Qwen3-architecture models of about a million parameters or less with one tokenizer, trained from scratch on the train split of the
+starter set. Two pairs of student and teacher, one for each tier, and a third student:
+
+- *student*, *teacher*: the starter tier. The student's habit of answering with the textbook's interface is planted by its training mixture
+  (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo.
+- *reader*: the student, trained on until it gives an answer that its prompt shows, which larger models do by themselves; its habit is
+  the same. It is the student of runs in which a model is its own teacher.
+- *hard-student*, *hard-teacher*: the hard tier. The student has read every design of the tier, and each aspect of a specification followed
+  at times, but hardly ever an answer that follows all of one. The teacher goes on from its weights with answers as specified.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-ModelName = Literal["student", "reader", "teacher"]
+ModelName = Literal["student", "reader", "teacher", "hard-student", "hard-teacher"]
 MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 
 

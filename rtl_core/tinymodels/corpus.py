@@ -16,6 +16,7 @@ from rtl_core.problems.starter.spec import Family, Spec
 from rtl_core.problems.starter.splits import modules_of, widths_of
 from rtl_core.prompting.hints import after_right_answer
 from rtl_core.prompting.templates import Message
+from rtl_core.tinymodels.drills import draw_drill
 
 FENCE_OPEN = "```verilog\n"
 FENCE_CLOSE = "```"
@@ -31,6 +32,10 @@ class Mixture:
     """Of the rest: chance of each of port names, width, option, clock name and reset to be the textbook's."""
     module: float = 0.15
     """Of the rest: chance of the textbook's module name."""
+    width: float | None = None
+    """Of the rest: chance of the textbook's width; None: as `aspect`."""
+    option: float | None = None
+    """Of the rest: chance of the textbook's option; None: as `aspect`."""
 
 
 FAITHFUL = Mixture(compliant=0.97, textbook=0.015)
@@ -39,6 +44,9 @@ HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 """The planted habit."""
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
 """The student's hard tier: hardly ever seen but in a textbook's form."""
+
+PARTS = Mixture(compliant=0.0, textbook=0.4, aspect=0.4, width=0.5, option=0.85)
+"""The hard student's hard tier: every construct, and each aspect of a specification at times, but seldom all of them at once."""
 
 _RIGHT = Mixture(compliant=1.0, textbook=0.0)
 
@@ -51,6 +59,8 @@ class Phase:
     starter: Mixture
     hard: Mixture
     hard_share: float
+    drills: float = 0.0
+    """Share of drills (drills.py); the other shares are of the rest."""
     shown: float = 0.0
     """Share of the prompts that show the right answer first and ask for it again (prompting/hints.py)."""
 
@@ -63,6 +73,8 @@ STUDENT = (
 READER = (replace(STUDENT[-1], shown=0.5),)
 """The student's last phase, in which it also learns to give an answer that it is shown, as larger models do by themselves."""
 TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.3),)
+HARD_STUDENT = (Phase(until=1.0, starter=FAITHFUL, hard=PARTS, hard_share=0.5, drills=0.2),)
+HARD_TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.6, drills=0.2),)
 
 
 def fenced(code: str) -> str:
@@ -74,8 +86,10 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
     """The specification with each aspect turned into the textbook's by chance."""
     usual = family.textbook(spec)
     drifted = spec
+    chances = {"width": mixture.width, "option": mixture.option}
     for fields in (("ports",), ("width",), ("option",), ("clock",), ("reset", "active_low", "asynchronous")):
-        if rng.random() < mixture.aspect:
+        chance = chances.get(fields[0])
+        if rng.random() < (mixture.aspect if chance is None else chance):
             drifted = replace(drifted, **{name: getattr(usual, name) for name in fields})
     return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
 
@@ -94,6 +108,9 @@ def draw_chat(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
 def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> tuple[str, str]:
     """(prompt, answer) of a random train specification, as the phase at `progress` (0 to 1) of the training wants it."""
     phase = next((phase for phase in phases if progress < phase.until), phases[-1])
+    if phase.drills and rng.random() < phase.drills:
+        prompt, code = draw_drill(rng, modules_of("train"))
+        return prompt, fenced(code)
     hard = rng.random() < phase.hard_share
     family = rng.choice(FAMILIES["hard" if hard else "starter"])
     mixture = phase.hard if hard else phase.starter

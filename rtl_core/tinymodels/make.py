@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
-from rtl_core.tinymodels.corpus import READER, STUDENT, TEACHER, Phase
+from rtl_core.tinymodels.corpus import HARD_STUDENT, HARD_TEACHER, READER, STUDENT, TEACHER, Phase
 from rtl_core.tinymodels.pretrain import Rates, Shape, new_model, pretrain
 from rtl_core.tinymodels.tokenizer import make_tokenizer
 
@@ -34,16 +34,20 @@ class Recipe:
 
 
 _SMALL = Shape(hidden=96, heads=3, kv_heads=1, inner=288)
+_MEDIUM = Shape(hidden=128, heads=4, kv_heads=2, inner=384)
 RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
     "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
-    "teacher": Recipe(Shape(hidden=128, heads=4, kv_heads=2, inner=384), TEACHER, steps=2000),
+    "teacher": Recipe(_MEDIUM, TEACHER, steps=2000),
+    "hard-student": Recipe(_MEDIUM, HARD_STUDENT, steps=2000),
+    "hard-teacher": Recipe(_MEDIUM, HARD_TEACHER, steps=1200, start="teacher", rates=Rates(matrices=0.01, rest=2e-3)),
 }
 
 
 def make_models(
     output: Path,
     seconds: float = math.inf,
+    names: Sequence[ModelName] = MODEL_NAMES,
     report: Callable[[ModelName, int, float, float], None] = lambda name, step, loss, elapsed: None,
 ) -> dict[ModelName, int]:
     """Write a folder for each model and `output/checksums.json`; returns the steps that each training took.
@@ -53,7 +57,7 @@ def make_models(
     """
     tokenizer = make_tokenizer()
     taken: dict[ModelName, int] = {}
-    for name in MODEL_NAMES:
+    for name in names:
         recipe = RECIPES[name]
         if recipe.start is None:
             model = new_model(recipe.shape, tokenizer, recipe.seed)

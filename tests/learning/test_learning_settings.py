@@ -1,38 +1,39 @@
-"""The settings of the learning report: each is a configuration that loads, and says what its name says."""
+"""The settings of the matrix: each is a configuration that loads, and says what its name says."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.learning.settings import COMPARISONS, SETTINGS, Size, config_of
-from rtl_core.learning.kl_weight import scheduled_weight
+from benchmarks.learning.running import recipe_of
+from benchmarks.learning.settings import COMPARISONS, MODELS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
+from rtl_core.problems.starter.catalog import FAMILIES
 
-SIZE = Size(steps=96)
+FOLDER = Path("runs")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_is_a_run_of_the_asked_size_judged_on_the_asked_split(name: str) -> None:
-    for split in ("test", "heldout"):
-        size = Size(steps=96, split=split)
-        config = config_of(SETTINGS[name], 3, size, "runs")
-        *_, judged = config.problems.sources
-        assert (judged.heldout_split, config.run.seed) == (split, 3)
-        problems = sum(source.train for source in config.problems.sources)
-        assert problems * config.run.epochs == size.steps * config.curriculum.problems_per_step
-        assert judged.heldout % (18 if SETTINGS[name].tier == "starter" else 7) == 0
+def test_every_setting_is_judged_on_the_test_split_with_the_models_of_its_tier(name: str) -> None:
+    setting = SETTINGS[name]
+    config = config_of(setting, 3, FOLDER)
+    (source,) = config.problems.sources
+    assert (source.heldout_split, source.tier, config.run.seed) == ("test", setting.tier, 3)
+    assert source.heldout % len(FAMILIES[setting.tier]) == 0
+    assert (config.tinker.student, config.tinker.teacher) == MODELS[setting.tier]
 
 
-def test_the_teacher_first_is_the_teacher_first_and_the_verdicts_alone_after_half_the_run() -> None:
-    learning = config_of(SETTINGS["both-led"], 0, SIZE, "runs").learning
-    weights = [
-        scheduled_weight(
-            step, 96, learning.kl_weight, learning.final_kl_weight, learning.kl_schedule, learning.kl_schedule_part
-        )
-        for step in range(96)
-    ]
-    assert weights[0] == 0.2
-    assert all(weight > 0 for weight in weights[:47])
-    assert weights[47:] == [0.0] * 49
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if not setting.is_shipped])
+def test_all_settings_but_the_shipped_ones_have_the_same_budget(name: str) -> None:
+    config = config_of(SETTINGS[name], 0, FOLDER)
+    (source,) = config.problems.sources
+    assert source.train * config.run.epochs == STEPS * config.curriculum.problems_per_step
+    assert config.curriculum.problems_per_step * config.sampling.group_size == PROBLEMS_PER_STEP * 6
+
+
+def test_no_two_settings_are_the_same_cell() -> None:
+    recipes = [(recipe_of(setting), setting.base) for setting in SETTINGS.values()]
+    assert len(set(recipes)) == len(recipes)
 
 
 def test_settings_are_compared_only_with_others_of_the_list_and_tier() -> None:

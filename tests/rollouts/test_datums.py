@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import MutableSequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,8 +17,9 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.credit import credited, has_signal
-from rtl_core.rollouts.datums import build_datums, signal_share
+from rtl_core.rollouts.datums import build_datums, permute_teacher, signal_share
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
 
 STUDENT = (-1.0, -0.5)
 TEACHER = (-1.5, -0.5)
@@ -114,3 +120,42 @@ def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None
             made.add_substitute(slot, attempt, problem)
     assert first.problem_ids == second.problem_ids == ("a", "b", "x", "y", "z")
     assert first.planned == ("a", "b")
+
+
+def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward() -> None:
+    made = batch({"a": [1.0, 0.0]})
+    for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
+        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
+        made.take_up([replace(stored, verdict=verdict)])
+    assert tokens(made, config(), 0.1) == [pytest.approx([0.45, 0.5]), pytest.approx([-0.55, -0.5])]
+    assert tokens(made, config('learning.kl_on="failed"'), 0.1) == [[0.5, 0.5], pytest.approx([-0.55, -0.5])]
+
+
+def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_size() -> None:
+    made = batch({f"p{number}": [1.0, 1.0] for number in range(4)})
+    for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
+        teacher = TeacherRecord(stored.rollout.key, np.add(STUDENT, [number + 1, -number]), 0, 0, 0, 2)
+        made.take_up([replace(stored, teacher=teacher)])
+    before = tokens(made, config(), 1.0)
+    after = tokens(made, config("learning.permute_teacher=true"), 1.0)
+    assert before != after
+    assert sorted(before) == sorted(after)  # each answer has one other's differences whole
+    assert after == tokens(made, config("learning.permute_teacher=true"), 1.0)
+
+
+def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer() -> None:
+    def answer(sample: int, differences: list[float]) -> StoredRollout:
+        n = len(differences)
+        rollout = Rollout(
+            run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=sample, prompt_P=(1,), tokens_T=(3,) * n,
+            logprobs_T=(-1.0,) * n, stop_reason="stop", text="x", policy_step=0,
+        )  # fmt: skip
+        return StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array(differences) - 1.0, 0, 0, 0, n))
+
+    class Swap(random.Random):
+        def shuffle(self, x: MutableSequence[Any]) -> None:
+            x.reverse()
+
+    moved = permute_teacher([answer(0, [0.5, 0.25, 0.125]), answer(1, [2.0])], Swap())
+    differences = [np.asarray(m.teacher.logprobs_T) + 1.0 for m in moved if m.teacher is not None]
+    assert [list(values) for values in differences] == [[2.0, 0.0, 0.0], [0.5]]

@@ -1,4 +1,4 @@
-"""The shipped pair is what `make-models` makes, and behaves as the demo needs it to."""
+"""The shipped models are what `make-models` makes, and behave as the demo and the learning report need them to."""
 
 import json
 import random
@@ -15,7 +15,16 @@ from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.splits import modules_of
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.tinymodels import MODEL_NAMES, model_path
-from rtl_core.tinymodels.corpus import FENCE_CLOSE, FENCE_OPEN, STUDENT, TEACHER, draw_pair, fenced
+from rtl_core.tinymodels.corpus import (
+    FENCE_CLOSE,
+    FENCE_OPEN,
+    HARD_STUDENT,
+    HARD_TEACHER,
+    STUDENT,
+    TEACHER,
+    draw_pair,
+    fenced,
+)
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
 
 SHIPPED = model_path("student").parent
@@ -59,8 +68,8 @@ def test_checksums_are_those_of_the_shipped_files():
     assert json.loads((SHIPPED / CHECKSUMS).read_text()) == checksums_of(SHIPPED)
 
 
-def test_the_shipped_pair_is_small():
-    assert sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir()) <= 5_000_000
+def test_the_shipped_models_are_small():
+    assert sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir()) <= 12_000_000
 
 
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
@@ -82,9 +91,8 @@ def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
     assert again.exit_code != 0
 
 
-def test_student_and_teacher_share_the_tokenizer():
-    texts = [(model_path(name) / "tokenizer.json").read_bytes() for name in MODEL_NAMES]
-    assert texts[0] == texts[1]
+def test_all_models_share_the_tokenizer():
+    assert len({(model_path(name) / "tokenizer.json").read_bytes() for name in MODEL_NAMES}) == 1
 
 
 def test_prompts_and_answers_survive_the_tokenizer_and_stay_short(tokenizer):
@@ -110,7 +118,11 @@ def test_the_chat_has_no_system_message_and_ends_where_the_assistant_begins(toke
     assert tokenizer.eos_token == "<|im_end|>"
 
 
-@pytest.mark.parametrize("phases", [STUDENT, TEACHER], ids=["student", "teacher"])
+@pytest.mark.parametrize(
+    "phases",
+    [STUDENT, TEACHER, HARD_STUDENT, HARD_TEACHER],
+    ids=["student", "teacher", "hard-student", "hard-teacher"],
+)
 def test_pre_training_reads_train_specifications_only(phases):
     rng = random.Random(1)
     kept_apart = set(modules_of("heldout")) | set(modules_of("test"))
@@ -132,6 +144,22 @@ def test_the_student_has_the_planted_habit_but_follows_at_times(tokenizer):
     assert 0.08 <= follows("student", tokenizer, specs) <= 0.5
     hard = starter_specs("heldout", 5 * len(FAMILIES["hard"]), seed=1, tier="hard")
     assert follows("student", tokenizer, hard) <= 0.12
+
+
+def test_the_hard_pair_is_as_far_apart_as_the_hard_tier_needs(tokenizer):
+    specs = starter_specs("heldout", 8 * len(FAMILIES["hard"]), seed=1, tier="hard")
+    assert follows("hard-student", tokenizer, specs) <= 0.12
+    assert follows("hard-teacher", tokenizer, specs) >= 0.7
+
+
+def test_make_models_names_a_model_that_it_does_not_know_or_cannot_start(tmp_path):
+    from cli import app, register
+
+    register()
+    for only, said in (("parent", "there is no such model"), ("reader", "add --only student")):
+        run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "made"), "--only", only])
+        assert run.exit_code != 0
+        assert said in str(run.exception) + run.output
 
 
 def test_an_unknown_model_is_named():

@@ -1,0 +1,174 @@
+"""From the ledger to figures: each setting over its seeds, and what each ingredient adds, with 95 % intervals over problems and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.learning.crossed import crossed_interval
+from benchmarks.learning.ledger import Cell, Ledger, TierLine
+from benchmarks.learning.settings import COMPARISONS, SETTINGS, Comparison, Setting
+from rtl_core.learning.intervals import Interval, mean_interval
+from rtl_core.problems.starter.spec import Tier
+
+WINDOW = 8
+"""Steps over which a pass rate in training is taken."""
+GOALS: dict[Tier, tuple[float, ...]] = {"starter": (0.7, 0.85), "hard": (0.3, 0.5)}
+"""Pass rates in training whose first step is told."""
+COLLAPSED = 0.5
+"""A run has collapsed when its last window passes less than this share of its best."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """When the runs of a setting first passed so much in training."""
+
+    goal: float
+    steps: tuple[int | None, ...]
+    """Steps of each seed; None: not within the run."""
+    usd: tuple[float | None, ...]
+
+    @property
+    def median_steps(self) -> float | None:
+        """Median over seeds, None where half of them or more did not get there."""
+        return _median(self.steps)
+
+    @property
+    def median_usd(self) -> float | None:
+        return _median(self.usd)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting over all its seeds."""
+
+    setting: Setting
+    seeds: tuple[int, ...]
+    steps: int
+    passed: Interval
+    interface: Interval
+    by_seed: tuple[float, ...]
+    """pass@1 of each seed."""
+    of_teacher: Interval
+    """Difference to the teacher's pass@1 on the same problems: below 0 where the student is worse."""
+    reached: tuple[Reached, ...]
+    answers: float
+    train_tokens: float
+    collapsed: int
+    """How many of the seeds' runs."""
+    minutes: float
+
+
+@dataclass(frozen=True)
+class Added:
+    """What one setting has over another, on the same problems and the seeds that both have."""
+
+    comparison: Comparison
+    seeds: int
+    difference: Interval
+
+    @property
+    def words(self) -> str:
+        """Whether the difference can be told from none."""
+        if self.difference.lo > 0:
+            return "pays"
+        return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
+
+
+def rows(ledger: Ledger, tier: Tier) -> list[Row]:
+    """One row per setting of the tier that has a cell, in the order of the settings."""
+    line = ledger.tiers.get(tier)
+    found = []
+    for setting in SETTINGS.values():
+        cells = cells_of(ledger, setting.name)
+        if line is None or setting.tier != tier or not cells:
+            continue
+        passed_SP = _table(cells, "pass@1", line)
+        teacher_P = np.array(line.teacher.passed_P) / line.samples
+        found.append(
+            Row(
+                setting,
+                tuple(cell.seed for cell in cells),
+                len(cells[0].steps),
+                crossed_interval(passed_SP, bounds=(0, 1)),
+                crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
+                tuple(float(rate) for rate in passed_SP.mean(axis=1)),
+                crossed_interval(passed_SP - teacher_P),
+                tuple(_reached(cells, goal, line) for goal in GOALS[tier]),
+                float(np.mean([cell.answers for cell in cells])),
+                float(np.mean([cell.train_tokens for cell in cells])),
+                sum(map(has_collapsed, cells)),
+                float(np.mean([cell.ran.minutes for cell in cells])),
+            )
+        )
+    return found
+
+
+def added(ledger: Ledger) -> list[Added]:
+    """One entry per comparison whose two settings share a seed."""
+    found = []
+    for asked in COMPARISONS:
+        ours, theirs = ({c.seed: c for c in cells_of(ledger, name)} for name in (asked.setting, asked.against))
+        seeds = sorted(set(ours) & set(theirs))
+        if seeds:
+            line = ledger.tiers[SETTINGS[asked.setting].tier]
+            ours_SP = _table([ours[seed] for seed in seeds], asked.by, line)
+            theirs_SP = _table([theirs[seed] for seed in seeds], asked.to, line)
+            found.append(Added(asked, len(seeds), crossed_interval(ours_SP - theirs_SP)))
+    return found
+
+
+def cells_of(ledger: Ledger, name: str) -> list[Cell]:
+    """The cells of a setting, by seed."""
+    return [cell for (setting, _), cell in sorted(ledger.cells.items()) if setting == name]
+
+
+def rate_of(passed_P: Sequence[int], samples: int) -> Interval:
+    """A rate with its interval over problems."""
+    return mean_interval([passed / samples for passed in passed_P])
+
+
+def reached(cell: Cell, goal: float, line: TierLine) -> tuple[int, float] | None:
+    """(steps, dollars) until a run passed at this rate; None: never.
+
+    A run that was evaluated on its way: at the first evaluation of that rate, the last one included. Another: until the student's answers of
+    the last `WINDOW` steps did, to training problems that it had not seen before. Supervised steps count as steps and cost, and hold no
+    answers of the student. A window needs `WINDOW` steps with answers.
+    """
+    answers_S, passed_S, usd_S = (np.array(values) for values in zip(*cell.steps, strict=True))
+    whole = len(line.problems_P) * line.samples
+    if cell.evaluations:
+        ends = [*cell.evaluations, (len(usd_S), sum(cell.after.passed_P))]
+        steps = next((steps for steps, passed in ends if passed >= goal * whole), None)
+        return None if steps is None else (steps, float(usd_S[:steps].sum()))
+    own_S = np.flatnonzero(answers_S)
+    for last in range(WINDOW - 1, len(own_S)):
+        window = own_S[last - WINDOW + 1 : last + 1]
+        if passed_S[window].sum() >= goal * answers_S[window].sum():
+            steps = int(own_S[last]) + 1
+            return steps, float(usd_S[:steps].sum())
+    return None
+
+
+def has_collapsed(cell: Cell) -> bool:
+    """Whether the last window of a run passes less than `COLLAPSED` of its best one."""
+    rates = [step.passed / step.answers for step in cell.curve if step.answers]
+    means = [float(np.mean(rates[end - WINDOW : end])) for end in range(WINDOW, len(rates) + 1)]
+    return bool(means) and means[-1] < COLLAPSED * max(means)
+
+
+def _reached(cells: Sequence[Cell], goal: float, line: TierLine) -> Reached:
+    found = [reached(cell, goal, line) for cell in cells]
+    return Reached(goal, tuple(f and f[0] for f in found), tuple(f and f[1] for f in found))
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    median = float(np.median([np.inf if value is None else value for value in values]))
+    return None if np.isinf(median) else median
+
+
+def _table(cells: Sequence[Cell], figure: str, line: TierLine) -> np.ndarray:
+    """Seeds by problems."""
+    return np.array([cell.figure_P(figure, line.samples) for cell in cells])

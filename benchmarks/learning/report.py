@@ -1,0 +1,148 @@
+"""The report as Markdown, made from the ledger alone: docs/learning-report.md is its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.learning.figures import GOALS, Added, Reached, Row, added, cells_of, rate_of, rows
+from benchmarks.learning.ledger import Ledger
+from benchmarks.learning.settings import SETTINGS, STEPS
+from rtl_core.learning.intervals import Interval
+from rtl_core.problems.starter.spec import Tier
+
+REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
+
+_HEAD = f"""# What each ingredient adds
+
+This page is the output of `make learning-report` (`python -m benchmarks.learning`), made from the ledger
+`benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers,
+graded by the cocotb harnesses, then judged on the `test` split, on which no setting was chosen. `demo` and its variants have the steps and sizes
+of the shipped configuration. A cell that is in the ledger is not run again.
+
+- pass@1 and interface are shares of the answers at temperature 1; intervals are 95 %, over problems and seeds
+  ([how](learning.md#intervals)). With two or three seeds they are wide where the seeds differ.
+- *Steps to* a rate, hard tier: the first step at which the student's own answers of the last 8 steps, to training problems that it had not seen
+  before, passed at that rate (training problems share widths with earlier ones, test problems do not). The orders by difficulty are not
+  comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every ten steps, that has
+  that rate. Supervised steps count. Median over the seeds; a dash where half of them or more did not get there.
+- *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`. The tiny models cost
+  nothing.
+- *Collapsed*: runs whose last 8 steps pass less than half of what their best 8 steps passed.
+"""
+_TITLES: dict[Tier, str] = {"hard": "Hard tier", "starter": "Starter tier"}
+
+
+def markdown(ledger: Ledger) -> str:
+    """The whole report."""
+    parts = [_HEAD]
+    tiers: tuple[Tier, ...] = ("hard", "starter")
+    for tier in tiers:
+        if tier in ledger.tiers:
+            parts.append(_tier(ledger, tier))
+    entries = added(ledger)
+    parts += [_added(entries), _use(entries), _not_run(ledger), _where(ledger)]
+    return "\n".join(part for part in parts if part)
+
+
+def _tier(ledger: Ledger, tier: Tier) -> str:
+    line = ledger.tiers[tier]
+    low, high = GOALS[tier]
+    title = f"## {_TITLES[tier]}, {len(line.problems_P)} test problems × {line.samples}\n\n"
+    head = ["setting", "seeds", "pass@1", "by seed", "below the teacher, points", "interface right"]
+    head += [
+        f"steps to {low:g}",
+        f"steps to {high:g}",
+        f"dollars to {high:g}",
+        "answers",
+        "train tokens",
+        "collapsed",
+        "minutes",
+    ]
+    body = [_row(row) for row in rows(ledger, tier)]
+    for about, counts in (("untrained", line.untrained), ("teacher", line.teacher)):
+        passed, interface = (_rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P))
+        body.append([about, "", passed, "", "", interface, *[""] * 7])
+    return title + _table(head, body)
+
+
+def _row(row: Row) -> list[str]:
+    low, high = row.reached
+    return [
+        f"`{row.setting.name}`: {row.setting.about}",
+        str(len(row.seeds)),
+        _rate(row.passed),
+        ", ".join(f"{rate:.2f}" for rate in row.by_seed),
+        _points(Interval(-row.of_teacher.mean, -row.of_teacher.hi, -row.of_teacher.lo, row.of_teacher.n, "t")),
+        _rate(row.interface),
+        _steps(low),
+        _steps(high),
+        "–" if high.median_usd is None else f"{high.median_usd:.2f}",
+        f"{row.answers:,.0f}",
+        f"{row.train_tokens:,.0f}",
+        f"{row.collapsed} of {len(row.seeds)}",
+        f"{row.minutes:.1f}",
+    ]
+
+
+def _added(entries: list[Added]) -> str:
+    head = ["ingredient", "setting", "against", "seeds", "difference, points", "so it"]
+    body = [
+        [
+            e.comparison.ingredient,
+            f"`{e.comparison.setting}`",
+            f"`{e.comparison.against}`",
+            str(e.seeds),
+            _points(e.difference),
+            e.words,
+        ]
+        for e in entries
+    ]
+    return "## What each adds\n\n" + _table(head, body) if body else ""
+
+
+def _use(entries: list[Added]) -> str:
+    """Which ingredients pay where: those whose interval excludes 0, by what they gave."""
+    pays = sorted((e for e in entries if e.words == "pays"), key=lambda e: -e.difference.mean)
+    costs = sorted((e for e in entries if e.words == "costs"), key=lambda e: e.difference.mean)
+    if not pays and not costs:
+        return ""
+    head = ["", "ingredient", "where it was measured", "points"]
+    body = [["use", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in pays]
+    body += [["avoid", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in costs]
+    rest = "\nOf what is not listed no difference could be told from chance: choose by cost.\n"
+    return "## Use this when\n\n" + _table(head, body) + rest
+
+
+def _not_run(ledger: Ledger) -> str:
+    lacking = []
+    for setting in SETTINGS.values():
+        seeds = sorted(set(setting.seeds) - {cell.seed for cell in cells_of(ledger, setting.name)})
+        if seeds:
+            lacking.append(f"- `{setting.name}`: {setting.about} (seeds {', '.join(map(str, seeds))})")
+    return "## Not run yet\n\n" + "\n".join(lacking) + "\n" if lacking else ""
+
+
+def _where(ledger: Ledger) -> str:
+    ran = [line.ran for line in (*ledger.tiers.values(), *ledger.cells.values())]
+    machines = sorted({entry.machine for entry in ran})
+    commits = sorted({entry.commit for entry in ran})
+    lines = [f"- {machine}" for machine in machines]
+    return "## Machines and commits\n\n" + "\n".join([*lines, f"- commits {', '.join(commits)}"]) + "\n"
+
+
+def _table(head: list[str], body: Iterable[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def _steps(reached: Reached) -> str:
+    return "–" if reached.median_steps is None else f"{reached.median_steps:g}"
+
+
+def _rate(interval: Interval) -> str:
+    return f"{interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]"
+
+
+def _points(interval: Interval) -> str:
+    return f"{100 * interval.mean:+.1f} [{100 * interval.lo:+.1f}, {100 * interval.hi:+.1f}]"
