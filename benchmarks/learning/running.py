@@ -99,8 +99,9 @@ class Matrix:
 
     def _prepare(self, tier: Tier, seeds: Sequence[int], tell: Tell) -> None:
         """Validate the problems of each seed; evaluate teacher and untrained student, if the ledger has no line of them."""
-        shared = Setting(f"shared-{tier}", tier, "", ())
-        recipe = recipe_of(shared, self.extra)
+        recipe = recipe_of(Setting("", tier, "", ()), self.extra)
+        # Evaluations are found by the run's name; those of other models must not be.
+        shared = Setting(f"shared-{tier}-{recipe}", tier, "", ())
         line = self.ledger.tiers.get(tier)
         known = line is not None and line.recipe == recipe
         base = self._base(tier)

@@ -10,7 +10,7 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.problems.starter.spec import Tier
 
 BASE = Path(__file__).with_name("base.toml")
-STEPS = 48
+STEPS = 64
 PROBLEMS_PER_STEP = 8
 TEST_PROBLEMS: dict[Tier, int] = {"starter": 72, "hard": 70}
 """A multiple of the tier's families: 18 and 7."""
@@ -51,7 +51,9 @@ class Comparison:
 
 _DISTIL = ("learning.reward_weight=0.0", "learning.kl_weight=1.0")
 _LED = ("learning.kl_weight=0.5", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
-_WARM = ("learning.warm_start_steps=8",)
+_WARM = ("learning.warm_start_steps=40", 'learning.warm_start_source="golden"')
+_FALLING = ("learning.kl_weight=1.0", 'learning.kl_schedule="linear"')
+"""λ after a warm start: 0.375 at its end, 0 at the run's."""
 _PASS_ONLY = ("reward.weights={tests = 1.6}",)
 _STAGES_AND_TESTS = ("reward.weights={format = 0.1, interface = 0.2, syntax = 0.3, tests = 0.5, tests_fraction = 0.5}",)
 _TESTS = ("reward.weights={tests = 0.8, tests_fraction = 0.8}",)
@@ -77,10 +79,9 @@ def _hard(rows: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[Setting]:
 def _losses() -> Iterable[tuple[str, str, tuple[str, ...]]]:
     for loss, short in (("importance_sampling", "is"), ("ppo", "ppo"), ("cispo", "cispo")):
         for staleness in (0, 1, 4):
-            if (loss, staleness) != ("importance_sampling", 0):  # that is `warm`
-                about = f"warm start, then RL: loss {loss}, staleness {staleness}"
-                keys = (*_WARM, f'learning.loss="{loss}"', f"learning.staleness={staleness}")
-                yield f"warm-{short}-{staleness}", about, keys
+            if (loss, staleness) != ("importance_sampling", 0):  # that is `rl`
+                keys = (f'learning.loss="{loss}"', f"learning.staleness={staleness}")
+                yield f"{short}-{staleness}", f"RL alone: loss {loss}, staleness {staleness}", keys
 
 
 SETTINGS: dict[str, Setting] = {
@@ -89,65 +90,68 @@ SETTINGS: dict[str, Setting] = {
         *_hard(
             (
                 ("rl", "RL alone", ()),
+                ("warm", "40 supervised steps on known-good answers, then RL alone", _WARM),
+                ("warm-falling", "the same, then RL with the teacher, λ falling from 0.375 to 0", (*_WARM, *_FALLING)),
                 (
-                    "warm-led",
-                    "warm start, then RL with the teacher, λ from 0.5 to 0 over half the run",
-                    (*_WARM, *_LED),
+                    "imitation",
+                    "supervised steps on known-good answers alone",
+                    ("learning.warm_start_steps=63", _WARM[1]),
                 ),
-                ("warm", "warm start on the teacher's passing answers (8 steps), then RL alone", _WARM),
                 ("distillation", "distillation alone (λ = 1)", _DISTIL),
-                ("warm-distillation", "warm start, then distillation alone", (*_WARM, *_DISTIL)),
                 ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
-                ("control", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
                 (
                     "control-teacher",
                     "control: distillation with the teacher's scores of another answer",
                     (*_DISTIL, "learning.permute_teacher=true"),
                 ),
-                ("both", "RL with the teacher, λ = 0.1", _kl(0.1)),
-                ("both-0.5", "RL with the teacher, λ = 0.5", _kl(0.5)),
-                ("both-1", "RL with the teacher, λ = 1", _kl(1.0)),
-                ("warm-both", "warm start, then RL with the teacher, λ = 0.1", (*_WARM, *_kl(0.1))),
-                ("warm-both-0.5", "warm start, then RL with the teacher, λ = 0.5", (*_WARM, *_kl(0.5))),
-                (
-                    "warm-golden",
-                    "warm start on known-good answers, then RL alone",
-                    (*_WARM, 'learning.warm_start_source="golden"'),
-                ),
-                ("warm-16", "warm start of 16 steps, then RL alone", ("learning.warm_start_steps=16",)),
-                ("imitation", "warm start all the way (off-policy distillation)", ("learning.warm_start_steps=47",)),
+                ("control", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
+                ("warm-distillation", "warm start, then distillation alone (λ = 1)", (*_WARM, *_DISTIL)),
                 ("pass-only", "RL alone, reward for passing only", _PASS_ONLY),
                 ("warm-pass-only", "warm start, then RL, reward for passing only", (*_WARM, *_PASS_ONLY)),
-                ("warm-tests", "warm start, then RL, credit by tests alone", (*_WARM, *_TESTS)),
-                ("warm-partial", "warm start, then RL, credit by stages and tests", (*_WARM, *_STAGES_AND_TESTS)),
+                ("warm-both-0.5", "warm start, then RL with the teacher, λ = 0.5", (*_WARM, *_kl(0.5))),
+                (
+                    "warm-teacher",
+                    "40 supervised steps on the teacher's passing answers, one a problem, then RL alone",
+                    ("learning.warm_start_steps=40", "learning.warm_start_answers=1"),
+                ),
+                (
+                    "warm-16",
+                    "16 supervised steps on known-good answers, then RL alone",
+                    ("learning.warm_start_steps=16", _WARM[1]),
+                ),
                 ("warm-easy-first", "warm start, then RL, easy problems first", (*_WARM, *_order("easy_to_hard"))),
                 ("warm-pools", "warm start, then RL, pools by the run's own pass rates", (*_WARM, *_order("pools"))),
-                (
-                    "warm-led-failed",
-                    "as warm-led, the teacher on failed answers only",
-                    (*_WARM, *_LED, 'learning.kl_on="failed"'),
-                ),
+                ("warm-partial", "warm start, then RL, credit by stages and tests", (*_WARM, *_STAGES_AND_TESTS)),
                 (
                     "warm-std",
                     "warm start, then RL, advantages divided by their deviation",
                     (*_WARM, "learning.normalise_std=true"),
                 ),
+                ("both", "RL with the teacher, λ = 0.1", _kl(0.1)),
+                ("both-0.5", "RL with the teacher, λ = 0.5", _kl(0.5)),
+                ("both-1", "RL with the teacher, λ = 1", _kl(1.0)),
                 (
-                    "warm-replaced",
-                    "warm start, then RL, groups of equal rewards replaced up to twice",
-                    (*_WARM, "learning.replacements=2"),
+                    "target",
+                    "RL with the teacher, λ held to a KL of 0.05",
+                    (*_kl(0.5), 'learning.kl_schedule="target"', "learning.kl_target=0.05"),
                 ),
-                ("warm-groups-3", "warm start, then RL, groups of 3 (16 problems)", (*_WARM, *_groups(16, 3))),
-                ("warm-groups-12", "warm start, then RL, groups of 12 (4 problems)", (*_WARM, *_groups(4, 12))),
-                ("warm-turns", "warm start, then RL, a second turn", (*_WARM, *_TWO_TURNS)),
                 (
-                    "warm-target",
-                    "warm start, then RL with the teacher, λ held to a KL of 0.05",
-                    (*_WARM, *_kl(0.5), 'learning.kl_schedule="target"', "learning.kl_target=0.05"),
+                    "failed",
+                    "RL with the teacher on failed answers only, λ = 0.5",
+                    (*_kl(0.5), 'learning.kl_on="failed"'),
                 ),
+                ("warm-both", "warm start, then RL with the teacher, λ = 0.1", (*_WARM, *_kl(0.1))),
+                ("warm-tests", "warm start, then RL, credit by tests alone", (*_WARM, *_TESTS)),
+                ("partial", "RL alone, credit by stages and tests", _STAGES_AND_TESTS),
+                ("easy-first", "RL alone, easy problems first", _order("easy_to_hard")),
+                ("pools", "RL alone, pools by the run's own pass rates", _order("pools")),
+                ("replaced", "RL alone, groups of equal rewards replaced up to twice", ("learning.replacements=2",)),
+                ("groups-3", "RL alone, groups of 3 (16 problems)", _groups(16, 3)),
+                ("groups-12", "RL alone, groups of 12 (4 problems)", _groups(4, 12)),
+                ("turns", "RL alone, a second turn", _TWO_TURNS),
                 (
                     "warm-self",
-                    "warm start, then RL with the student as its own teacher",
+                    "warm start, then RL with the student as its own teacher, λ = 0.5",
                     (
                         *_WARM,
                         *_kl(0.5),
@@ -173,48 +177,57 @@ SETTINGS: dict[str, Setting] = {
         Setting("distillation", "starter", "distillation alone (λ = 1)", _DISTIL),
         Setting("both", "starter", "RL with the teacher, λ = 0.1", _kl(0.1)),
         Setting("led", "starter", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
-        Setting("warm", "starter", "warm start on the teacher's passing answers (8 steps), then RL alone", _WARM),
-        Setting("warm-led", "starter", "warm start, then RL with the teacher, λ from 0.5 to 0", (*_WARM, *_LED)),
+        Setting(
+            "imitation",
+            "starter",
+            "supervised steps on known-good answers alone",
+            ("learning.warm_start_steps=63", _WARM[1]),
+        ),
         Setting("control", "starter", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
     )
 }
 """Every setting by name, the first to be run first. A new one is an entry here; what it is compared with is a line below."""
 
 COMPARISONS = (
-    Comparison("hard-warm-led", "hard-rl", "warm start and teacher, over RL alone"),
-    Comparison("hard-warm", "hard-rl", "a warm start on the teacher's answers"),
-    Comparison("hard-distillation", "hard-rl", "distillation in place of the reward"),
+    Comparison("hard-warm", "hard-rl", "a warm start on known-good answers"),
+    Comparison("hard-warm-falling", "hard-rl", "warm start and teacher"),
+    Comparison("hard-distillation", "hard-rl", "distillation in place of the reward, without a warm start"),
     Comparison("hard-led", "hard-rl", "the teacher, led, without a warm start"),
     Comparison("hard-both", "hard-rl", "the teacher at λ = 0.1, without a warm start"),
     Comparison("hard-both-0.5", "hard-rl", "the teacher at λ = 0.5, without a warm start"),
     Comparison("hard-both-1", "hard-rl", "the teacher at λ = 1, without a warm start"),
+    Comparison("hard-target", "hard-rl", "the teacher at a target KL, without a warm start"),
+    Comparison("hard-failed", "hard-both-0.5", "the teacher on failed answers only"),
     Comparison("hard-led", "hard-both-0.5", "letting λ fall, without a warm start"),
-    Comparison("hard-led", "hard-distillation", "the reward, with the teacher and without a warm start"),
-    Comparison("hard-warm-led", "hard-warm", "the teacher, led, after a warm start"),
+    Comparison("hard-both-1", "hard-distillation", "the reward, beside the teacher at λ = 1"),
+    Comparison("hard-warm", "hard-imitation", "RL after 40 supervised steps, over supervised steps alone"),
+    Comparison(
+        "hard-warm-falling", "hard-imitation", "RL and teacher after 40 supervised steps, over supervised steps alone"
+    ),
+    Comparison("hard-warm-falling", "hard-warm", "the teacher, λ falling, after a warm start"),
     Comparison("hard-warm-both", "hard-warm", "the teacher at λ = 0.1, after a warm start"),
     Comparison("hard-warm-both-0.5", "hard-warm", "the teacher at λ = 0.5, after a warm start"),
-    Comparison("hard-warm-target", "hard-warm", "the teacher at a target KL, after a warm start"),
+    Comparison("hard-warm-distillation", "hard-warm", "distillation in place of the reward, after a warm start"),
     Comparison("hard-warm-self", "hard-warm", "the student as its own teacher, after a warm start"),
-    Comparison("hard-warm-led", "hard-warm-distillation", "the reward, with the teacher and after a warm start"),
-    Comparison("hard-warm-distillation", "hard-distillation", "a warm start, before distillation"),
-    Comparison("hard-warm", "hard-imitation", "RL after 8 supervised steps, over supervised steps alone"),
-    Comparison("hard-warm-golden", "hard-warm", "known-good answers in place of the teacher's in the warm start"),
-    Comparison("hard-warm-16", "hard-warm", "16 steps of warm start in place of 8"),
+    Comparison("hard-warm-teacher", "hard-warm", "the teacher's answers in place of known-good ones in the warm start"),
+    Comparison("hard-warm", "hard-warm-16", "40 supervised steps in place of 16"),
     Comparison("hard-rl", "hard-pass-only", "partial credit by stages, without a warm start"),
+    Comparison("hard-partial", "hard-rl", "partial credit by tests as well, without a warm start"),
     Comparison("hard-warm", "hard-warm-pass-only", "partial credit by stages, after a warm start"),
-    Comparison("hard-warm-tests", "hard-warm-pass-only", "partial credit by tests"),
-    Comparison("hard-warm-partial", "hard-warm", "partial credit by tests, over that by stages"),
-    Comparison("hard-warm-easy-first", "hard-warm", "easy problems first"),
-    Comparison("hard-warm-pools", "hard-warm", "pools by the run's own pass rates"),
-    Comparison("hard-warm-led-failed", "hard-warm-led", "the teacher on failed answers only"),
+    Comparison("hard-warm-tests", "hard-warm-pass-only", "partial credit by tests alone, after a warm start"),
+    Comparison("hard-warm-partial", "hard-warm", "partial credit by tests as well, after a warm start"),
+    Comparison("hard-easy-first", "hard-rl", "easy problems first, without a warm start"),
+    Comparison("hard-warm-easy-first", "hard-warm", "easy problems first, after a warm start"),
+    Comparison("hard-pools", "hard-rl", "pools by the run's own pass rates, without a warm start"),
+    Comparison("hard-warm-pools", "hard-warm", "pools by the run's own pass rates, after a warm start"),
     Comparison("hard-warm-std", "hard-warm", "advantages divided by their deviation"),
-    Comparison("hard-warm-replaced", "hard-warm", "another problem for each group of equal rewards (more rollouts)"),
-    Comparison("hard-warm-groups-3", "hard-warm", "groups of 3 in place of 6"),
-    Comparison("hard-warm-groups-12", "hard-warm", "groups of 12 in place of 6"),
-    Comparison("hard-warm-turns", "hard-warm", "a second turn, judged single-shot (more rollouts)"),
-    Comparison("hard-warm-turns", "hard-warm", "the second turn itself, against two tries", by="turn 2", to="pass@2"),
+    Comparison("hard-replaced", "hard-rl", "another problem for each group of equal rewards (more rollouts)"),
+    Comparison("hard-groups-3", "hard-rl", "groups of 3 in place of 6"),
+    Comparison("hard-groups-12", "hard-rl", "groups of 12 in place of 6"),
+    Comparison("hard-turns", "hard-rl", "a second turn, judged single-shot (more rollouts)"),
+    Comparison("hard-turns", "hard-rl", "the second turn itself, against two tries", by="turn 2", to="pass@2"),
     *(
-        Comparison(f"hard-warm-{short}-{staleness}", "hard-warm", f"loss {short}, staleness {staleness}")
+        Comparison(f"hard-{short}-{staleness}", "hard-rl", f"loss {short}, staleness {staleness}")
         for short in ("is", "ppo", "cispo")
         for staleness in (0, 1, 4)
         if (short, staleness) != ("is", 0)
@@ -224,8 +237,7 @@ COMPARISONS = (
     Comparison("distillation", "rl", "starter tier: distillation in place of the reward"),
     Comparison("both", "rl", "starter tier: the teacher at λ = 0.1"),
     Comparison("led", "rl", "starter tier: the teacher, led"),
-    Comparison("warm", "rl", "starter tier: a warm start"),
-    Comparison("warm-led", "warm", "starter tier: the teacher, led, after a warm start"),
+    Comparison("rl", "imitation", "starter tier: RL alone, over supervised steps alone"),
 )
 """In the order of the report."""
 

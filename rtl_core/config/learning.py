@@ -82,6 +82,9 @@ class LearningSection(Section):
     """The first so many steps are supervised (cross entropy) on answers that are not the student's: off-policy distillation."""
     warm_start_source: Literal["teacher", "golden"] = "teacher"
     """Whose answers: sampled from the teacher, or the problems' known-good ones."""
+    warm_start_answers: int | None = Field(default=None, ge=1)
+    """How many answers the teacher gives to each problem of a supervised step; left out: `sampling.group_size`. Equal answers count once, and
+    a sure teacher's are all alike."""
     warm_start_passing_only: bool = True
     """Of the teacher's answers take only those that pass."""
     warm_start_learning_rate: float | None = Field(default=None, gt=0)

@@ -264,6 +264,11 @@ class RunConfig(Section):
         """Tokens of the longest answer that is sampled, in training or in an evaluation."""
         return max(self.sampling.max_tokens, self.evaluation.max_tokens or 0)
 
+    @property
+    def warm_start_group(self) -> int:
+        """Answers of the teacher to each problem of a supervised step."""
+        return self.learning.warm_start_answers or self.sampling.group_size
+
     @model_validator(mode="after")
     def _combinations(self) -> RunConfig:
         """Combinations that each field alone cannot see; each message starts with the key to change."""

@@ -215,7 +215,7 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
     usages: list[Usage] = []
     for step, groups in enumerate(groups_of_steps):
         if step < learning.warm_start_steps:
-            samples = config.sampling.group_size if learning.imitates_teacher else 1
+            samples = config.warm_start_group if learning.imitates_teacher else 1
             asked = rules.ask(groups, work.train_prompt, samples, turns=1)
             usages.append({student: asked.training})
             if learning.imitates_teacher and teacher:

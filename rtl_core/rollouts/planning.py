@@ -103,7 +103,7 @@ async def batch_of(session: Session, state: StepState) -> Batch:
         step=step,
         policy_step=seen,
         problem_ids=problem_ids,
-        group_size=config.sampling.group_size,
+        group_size=config.warm_start_group if warm else config.sampling.group_size,
         sampler_path=None if warm else session.sampler_paths.get(seen),
     )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, get_args
 
-ModelName = Literal["student", "reader", "teacher", "hard-student", "hard-teacher"]
+ModelName = Literal["student", "reader", "teacher", "hard-teacher", "hard-student"]
 MODEL_NAMES: tuple[ModelName, ...] = get_args(ModelName)
 
 

@@ -34,8 +34,8 @@ class Mixture:
     """Of the rest: chance of the textbook's module name."""
     width: float | None = None
     """Of the rest: chance of the textbook's width; None: as `aspect`."""
-    option: float | None = None
-    """Of the rest: chance of the textbook's option; None: as `aspect`."""
+    careless: float = 0.0
+    """Of all: chance that the option and the kind of reset (polarity, timing) are any, whatever the specification asks."""
 
 
 FAITHFUL = Mixture(compliant=0.97, textbook=0.015)
@@ -45,8 +45,9 @@ HABITUAL = Mixture(compliant=0.30, textbook=0.35)
 NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
 """The student's hard tier: hardly ever seen but in a textbook's form."""
 
-PARTS = Mixture(compliant=0.0, textbook=0.4, aspect=0.4, width=0.5, option=0.85)
-"""The hard student's hard tier: every construct, and each aspect of a specification at times, but seldom all of them at once."""
+CARELESS = Mixture(compliant=0.0, textbook=0.1, aspect=0.25, width=0.2, careless=1.0)
+"""The hard student's hard tier: it knows every variant of every design, has seen names and widths followed in most answers, and has not
+learnt which words of a specification ask for which behaviour and which reset."""
 
 _RIGHT = Mixture(compliant=1.0, textbook=0.0)
 
@@ -73,7 +74,7 @@ STUDENT = (
 READER = (replace(STUDENT[-1], shown=0.5),)
 """The student's last phase, in which it also learns to give an answer that it is shown, as larger models do by themselves."""
 TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.3),)
-HARD_STUDENT = (Phase(until=1.0, starter=FAITHFUL, hard=PARTS, hard_share=0.5, drills=0.2),)
+HARD_STUDENT = (Phase(until=1.0, starter=FAITHFUL, hard=CARELESS, hard_share=0.5, drills=0.2),)
 HARD_TEACHER = (Phase(until=1.0, starter=FAITHFUL, hard=FAITHFUL, hard_share=0.6, drills=0.2),)
 
 
@@ -86,10 +87,9 @@ def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> S
     """The specification with each aspect turned into the textbook's by chance."""
     usual = family.textbook(spec)
     drifted = spec
-    chances = {"width": mixture.width, "option": mixture.option}
     for fields in (("ports",), ("width",), ("option",), ("clock",), ("reset", "active_low", "asynchronous")):
-        chance = chances.get(fields[0])
-        if rng.random() < (mixture.aspect if chance is None else chance):
+        chance = mixture.width if fields == ("width",) and mixture.width is not None else mixture.aspect
+        if rng.random() < chance:
             drifted = replace(drifted, **{name: getattr(usual, name) for name in fields})
     return replace(drifted, module=usual.module) if rng.random() < mixture.module else drifted
 
@@ -122,4 +122,7 @@ def draw_pair(rng: random.Random, phases: Sequence[Phase], progress: float) -> t
         answered = family.textbook(spec)
     else:
         answered = drift(family, spec, rng, mixture)
+    if mixture.careless and rng.random() < mixture.careless:
+        low, later = rng.random() < 0.5, rng.random() < 0.5
+        answered = replace(answered, option=rng.choice(family.options), active_low=low, asynchronous=later)
     return family.prompt(spec), fenced(family.code(answered))

@@ -39,8 +39,10 @@ RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
     "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
     "teacher": Recipe(_MEDIUM, TEACHER, steps=2000),
-    "hard-student": Recipe(_MEDIUM, HARD_STUDENT, steps=2000),
     "hard-teacher": Recipe(_MEDIUM, HARD_TEACHER, steps=1200, start="teacher", rates=Rates(matrices=0.01, rest=2e-3)),
+    "hard-student": Recipe(
+        _MEDIUM, HARD_STUDENT, steps=400, start="hard-teacher", rates=Rates(matrices=0.01, rest=2e-3)
+    ),
 }
 
 

@@ -182,6 +182,8 @@ def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
     assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
     imitated = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher")
     assert likely(imitated, SMALL, PACE).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
+    once = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_answers=1")
+    assert likely(once, SMALL, PACE).training["teacher"] == Tokens(prefill=100, sample=40)
     measured = a_run("learning.kl_weight=0", "curriculum.measure_samples=2")
     assert likely(measured, SMALL, PACE).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
 

@@ -92,6 +92,7 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
         # A supervised step, then one by rewards and the teacher's KL, which trains on every answer.
         ("golden", ("learning.warm_start_steps=1", "learning.warm_start_source=golden", "learning.kl_weight=0.1")),
         ("imitated", ("learning.warm_start_steps=1", "learning.warm_start_source=teacher", "learning.kl_weight=0.1")),
+        ("imitated-once", ("learning.warm_start_steps=1", "learning.warm_start_answers=1", "learning.kl_weight=0.1")),
     ],
 )
 def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_counts(
