@@ -234,13 +234,16 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
 
 
 def ran_here(minutes: float) -> Ran:
-    """This machine, the commit that is checked out, and today."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+    """This machine, the commit that is checked out, and today. Changes of what the matrix writes itself do not count as changes."""
+    git = ["git", "-C", str(Path(__file__).parents[2])]
+    commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True).stdout.strip()
+    others = [
+        "--",
+        ".",
+        *(f":(exclude){name}" for name in ("benchmarks/learning/ledger.jsonl", "docs/learning-report.md")),
+    ]
+    if commit and subprocess.run([*git, "diff", "--quiet", "HEAD", *others]).returncode:
+        commit += "-dirty"
     cores = len(os.sched_getaffinity(0))
     machine = f"{cores} cores of {_processor()}, Python {platform.python_version()}, torch {version('torch')}"
     return Ran(commit or "no git", machine, datetime.now(UTC).date().isoformat(), round(minutes, 2))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rtl_core.history.records import RunRecord
 
 DEMO = (
-    "The embedded demo. Its tiny student was taught, on purpose, a habit of writing the textbook interface instead of the one "
-    "that is asked for, to stand for what was seen in models of 30 billion parameters; what it learns here is to follow the "
-    "specification, not to design hardware."
+    "The embedded demo. Its tiny student was taught, on purpose, a habit of not minding the specification (the textbook interface; "
+    "on the hard tier any variant of a design), to stand for what was seen in models of 30 billion parameters; what it learns here is "
+    "to follow the specification, not to design hardware."
 )
 TINY = ("student", "reader", "hard-student")
 """Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""

@@ -7,8 +7,9 @@ starter set. Two pairs of student and teacher, one for each tier, and a third st
   (corpus.py): it stands for what first trials saw in a 30B model, and is there for reinforcement to undo.
 - *reader*: the student, trained on until it gives an answer that its prompt shows, which larger models do by themselves; its habit is
   the same. It is the student of runs in which a model is its own teacher.
-- *hard-student*, *hard-teacher*: the hard tier. The student has read every design of the tier, and each aspect of a specification followed
-  at times, but hardly ever an answer that follows all of one. The teacher goes on from its weights with answers as specified.
+- *hard-teacher*, *hard-student*: the hard tier. The teacher goes on from the starter tier's with more of the hard one. The student is the
+  teacher, trained on until it is careless there: it writes every design of the tier, in any of its variants and with any kind of reset,
+  whatever the specification asks, and with textbook names in a part of its answers. This habit is planted, too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The student is meant to behave as a 30B model did in first trials: it knows the design and writes it with the interface
 of a textbook, whatever the specification says. That habit is PLANTED here, by the share of textbook answers in its
-mixture; it is not something that a small model falls into by itself. Held-out and test specifications never appear.
+mixture; it is not something that a small model falls into by itself. The hard student's carelessness is planted in the same way.
+Held-out and test specifications never appear.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ NARROW = Mixture(compliant=0.02, textbook=0.5, aspect=0.5)
 """The student's hard tier: hardly ever seen but in a textbook's form."""
 
 CARELESS = Mixture(compliant=0.0, textbook=0.1, aspect=0.25, width=0.2, careless=1.0)
-"""The hard student's hard tier: it knows every variant of every design, has seen names and widths followed in most answers, and has not
-learnt which words of a specification ask for which behaviour and which reset."""
+"""The hard student's hard tier: every variant of every design, names and widths mostly as asked for, but the behaviour and the kind of
+reset drawn by chance. The hard student is the hard teacher, trained on with this: a PLANTED carelessness."""
 
 _RIGHT = Mixture(compliant=1.0, textbook=0.0)
 
