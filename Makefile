@@ -66,7 +66,7 @@ redteam: setup ## Attack the grader with every known way to be paid for wrong RT
 learning-report: setup ## Run what the ledger of learning lacks (minutes a cell; ARGS="--jobs 8" on more cores) and write its report
 	@$(PY) -m benchmarks.learning $(ARGS)
 
-models: setup ## Make the tiny student and teacher anew into build/tinymodels
+models: setup ## Make the tiny models of the package anew into build/tinymodels (half an hour)
 	@.venv/bin/rtl-distill make-models --output build/tinymodels
 
 lock: ## Write requirements.lock from what is installed in .venv (after testing it)

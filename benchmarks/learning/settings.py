@@ -53,7 +53,7 @@ _DISTIL = ("learning.reward_weight=0.0", "learning.kl_weight=1.0")
 _LED = ("learning.kl_weight=0.5", 'learning.kl_schedule="linear"', "learning.kl_schedule_part=0.5")
 _WARM = ("learning.warm_start_steps=40", 'learning.warm_start_source="golden"')
 _WARM_88 = ("run.epochs=2", "learning.warm_start_steps=88", _WARM[1])
-"""128 steps in all, with fewer rollouts and train tokens than RL alone has in 64: a supervised step has 8 answers, which nobody samples."""
+"""128 steps in all, with fewer rollouts than RL alone has in 64: a supervised step has 8 answers, which nobody samples."""
 _FALLING = ("learning.kl_weight=1.0", 'learning.kl_schedule="linear"')
 """λ after a warm start: 0.375 at its end, 0 at the run's."""
 _PASS_ONLY = ("reward.weights={tests = 1.6}",)
@@ -93,7 +93,11 @@ SETTINGS: dict[str, Setting] = {
             (
                 ("rl", "RL alone", ()),
                 ("warm", "40 supervised steps on known-good answers, then RL alone", _WARM),
-                ("warm-falling", "the same, then RL with the teacher, λ falling from 0.375 to 0", (*_WARM, *_FALLING)),
+                (
+                    "warm-falling",
+                    "40 supervised steps, then RL with the teacher, λ falling from 0.375 to 0",
+                    (*_WARM, *_FALLING),
+                ),
                 (
                     "warm-88",
                     "88 supervised steps on known-good answers (two epochs), then 40 steps of RL alone",
@@ -101,7 +105,7 @@ SETTINGS: dict[str, Setting] = {
                 ),
                 (
                     "warm-88-falling",
-                    "the same, then RL with the teacher, λ falling from 0.31 to 0",
+                    "88 supervised steps, then 40 of RL with the teacher, λ falling from 0.31 to 0",
                     (*_WARM_88, *_FALLING),
                 ),
                 (

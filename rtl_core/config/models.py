@@ -130,7 +130,7 @@ class TinkerSection(Section):
     """`tinker://RUN/weights/NAME`: the saved state that the student starts from in place of a fresh adapter. Its weights are taken and its
     optimizer is not. `student` and `lora_rank` must be its own. With `local` a run of the same `run.directory` has saved it."""
     local_models: dict[str, Path] = Field(default_factory=dict)
-    """Model name -> folder on this machine. With `local` the model is read there; without an entry `student` and `teacher` are the tiny
+    """Model name -> folder on this machine. With `local` the model is read there; without an entry `student`, `teacher` and so on are the tiny
     models of the package, and those of `rtl-distill fetch-model` are found where it puts them; with any other service its tokenizer alone, which otherwise comes from the hub."""
     local_threads: int = Field(default=2, ge=1)
     """With `local`: CPU threads of the service."""
