@@ -121,8 +121,9 @@ def test_without_a_hint_an_answer_has_its_reward_alone() -> None:
     alone = StoredRollout(rollout)
     taught = StoredRollout(rollout, teacher=TeacherRecord(rollout.key, np.array([-0.1, -2.0]), 0.0, 0.0, 0.0, 2))
     own = SelfDistillation(config)
-    assert own.advantages_T(alone, 0.25, 0.5).tolist() == [0.25, 0.25]
-    assert own.advantages_T(taught, 0.25, 0.5) == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])
+    advantages = [own.advantages_T(answer, 0.25, own.kl_weight_of(answer, 0.5)) for answer in (alone, taught)]
+    assert advantages[0].tolist() == [0.25, 0.25]
+    assert advantages[1] == pytest.approx([0.25 - 0.5 * (-0.4), 0.25 - 0.5 * 1.0])
 
 
 def test_a_self_teacher_without_a_kl_is_refused() -> None:
