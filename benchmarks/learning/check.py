@@ -9,7 +9,7 @@ from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Ledger
 from benchmarks.learning.running import Matrix, Tell
 
-CELLS = (("hard-rl", 0), ("hard-warm-88-falling", 0))
+CELLS = (("hard-rl", 0), ("hard-warm-88", 0))
 """What `--check` runs without names: RL alone and the recommended recipe."""
 
 
