@@ -105,8 +105,9 @@ class Matrix:
         line = self.ledger.tiers.get(tier)
         known = line is not None and line.recipe == recipe
         base = self._base(tier)
-        done = base.with_suffix(f".{recipe}-{'-'.join(map(str, seeds))}")
-        if known and done.exists():
+        marks = {seed: base.with_suffix(f".{recipe}-{seed}") for seed in seeds}
+        lacking = [seed for seed, mark in marks.items() if not mark.exists()]
+        if known and not lacking:
             return
         start = time.monotonic()
         extra = (
@@ -114,7 +115,7 @@ class Matrix:
             f'run.history="{base}"',
             f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}",
         )
-        configs = [config_of(shared, seed, self.folder, extra) for seed in seeds]
+        configs = [config_of(shared, seed, self.folder, extra) for seed in lacking or seeds]
         arguments = ["-m", "benchmarks.learning.prepare", *(str(self._write(config)) for config in configs)]
         self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
         if not known:
@@ -129,7 +130,8 @@ class Matrix:
                 self.ledger.add(
                     TierLine(tier, recipe, list(families), list(families.values()), samples, before, teacher, ran)
                 )
-        done.touch()
+        for mark in marks.values():
+            mark.touch()
         tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
 
     def _base(self, tier: Tier) -> Path:
