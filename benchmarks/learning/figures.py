@@ -46,13 +46,12 @@ class Row:
 
     setting: Setting
     seeds: tuple[int, ...]
-    steps: int
     passed: Interval
     interface: Interval
     by_seed: tuple[float, ...]
     """pass@1 of each seed."""
-    of_teacher: Interval
-    """Difference to the teacher's pass@1 on the same problems: below 0 where the student is worse."""
+    below_teacher: Interval
+    """The teacher's pass@1 less the student's, on the same problems."""
     reached: tuple[Reached, ...]
     answers: float
     train_tokens: float
@@ -71,7 +70,9 @@ class Added:
 
     @property
     def words(self) -> str:
-        """Whether the difference can be told from none."""
+        """Whether the difference can be told from none, which one seed cannot say."""
+        if self.seeds == 1:
+            return "one seed: not told"
         if self.difference.lo > 0:
             return "pays"
         return "costs" if self.difference.hi < 0 else "no difference that can be told from chance"
@@ -91,11 +92,10 @@ def rows(ledger: Ledger, tier: Tier) -> list[Row]:
             Row(
                 setting,
                 tuple(cell.seed for cell in cells),
-                len(cells[0].steps),
                 crossed_interval(passed_SP, bounds=(0, 1)),
                 crossed_interval(_table(cells, "interface", line), bounds=(0, 1)),
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
-                crossed_interval(passed_SP - teacher_P),
+                crossed_interval(teacher_P - passed_SP),
                 tuple(_reached(cells, goal, line) for goal in GOALS[tier]),
                 float(np.mean([cell.answers for cell in cells])),
                 float(np.mean([cell.train_tokens for cell in cells])),
@@ -154,7 +154,7 @@ def reached(cell: Cell, goal: float, line: TierLine) -> tuple[int, float] | None
 
 def has_collapsed(cell: Cell) -> bool:
     """Whether the last window of a run passes less than `COLLAPSED` of its best one."""
-    rates = [step.passed / step.answers for step in cell.curve if step.answers]
+    rates = [step.passed / step.answers for step in cell.steps if step.answers]
     means = [float(np.mean(rates[end - WINDOW : end])) for end in range(WINDOW, len(rates) + 1)]
     return bool(means) and means[-1] < COLLAPSED * max(means)
 

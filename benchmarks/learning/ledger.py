@@ -11,7 +11,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,6 @@ class TierLine:
     tier: Tier
     recipe: str
     problems_P: list[str]
-    families_P: list[str]
     samples: int
     """Answers to each test problem."""
     untrained: Counts
@@ -54,8 +53,7 @@ class TierLine:
     ran: Ran
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One train step: the student's answers, how many passed, and what the step's tokens would cost in dollars at the price list's
     prices for the models of the shipped configuration `cvdp`. A supervised step has no answers of the student."""
 
@@ -76,18 +74,13 @@ class Cell:
     after: Counts
     second_turn_P: list[float]
     """With refinement: share of each problem's answers that had passed by the end of the second turn; else empty."""
-    steps: list[tuple[int, int, float]]
-    """The fields of `Step` of each train step."""
+    steps: list[Step]
     evaluations: list[tuple[int, int]]
     """(train steps, passed answers of the test problems) of each evaluation during the run, the first and the last apart."""
     answers: int
-    """All answers that were sampled for training, the teacher's and those of groups that gave their place away included."""
+    """All answers that were sampled outside evaluations, the teacher's and those of groups that gave their place away included."""
     train_tokens: int
     ran: Ran
-
-    @property
-    def curve(self) -> list[Step]:
-        return [Step(*row) for row in self.steps]
 
     def figure_P(self, name: str, samples: int) -> np.ndarray:
         """`pass@1`, `pass@2`, `interface` or `turn 2` of each problem after training. ValueError for another name."""
@@ -139,5 +132,6 @@ def _parsed(data: dict[str, Any]) -> TierLine | Cell:
         return TierLine(**{**data, "untrained": Counts(**data["untrained"]), "teacher": Counts(**data["teacher"])})
     if kind != "cell":
         raise ValueError(f"kind {kind!r}")
-    rows = {name: [tuple(row) for row in data[name]] for name in ("steps", "evaluations")}
-    return Cell(**{**data, "after": Counts(**data["after"]), **rows})
+    data["steps"] = [Step(*row) for row in data["steps"]]
+    data["evaluations"] = [tuple(row) for row in data["evaluations"]]
+    return Cell(**{**data, "after": Counts(**data["after"])})

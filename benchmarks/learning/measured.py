@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
-from benchmarks.learning.ledger import Counts
+from benchmarks.learning.ledger import Counts, Step
 from rtl_core.config import load_config
-from rtl_core.cost.tokens import Tokens, load_prices, total_dollars
+from rtl_core.cost.tokens import Tokens, load_prices, total_dollars, unpriced
 from rtl_core.history.store import History
 from rtl_core.reporting.evaluations import INTERFACE_SQL, PROBLEMS_SQL
 
-_FAMILY_SQL = "SELECT problem_id, family FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
+_PROBLEMS_SQL = "SELECT problem_id FROM run_problems WHERE run = $run AND split = 'heldout' ORDER BY problem_id"
 _STEPS_SQL = "SELECT step, name, value FROM step_metrics WHERE run = $run"
 _ANSWERS_SQL = (
     "SELECT r.step, count(*) AS answers, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollouts r"
     " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
 )
-_ALL_ANSWERS_SQL = (
-    "SELECT count(*) AS n FROM rollouts WHERE run = $run AND purpose <> 'evaluation' AND purpose <> 'measure'"
-)
+_ALL_ANSWERS_SQL = "SELECT count(*) AS n FROM rollouts WHERE run = $run AND evaluation IS NULL"
 _TURN_SQL = (
     "SELECT t.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollout_turns t JOIN verdicts v USING (rollout)"
     " WHERE t.run = $run AND t.base = $evaluation AND t.turn = 2 GROUP BY t.problem_id"
 )
 
 
-def problems_of(history: History, run: str) -> dict[str, str]:
-    """Test problem -> family, in order."""
-    return {row["problem_id"]: row["family"] for row in history.query(_FAMILY_SQL, {"run": run}).to_pylist()}
+def problems_of(history: History, run: str) -> list[str]:
+    """The test problems in order."""
+    return [row["problem_id"] for row in history.query(_PROBLEMS_SQL, {"run": run}).to_pylist()]
 
 
 def counts_of(history: History, run: str, policy: str, problems: Sequence[str], *, step: int | None = None) -> Counts:
@@ -51,13 +50,13 @@ def second_turn_of(history: History, run: str, problems: Sequence[str], after: C
     return [(first + later.get(p, 0)) / samples for p, first in zip(problems, after.passed_P, strict=True)]
 
 
-def steps_of(history: History, run: str) -> list[tuple[int, int, float]]:
-    """(the student's answers, how many passed, dollars) of each train step in order; see `ledger.Step`."""
+def steps_of(history: History, run: str) -> list[Step]:
+    """Each train step in order. LookupError: the price list lacks a price."""
     metrics: dict[int, dict[str, float]] = {}
     for row in history.query(_STEPS_SQL, {"run": run}).to_pylist():
         metrics.setdefault(row["step"], {})[row["name"]] = row["value"]
     answers = {r["step"]: (r["answers"], r["passed"]) for r in history.query(_ANSWERS_SQL, {"run": run}).to_pylist()}
-    return [(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6)) for step in sorted(metrics)]
+    return [Step(*answers.get(step, (0, 0)), round(_dollars(metrics[step]), 6)) for step in sorted(metrics)]
 
 
 def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[tuple[int, int]]:
@@ -68,7 +67,7 @@ def evaluations_of(history: History, run: str, problems: Sequence[str]) -> list[
 
 
 def answers_of(history: History, run: str) -> int:
-    """All answers that were sampled for training, whoever gave them."""
+    """All answers that were sampled outside evaluations, whoever gave them."""
     return int(history.query(_ALL_ANSWERS_SQL, {"run": run}).to_pylist()[0]["n"])
 
 
@@ -86,10 +85,23 @@ def _evaluation(history: History, run: str, policy: str, step: int | None) -> st
 
 
 def _dollars(metrics: dict[str, float]) -> float:
-    models = load_config("cvdp", environment={}, check_files=False).tinker
     usage = {}
-    for role, model in (("student", models.student), ("teacher", models.teacher)):
+    for role, model in _priced_models().items():
         kinds = {kind: metrics.get(f"tokens/{role}/{kind}", 0.0) for kind in ("prefill", "cached", "sample", "train")}
-        if any(kinds.values()) and model:
+        if any(kinds.values()):
             usage[model] = Tokens(**kinds)
-    return total_dollars(usage, load_prices()) or 0.0
+    total = total_dollars(usage, _prices())
+    if total is None:
+        raise LookupError(f"the price list lacks {', '.join(unpriced(usage, _prices()))}")
+    return total
+
+
+@cache
+def _priced_models() -> dict[str, str]:
+    """The model whose prices each role's tokens are charged at."""
+    models = load_config("cvdp", environment={}, check_files=False).tinker
+    assert models.teacher is not None, "the shipped configuration names a teacher"
+    return {"student": models.student, "teacher": models.teacher}
+
+
+_prices = cache(load_prices)

@@ -1,9 +1,9 @@
 """What all cells of a tier share, made once: validation of every problem, the evaluations of teacher and untrained student, their verdicts.
 
-    python -m benchmarks.learning.prepare CONFIG.toml [CONFIG.toml ...]
+    python -m benchmarks.learning.prepare [--validate-only] CONFIG.toml [CONFIG.toml ...]
 
 One configuration a seed, all with one history. The first one's test problems are answered by the teacher and by the untrained
-student. Runs start from a copy of the history, so that they find all of it there.
+student, unless their figures are known (`--validate-only`). Runs start from a copy of the history, so that they find all of it there.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from rtl_core.rollouts import evaluation
 from rtl_core.run.session import open_session
 
 
-async def prepare(paths: list[Path]) -> None:
-    """Validate the problems of every configuration; evaluate both policies of the first."""
+async def prepare(paths: list[Path], *, evaluate: bool) -> None:
+    """Validate the problems of every configuration; with `evaluate`, both policies answer the first one's test problems."""
     for number, path in enumerate(paths):
-        settings = load_config(path)
-        async with open_session(settings, with_policy=number == 0, accept_changes=True) as session:
+        answered = evaluate and number == 0
+        async with open_session(load_config(path), with_policy=answered, accept_changes=True) as session:
             await validate_problems(session)
-            if number == 0:
+            if answered:
                 for policy in ("teacher", "student"):
                     await evaluate_policy(session, evaluation.plan_evaluation(session, policy, 0), must_succeed=True)
 
 
 if __name__ == "__main__":
-    run_flow(lambda: prepare([Path(name) for name in sys.argv[1:]]))
+    names = sys.argv[1:]
+    evaluate = "--validate-only" not in names
+    run_flow(lambda: prepare([Path(name) for name in names if not name.startswith("--")], evaluate=evaluate))

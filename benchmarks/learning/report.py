@@ -16,9 +16,9 @@ REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
 _HEAD = f"""# What each ingredient adds
 
 This page is the output of `make learning-report` (`python -m benchmarks.learning`), made from the ledger
-`benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers,
-graded by the cocotb harnesses, then judged on the `test` split, on which no setting was chosen. `demo` and its variants have the steps and sizes
-of the shipped configuration. A cell that is in the ledger is not run again.
+`benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers, graded by
+the cocotb harnesses, then judged on the `test` split. With 88 supervised steps a cell has 128 steps; `demo` and its variants have the
+steps and sizes of the shipped configuration. A cell that is in the ledger is not run again.
 
 - pass@1 and interface are shares of the answers at temperature 1; intervals are 95 %, over problems and seeds
   ([how](learning.md#intervals)). With two or three seeds they are wide where the seeds differ.
@@ -28,6 +28,7 @@ of the shipped configuration. A cell that is in the ledger is not run again.
   that rate. Supervised steps count. Median over the seeds; a dash where half of them or more did not get there.
 - *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`. The tiny models cost
   nothing.
+- What was chosen how: [learning.md](learning.md#how-the-settings-were-chosen).
 - *Collapsed*: runs whose last 8 steps pass less than half of what their best 8 steps passed.
 """
 _TITLES: dict[Tier, str] = {"hard": "Hard tier", "starter": "Starter tier"}
@@ -73,7 +74,7 @@ def _row(row: Row) -> list[str]:
         str(len(row.seeds)),
         _rate(row.passed),
         ", ".join(f"{rate:.2f}" for rate in row.by_seed),
-        _points(Interval(-row.of_teacher.mean, -row.of_teacher.hi, -row.of_teacher.lo, row.of_teacher.n, "t")),
+        _points(row.below_teacher),
         _rate(row.interface),
         _steps(low),
         _steps(high),
@@ -110,7 +111,7 @@ def _use(entries: list[Added]) -> str:
     head = ["", "ingredient", "where it was measured", "points"]
     body = [["use", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in pays]
     body += [["avoid", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in costs]
-    rest = "\nOf what is not listed no difference could be told from chance: choose by cost.\n"
+    rest = "\nOf what else was compared no difference could be told from chance: choose by cost.\n"
     return "## Use this when\n\n" + _table(head, body) + rest
 
 

@@ -23,7 +23,7 @@ from benchmarks.learning.settings import BASE, MODELS, SETTINGS, STEPS, TEST_PRO
 from rtl_core.config import RunConfig, shipped_configs, to_toml
 from rtl_core.history.store import History
 from rtl_core.problems.starter.spec import Tier
-from rtl_core.tinymodels import MODEL_NAMES, model_path
+from rtl_core.tinymodels import model_path
 
 CORES_PER_RUN = 2
 ATTEMPTS = 2
@@ -98,7 +98,7 @@ class Matrix:
         tell(f"{cell.setting}-{cell.seed}: {in_words(cell, self.ledger)}")
 
     def _prepare(self, tier: Tier, seeds: Sequence[int], tell: Tell) -> None:
-        """Validate the problems of each seed; evaluate teacher and untrained student, if the ledger has no line of them."""
+        """Validate the problems of each seed that nobody prepared; evaluate teacher and untrained student, if the ledger lacks them."""
         recipe = recipe_of(Setting("", tier, "", ()), self.extra)
         # Evaluations are found by the run's name; those of other models must not be.
         shared = Setting(f"shared-{tier}-{recipe}", tier, "", ())
@@ -116,20 +116,20 @@ class Matrix:
             f"tinker.local_threads={max(1, len(os.sched_getaffinity(0)) // 2)}",
         )
         configs = [config_of(shared, seed, self.folder, extra) for seed in lacking or seeds]
-        arguments = ["-m", "benchmarks.learning.prepare", *(str(self._write(config)) for config in configs)]
+        known_already = ["--validate-only"] if known else []
+        paths = [str(self._write(config)) for config in configs]
+        arguments = ["-m", "benchmarks.learning.prepare", *known_already, *paths]
         self._process(f"prepare-{tier}", arguments, os.sched_getaffinity(0))
         if not known:
             history, run = History(base, read_only=True), configs[0].run.name
-            families = measured.problems_of(history, run)
+            problems = measured.problems_of(history, run)
             before, teacher = (
-                measured.counts_of(history, run, policy, list(families), step=0) for policy in ("student", "teacher")
+                measured.counts_of(history, run, policy, problems, step=0) for policy in ("student", "teacher")
             )
             samples = configs[0].evaluation.samples
             ran = ran_here((time.monotonic() - start) / 60)
             with self._lock:
-                self.ledger.add(
-                    TierLine(tier, recipe, list(families), list(families.values()), samples, before, teacher, ran)
-                )
+                self.ledger.add(TierLine(tier, recipe, problems, samples, before, teacher, ran))
         for mark in marks.values():
             mark.touch()
         tell(f"{tier} tier: prepared in {time.monotonic() - start:.0f} s")
@@ -228,8 +228,7 @@ def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
     lines = [line for line in base.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     weights = [
         hashlib.sha256((model_path(name) / "model.safetensors").read_bytes()).hexdigest()
-        for name in MODEL_NAMES
-        if name in MODELS[setting.tier]
+        for name in sorted(MODELS[setting.tier])
     ]
     made_of = [*lines, *setting.overrides, *extra, setting.tier, str((STEPS, TEST_PROBLEMS[setting.tier])), *weights]
     return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]

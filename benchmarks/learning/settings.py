@@ -8,13 +8,17 @@ from pathlib import Path
 
 from rtl_core.config import RunConfig, load_config
 from rtl_core.problems.starter.spec import Tier
+from rtl_core.tinymodels import ModelName
 
 BASE = Path(__file__).with_name("base.toml")
 STEPS = 64
 PROBLEMS_PER_STEP = 8
 TEST_PROBLEMS: dict[Tier, int] = {"starter": 72, "hard": 70}
 """A multiple of the tier's families: 18 and 7."""
-MODELS: dict[Tier, tuple[str, str]] = {"starter": ("student", "teacher"), "hard": ("hard-student", "hard-teacher")}
+MODELS: dict[Tier, tuple[ModelName, ModelName]] = {
+    "starter": ("student", "teacher"),
+    "hard": ("hard-student", "hard-teacher"),
+}
 """Student and teacher of each tier."""
 
 
@@ -59,6 +63,11 @@ _FALLING = ("learning.kl_weight=1.0", 'learning.kl_schedule="linear"')
 _PASS_ONLY = ("reward.weights={tests = 1.6}",)
 _STAGES_AND_TESTS = ("reward.weights={format = 0.1, interface = 0.2, syntax = 0.3, tests = 0.5, tests_fraction = 0.5}",)
 _TESTS = ("reward.weights={tests = 0.8, tests_fraction = 0.8}",)
+_MIXED = (
+    "problems.sources=["
+    f'{{kind = "starter", tier = "hard", train = 256, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}},'
+    '{kind = "starter", tier = "starter", train = 256, heldout = 0}]',
+)
 _TWO_TURNS = ("refinement.turns=2", 'refinement.style="terse"', "prompting.max_prompt_tokens=512")
 
 
@@ -67,7 +76,11 @@ def _kl(weight: float) -> tuple[str, ...]:
 
 
 def _groups(problems: int, answers: int) -> tuple[str, ...]:
-    return (f"curriculum.problems_per_step={problems}", f"sampling.group_size={answers}")
+    return (
+        f"problems.sources.0.train={STEPS * problems}",
+        f"curriculum.problems_per_step={problems}",
+        f"sampling.group_size={answers}",
+    )
 
 
 def _order(name: str) -> tuple[str, ...]:
@@ -111,7 +124,7 @@ SETTINGS: dict[str, Setting] = {
                 (
                     "imitation",
                     "supervised steps on known-good answers alone",
-                    ("learning.warm_start_steps=63", _WARM[1]),
+                    ("learning.warm_start_steps=64", _WARM[1]),
                 ),
                 ("distillation", "distillation alone (λ = 1)", _DISTIL),
                 ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
@@ -165,6 +178,8 @@ SETTINGS: dict[str, Setting] = {
                 ("groups-3", "RL alone, groups of 3 (16 problems)", _groups(16, 3)),
                 ("groups-12", "RL alone, groups of 12 (4 problems)", _groups(4, 12)),
                 ("turns", "RL alone, a second turn", _TWO_TURNS),
+                ("mixed", "RL alone, half of the training problems from the starter tier", _MIXED),
+                ("mixed-easy-first", "the same, easy problems first", (*_MIXED, *_order("easy_to_hard"))),
                 (
                     "warm-self",
                     "warm start, then RL with the student as its own teacher, λ = 0.5",
@@ -184,11 +199,10 @@ SETTINGS: dict[str, Setting] = {
             "demo-rl",
             "starter",
             "the demo, RL alone",
-            ("learning.kl_weight=0.0", "learning.warm_start_steps=0", *_order("shuffled")),
+            ("learning.kl_weight=0.0", "learning.warm_start_steps=0"),
             (0, 1, 2, 3, 4),
             "demo",
         ),
-        Setting("demo-shuffled", "starter", "the demo, problems in no order", _order("shuffled"), (0, 1, 2), "demo"),
         Setting("rl", "starter", "RL alone", ()),
         Setting("distillation", "starter", "distillation alone (λ = 1)", _DISTIL),
         Setting("both", "starter", "RL with the teacher, λ = 0.1", _kl(0.1)),
@@ -197,7 +211,7 @@ SETTINGS: dict[str, Setting] = {
             "imitation",
             "starter",
             "supervised steps on known-good answers alone",
-            ("learning.warm_start_steps=63", _WARM[1]),
+            ("learning.warm_start_steps=64", _WARM[1]),
         ),
         Setting("control", "starter", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
     )
@@ -243,6 +257,8 @@ COMPARISONS = (
     Comparison("hard-replaced", "hard-rl", "another problem for each group of equal rewards (more rollouts)"),
     Comparison("hard-groups-3", "hard-rl", "groups of 3 in place of 6"),
     Comparison("hard-groups-12", "hard-rl", "groups of 12 in place of 6"),
+    Comparison("hard-mixed", "hard-rl", "problems of both tiers, shuffled"),
+    Comparison("hard-mixed-easy-first", "hard-rl", "problems of both tiers, easy ones first"),
     Comparison("hard-turns", "hard-rl", "a second turn, judged single-shot (more rollouts)"),
     Comparison("hard-turns", "hard-rl", "the second turn itself, against two tries", by="turn 2", to="pass@2"),
     *(
@@ -252,7 +268,6 @@ COMPARISONS = (
         if (short, staleness) != ("is", 0)
     ),
     Comparison("demo", "demo-rl", "starter tier: all that the demo has, over RL alone"),
-    Comparison("demo", "demo-shuffled", "starter tier: the demo's curriculum"),
     Comparison("distillation", "rl", "starter tier: distillation in place of the reward"),
     Comparison("both", "rl", "starter tier: the teacher at λ = 0.1"),
     Comparison("led", "rl", "starter tier: the teacher, led"),
@@ -265,10 +280,6 @@ def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] 
     """The configuration of one cell, which keeps its files in `folder`; judged on the test split."""
     name = f"{setting.name}-{seed}"
     student, teacher = MODELS[setting.tier]
-    own = load_config(setting.base, setting.overrides, environment={})
-    train = own.problems.sources[0].train if setting.is_shipped else STEPS * own.curriculum.problems_per_step  # type: ignore[union-attr]
-    held = TEST_PROBLEMS[setting.tier]
-    source = f'{{kind = "starter", tier = "{setting.tier}", train = {train}, heldout = {held}, heldout_split = "test"}}'
     return load_config(
         setting.base,
         (
@@ -278,7 +289,9 @@ def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] 
             f'run.history="{folder}/{name}/history.duckdb"',
             f'tinker.student="{student}"',
             f'tinker.teacher="{teacher}"',
-            f"problems.sources=[{source}]",
+            f'problems.sources.0.tier="{setting.tier}"',
+            f"problems.sources.0.heldout={TEST_PROBLEMS[setting.tier]}",
+            'problems.sources.0.heldout_split="test"',
             "problems.validation_mutants=0",
             "evaluation.teacher=false",
             "evaluation.samples=4",

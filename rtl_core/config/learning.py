@@ -92,7 +92,7 @@ class LearningSection(Section):
     permute_advantages: bool = False
     """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
     permute_teacher: bool = False
-    """Control experiment: hand each rollout the teacher's word on another one, token by token. What still improves is not the teacher's."""
+    """Control experiment: hand each rollout the teacher's scores of another one, token by token. What still improves is not the teacher's."""
     learning_rate: float = Field(default=4e-5, gt=0)
     """Adam's learning rate at the first step."""
     final_learning_rate_share: float = Field(default=1.0, gt=0, le=1)

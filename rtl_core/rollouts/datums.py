@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from rtl_core.algorithms.base import Algorithm, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
-from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.rollouts.batch import Batch
 
@@ -42,7 +41,7 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
-    """How much of what a batch trains on is the teacher's word, the rest being the verdicts' (`learning.advantage.kl_share`)."""
+    """How much of what a batch trains on is the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`)."""
     own = chosen(config)(config)
     grpo = own if isinstance(own, Grpo) else Grpo(config)
     return kl_share(
@@ -78,21 +77,19 @@ def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[St
 
     Of a longer answer as many as there are tokens; after a shorter one's end the difference is 0.
     """
-    scored = [number for number, stored in enumerate(answers) if stored.teacher is not None]
-    others = scored[:]
-    rng.shuffle(others)
-    found = answers[:]
-    for number, other in zip(scored, others, strict=True):
-        differences = _differences_T(answers[other])
-        own_T = np.array(answers[number].rollout.logprobs_T, np.float64)
-        moved_T = np.zeros(len(own_T))
-        count = min(len(own_T), len(differences))
-        moved_T[:count] = differences[:count]
-        teacher = replace(cast(TeacherRecord, answers[number].teacher), logprobs_T=tuple((own_T + moved_T).tolist()))
-        found[number] = replace(answers[number], teacher=teacher)
+    differences = [
+        np.subtract(stored.teacher.logprobs_T, stored.rollout.logprobs_T)
+        for stored in answers
+        if stored.teacher is not None
+    ]
+    rng.shuffle(differences)
+    moved = iter(differences)
+    found = []
+    for stored in answers:
+        if stored.teacher is not None:
+            scores_T = np.array(stored.rollout.logprobs_T, np.float64)
+            other_T = next(moved)[: len(scores_T)]
+            scores_T[: len(other_T)] += other_T
+            stored = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T))
+        found.append(stored)
     return found
-
-
-def _differences_T(stored: StoredRollout) -> np.ndarray:
-    teacher = cast(TeacherRecord, stored.teacher)
-    return np.asarray(teacher.logprobs_T, np.float64) - np.asarray(stored.rollout.logprobs_T, np.float64)

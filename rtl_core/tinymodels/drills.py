@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from rtl_core.problems.starter import names
-from rtl_core.problems.starter.spec import WIDTHS, Spec, clocked, clog2
+from rtl_core.problems.starter.spec import WIDTHS, Spec, clocked, clocking, clog2
 
 
 def draw_drill(rng: random.Random, modules: Sequence[str]) -> tuple[str, str]:
@@ -58,9 +58,8 @@ def _parameter(spec: Spec, rng: random.Random) -> Parts:
 def _load(spec: Spec, rng: random.Random) -> Parts:
     d, y, _ = spec.ports
     n = clog2(spec.width + 1)
-    reset = f"Clock {spec.clock}. Reset {spec.reset}, {'async' if spec.asynchronous else 'sync'}, active"
     return (
-        f"register {spec.width} when {d}. Trigger {d}. Output {y}. {reset} {'low' if spec.active_low else 'high'}.",
+        f"register {spec.width} when {d}. Trigger {d}. Output {y}. {clocking(spec)}",
         f"(input {spec.clock}, input {spec.reset}, input {d}, output {y})",
         f"  reg [{n - 1}:0] c;\n" + clocked(spec, "c", f"if ({d}) c <= {spec.width};") + f"  assign {y} = c != 0;\n",
     )

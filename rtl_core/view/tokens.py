@@ -91,15 +91,11 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
         return _without(bare, f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet")
     try:
         config = config_of(history, stored.rollout.run)
-        if config.learning.permute_advantages:
-            return _without(
-                bare, "learning.permute_advantages gave each answer another one's advantage; which one is not stored"
-            )
-        if config.learning.permute_teacher and stored.teacher is not None:
-            return _without(
-                bare,
-                "learning.permute_teacher gave each answer the teacher's word on another one; which one is not stored",
-            )
+        for control in ("permute_advantages", "permute_teacher"):
+            if getattr(config.learning, control):
+                return _without(
+                    bare, f"learning.{control} gave each answer the signal of another one; which one is not stored"
+                )
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
     except Exception as error:  # the algorithm may be the user's own
         return _without(bare, f"the run's algorithm cannot be asked here: {error}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learning.figures import added, has_collapsed, reached, rows
-from benchmarks.learning.ledger import LEDGER, Cell, Counts, Ledger, Ran, TierLine
+from benchmarks.learning.ledger import LEDGER, Cell, Counts, Ledger, Ran, Step, TierLine
 from benchmarks.learning.report import REPORT, markdown
 from benchmarks.learning.running import recipe_of
 from benchmarks.learning.settings import SETTINGS
@@ -18,7 +18,7 @@ PROBLEMS = [f"p{number}" for number in range(6)]
 
 def tier_line() -> TierLine:
     untrained, teacher = Counts([0] * 5 + [1], [1] * 6), Counts([4] * 5 + [3], [4] * 6)
-    return TierLine("hard", "r", PROBLEMS, ["fifo"] * 6, 4, untrained, teacher, RAN)
+    return TierLine("hard", "r", PROBLEMS, 4, untrained, teacher, RAN)
 
 
 def cell(
@@ -35,7 +35,7 @@ def cell(
         "r",
         Counts(passed, [4] * 6),
         [],
-        steps or [(48, 0, 0.5)],
+        [Step(*row) for row in steps or [(48, 0, 0.5)]],
         evaluations or [],
         48,
         1000,
@@ -109,7 +109,7 @@ def test_a_difference_is_paired_over_problems_and_the_seeds_that_both_have(tmp_p
     assert entry.difference.mean == pytest.approx((17 - 2) / 24)
     first, second = rows(ledger, "hard")
     assert (first.seeds, second.seeds) == ((0, 1, 2), (1, 2, 3))
-    assert second.of_teacher.mean == pytest.approx((17 - 23) / 24)
+    assert second.below_teacher.mean == pytest.approx((23 - 17) / 24)
     text = markdown(ledger)
     assert "`hard-warm`: " + SETTINGS["hard-warm"].about in text
     assert "- `hard-led`" in text.split("## Not run yet")[1]

@@ -24,10 +24,10 @@ def test_a_cell_is_run_once_and_can_be_checked(tmp_path: Path) -> None:
 
     cell, line = ledger.cells["hard-led", 0], ledger.tiers["hard"]
     assert len(line.problems_P) == len(cell.after.passed_P) == 7
-    assert [step.answers for step in cell.curve] == [48, 48]
+    assert [step.answers for step in cell.steps] == [48, 48]
     assert cell.answers == 96
     assert cell.train_tokens > 96 * 20
-    assert all(step.usd > 0 for step in cell.curve)
+    assert all(step.usd > 0 for step in cell.steps)
     assert sum(line.teacher.interface_P) > sum(line.untrained.interface_P)
 
     again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-led"], [0], [TWO_STEPS])

@@ -204,6 +204,13 @@ def test_the_split_for_reported_figures_is_apart_or_refused(source: ProblemSourc
     assert not seen & {problem.fingerprint for problem in reported.heldout}
 
 
+def test_a_generated_set_may_be_for_training_alone(source: ProblemSource) -> None:
+    if isinstance(source, GeneratedSource):
+        loaded = loaded_by(source.model_copy(update={"heldout": 0, "heldout_split": "test"}))
+        assert loaded.train == loaded_by(source).train
+        assert (loaded.heldout, loaded.heldout_split) == ([], "heldout")
+
+
 def test_its_golden_answers_pass(source: ProblemSource, grader: Grader) -> None:
     """A published harness may be weak; one that is made with its problem may not."""
     loaded = loaded_by(source)

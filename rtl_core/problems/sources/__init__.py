@@ -100,8 +100,8 @@ class GeneratedSource(ProblemSource):
 
     train: int = Field(default=160, ge=1)
     """How many training problems to make."""
-    heldout: int = Field(default=64, ge=1)
-    """How many held-out problems to make; they never share a specification with training."""
+    heldout: int = Field(default=64, ge=0)
+    """How many held-out problems to make; they never share a specification with training. 0: the source is for training alone."""
     heldout_split: HeldoutSplit = "heldout"
     """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
 
@@ -118,9 +118,10 @@ class GeneratedSource(ProblemSource):
 
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
         loaded.train += self.make("train", self.train, seed)
-        # The held-out problems are the same for every seed of a run, so that runs can be compared.
-        loaded.heldout_split = self.heldout_split
-        loaded.heldout += self.make(self.heldout_split, self.heldout, 0)
+        if self.heldout:
+            # The held-out problems are the same for every seed of a run, so that runs can be compared.
+            loaded.heldout_split = self.heldout_split
+            loaded.heldout += self.make(self.heldout_split, self.heldout, 0)
 
     def with_split(self, split: HeldoutSplit) -> Self:
         return self.model_copy(update={"heldout_split": split})

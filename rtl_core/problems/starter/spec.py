@@ -53,6 +53,13 @@ class Spec:
     asynchronous: bool = True
 
 
+def clocking(spec: Spec) -> str:
+    """What a prompt says of clock and reset."""
+    kind = "async" if spec.asynchronous else "sync"
+    level = "low" if spec.active_low else "high"
+    return f"Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
+
+
 class Family(ABC):
     """A kind of design from which specifications are drawn. A new family is one subclass and one line in `catalog.py`.
 
@@ -107,11 +114,7 @@ class Family(ABC):
     def prompt(self, spec: Spec) -> str:
         """The whole prompt: module, behaviour, ports with widths, clock and reset."""
         text = f"Module {spec.module}: {self.describe(spec)}"
-        if self.sequential:
-            kind = "async" if spec.asynchronous else "sync"
-            level = "low" if spec.active_low else "high"
-            text += f" Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
-        return text
+        return f"{text} {clocking(spec)}" if self.sequential else text
 
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in the order of the header."""
