@@ -80,6 +80,9 @@ class LearningSection(Section):
     sampled the answer."""
     warm_start_steps: int = Field(default=0, ge=0)
     """The first so many steps are supervised (cross entropy) on answers that are not the student's: off-policy distillation."""
+    warm_start_problems: int | None = Field(default=None, ge=1)
+    """Problems in each supervised step; left out: `curriculum.problems_per_step`. A problem gives one or few different answers to imitate, so
+    that a step of 48 problems reads about as much as one of 8 groups of 6."""
     warm_start_source: Literal["teacher", "golden"] = "teacher"
     """Whose answers: sampled from the teacher, or the problems' known-good ones."""
     warm_start_answers: int | None = Field(default=None, ge=1)

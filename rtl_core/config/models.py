@@ -269,6 +269,19 @@ class RunConfig(Section):
         """Answers of the teacher to each problem of a supervised step."""
         return self.learning.warm_start_answers or self.sampling.group_size
 
+    def problems_of_step(self, step: int) -> int:
+        """How many problems step `step` (from 0) asks for."""
+        learning = self.learning
+        supervised = learning.warm_start_problems if step < learning.warm_start_steps else None
+        return supervised or self.curriculum.problems_per_step
+
+    def step_sizes(self, problems: int, first: int) -> list[int]:
+        """How many problems each step of an epoch over `problems` has, if the epoch begins with step `first`; the last may have fewer."""
+        sizes: list[int] = []
+        while (left := problems - sum(sizes)) > 0:
+            sizes.append(min(self.problems_of_step(first + len(sizes)), left))
+        return sizes
+
     @model_validator(mode="after")
     def _combinations(self) -> RunConfig:
         """Combinations that each field alone cannot see; each message starts with the key to change."""

@@ -276,8 +276,9 @@ def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:
     """Groups of each step of a run on so many training problems, in order, as it is planned (`learning.curriculum.plan_epoch`)."""
-    size = config.curriculum.problems_per_step
-    epoch = [min(size, problems - start) for start in range(0, problems, size)]
+    groups: list[int] = []
+    for _ in range(config.run.epochs):
+        groups += config.step_sizes(problems, len(groups))
     if config.curriculum.order == "pools":  # every step draws afresh
-        epoch = [min(size, problems)] * len(epoch)
-    return epoch * config.run.epochs
+        return [min(config.problems_of_step(step), problems) for step in range(len(groups))]
+    return groups

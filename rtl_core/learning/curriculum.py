@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from rtl_core.learning.pools import Pool, PoolRules, pool_of
@@ -80,19 +81,20 @@ def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], ste
     return others
 
 
-def plan_epoch(ordered: Sequence[str], problems_per_step: int, epoch: int, seed: int, order: Order) -> list[list[str]]:
-    """Problem ids of each step of one epoch; each problem once, the last step may be shorter.
+def plan_epoch(ordered: Sequence[str], sizes: Sequence[int], epoch: int, seed: int, order: Order) -> list[list[str]]:
+    """Problem ids of each step of one epoch, `sizes` of them, each problem once.
 
-    With `pools` as many steps, each empty: it is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of neighbouring problems are shuffled, which keeps steps varied and
-    the epoch's slope.
+    With `pools` as many steps, each empty: it is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of neighbouring
+    problems are shuffled, which keeps steps varied and the epoch's slope.
     """
     if order == "pools":
-        return [[] for _ in range(0, len(ordered), problems_per_step)]
+        return [[] for _ in sizes]
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)
-    window = len(ids) if order == "shuffled" else 4 * problems_per_step
+    window = len(ids) if order == "shuffled" else 4 * max(sizes, default=1)
     for start in range(0, len(ids), max(window, 1)):
         part = ids[start : start + window]
         rng.shuffle(part)
         ids[start : start + window] = part
-    return [ids[start : start + problems_per_step] for start in range(0, len(ids), problems_per_step)]
+    rest = iter(ids)
+    return [list(islice(rest, size)) for size in sizes]

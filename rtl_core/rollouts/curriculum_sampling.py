@@ -83,7 +83,7 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
     drawn = draw(
         standings_at(session, policy_step),
         step,
-        config.curriculum.problems_per_step,
+        config.problems_of_step(step),
         random.Random(f"pools/{config.run.seed}/{step}"),
         config.curriculum.pool_weights,
     )

@@ -44,7 +44,7 @@ async def plan_run(session: Session) -> int:
         ids = [problem.id for problem in ordered]
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
-            groups = plan_epoch(ids, section.problems_per_step, epoch, config.run.seed, section.order)
+            groups = plan_epoch(ids, config.step_sizes(len(ids), step), epoch, config.run.seed, section.order)
             plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)

@@ -302,7 +302,9 @@ def _teacher(config: RunConfig) -> str:
             weight = f"λ from {learning.kl_weight:g} to {learning.final_kl_weight:g}, {learning.kl_schedule}"
         parts.append(f"on-policy distillation from {teacher} ({weight})")
     if learning.imitates_teacher:
-        parts.append(f"a warm start of {learning.warm_start_steps} steps on answers of {teacher}")
+        parts.append(
+            f"a warm start of {learning.warm_start_steps} steps of {config.problems_of_step(0)} problems on answers of {teacher}"
+        )
     return ", ".join(parts) or "no teacher"
 
 

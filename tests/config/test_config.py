@@ -212,6 +212,24 @@ def test_a_problem_has_the_teacher_of_its_source() -> None:
     assert tinker.named_teachers == {"tinker.teacher": "teacher", "tinker.teachers.cvdp": saved}
 
 
+@pytest.mark.parametrize("order", ["shuffled", "pools"])
+def test_supervised_steps_may_have_more_problems_than_the_others(order: str) -> None:
+    keys = [
+        "learning.warm_start_steps=3",
+        "learning.warm_start_problems=24",
+        f'curriculum.order="{order}"',
+        "run.epochs=2",
+    ]
+    config = load_config("demo", keys, environment={})
+    last = 8 if order == "pools" else 4  # with pools each step draws afresh
+    assert planned_groups(config, 100) == [24] * 3 + [8] * 3 + [last] + [8] * 12 + [last]
+    assert [sum(config.step_sizes(100, first)) for first in (0, 1, 7)] == [100] * 3
+    assert planned_groups(config, 30) == ([24, 24] if order == "pools" else [24, 6]) + [
+        24,
+        8 if order == "pools" else 6,
+    ]
+
+
 def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it() -> None:
     config = load_config("cvdp", environment={}, check_files=False)
     steps = len(planned_groups(config, round(0.8 * 302) + 64))

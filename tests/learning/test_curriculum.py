@@ -44,7 +44,7 @@ def test_shuffled_depends_on_the_seed_alone() -> None:
 def test_an_epoch_holds_each_problem_once_and_differs_from_the_next() -> None:
     ids = [f"p{i:02}" for i in range(21)]
     for order in ("easy_to_hard", "shuffled"):
-        first, second = (plan_epoch(ids, 4, epoch, seed=0, order=order) for epoch in (0, 1))
+        first, second = (plan_epoch(ids, [4] * 5 + [1], epoch, seed=0, order=order) for epoch in (0, 1))
         assert sorted(itertools.chain(*first)) == ids == sorted(itertools.chain(*second))
         assert first != second
         assert [len(step) for step in first] == [4, 4, 4, 4, 4, 1]
@@ -52,7 +52,7 @@ def test_an_epoch_holds_each_problem_once_and_differs_from_the_next() -> None:
 
 def test_easy_to_hard_keeps_the_slope() -> None:
     ids = [f"p{i:03}" for i in range(64)]
-    steps = plan_epoch(ids, 4, 0, seed=3, order="easy_to_hard")
+    steps = plan_epoch(ids, [4] * 16, 0, seed=3, order="easy_to_hard")
     assert max(steps[0]) < min(steps[8])
 
 
