@@ -39,6 +39,7 @@ def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
         f"run.directory={folder}",
         f"run.history={folder / name}.duckdb",
         "run.epochs=1",
+        "learning.warm_start_steps=0",
         f"problems.sources.0.train={steps * per_step}",
         "problems.sources.0.heldout=2",
         "evaluation.samples=4",

@@ -24,7 +24,7 @@ steps and sizes of the shipped configuration. A cell that is in the ledger is no
   ([how](learning.md#intervals)). With two or three seeds they are wide where the seeds differ.
 - *Steps to* a rate, hard tier: the first step at which the student's own answers of the last 8 steps, to training problems that it had not seen
   before, passed at that rate (training problems share widths with earlier ones, test problems do not). The orders by difficulty are not
-  comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every ten steps, that has
+  comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every five steps, that has
   that rate. Supervised steps count. Median over the seeds; a dash where half of them or more did not get there.
 - *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`. The tiny models cost
   nothing.

@@ -194,7 +194,14 @@ SETTINGS: dict[str, Setting] = {
                 *_losses(),
             )
         ),
-        Setting("demo", "starter", "the demo as it is shipped", (), (0, 1, 2, 3, 4), "demo"),
+        Setting(
+            "demo",
+            "starter",
+            "the demo as it is shipped: supervised steps on the teacher's answers, then RL, the teacher leading at first",
+            (),
+            (0, 1, 2, 3, 4),
+            "demo",
+        ),
         Setting(
             "demo-rl",
             "starter",
@@ -295,7 +302,7 @@ def config_of(setting: Setting, seed: int, folder: Path, extra: tuple[str, ...] 
             "problems.validation_mutants=0",
             "evaluation.teacher=false",
             "evaluation.samples=4",
-            f"evaluation.every={10 if setting.is_shipped else 0}",
+            f"evaluation.every={5 if setting.is_shipped else 0}",
             "checkpoints.keep_last=6",
             *setting.overrides,
             *extra,

@@ -58,6 +58,7 @@ def overrides(run: str, steps: int, docker: bool) -> list[str]:
         "sampling.group_size=2",
         "evaluation.samples=2",
         "evaluation.k=[1, 2]",
+        "learning.warm_start_steps=0",
         "learning.kl_schedule=constant",
         "learning.replace_with_kl=false",
         "evaluation.every=50",

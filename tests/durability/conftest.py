@@ -34,6 +34,7 @@ TINY = [
     "evaluation.samples=2",
     "evaluation.k=[1, 2]",
     "evaluation.teacher=false",
+    "learning.warm_start_steps=0",
     "learning.kl_schedule=constant",
     "learning.replace_with_kl=false",
     "tinker.local_deterministic=true",

@@ -38,6 +38,7 @@ def small_run(tmp_path: Path) -> Callable[..., list[str]]:
             "curriculum.problems_per_step=2",
             "sampling.group_size=3",
             "evaluation.samples=2",
+            "learning.warm_start_steps=0",
             "learning.kl_schedule=constant",
             "learning.replace_with_kl=false",
             "evaluation.k=[1, 2]",

@@ -82,6 +82,7 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
             "rewards",
             (
                 "learning.kl_weight=0",
+                "learning.warm_start_steps=0",
                 "learning.kl_schedule=constant",
                 "learning.replacements=1",
                 "reward.weights={syntax = 1.0}",

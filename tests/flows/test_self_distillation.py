@@ -24,6 +24,7 @@ from tests.flows import recording_backend as noted
 SELF = (
     "learning.algorithm=self_distillation",
     "learning.kl_weight=0.1",
+    "learning.warm_start_steps=0",
     "learning.kl_schedule=constant",
     "learning.truncated=keep",
     "run.epochs=1",

@@ -42,6 +42,7 @@ EQUAL = (
     f"learning.learning_rate={RATE}",
     "learning.final_learning_rate_share=1.0",
     "learning.grad_clip_norm=0.0",
+    "learning.warm_start_steps=0",
     "learning.kl_schedule=constant",
     'learning.truncated="keep"',
 )

@@ -24,6 +24,7 @@ PATIENCE_S = 1200
 RUN = [
     "run.name=live", "run.epochs=200", "problems.sources.0.train=16", "problems.sources.0.heldout=2", "problems.validation_mutants=0",
     "curriculum.problems_per_step=4", "sampling.group_size=4", "evaluation.samples=2", "evaluation.k=[1, 2]", "evaluation.teacher=false",
+    "learning.warm_start_steps=0",
     "learning.kl_schedule=constant", "learning.replace_with_kl=false",
 ]  # fmt: skip
 """Overrides of the demo: four steps an epoch, the teacher at every one, and no end before the test's."""
