@@ -126,6 +126,11 @@ SETTINGS: dict[str, Setting] = {
                     "supervised steps on known-good answers alone",
                     ("learning.warm_start_steps=64", _WARM[1]),
                 ),
+                (
+                    "imitation-128",
+                    "128 supervised steps on known-good answers alone (two epochs)",
+                    ("run.epochs=2", "learning.warm_start_steps=128", _WARM[1]),
+                ),
                 ("distillation", "distillation alone (λ = 1)", _DISTIL),
                 ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
                 (
@@ -231,6 +236,7 @@ COMPARISONS = (
     Comparison("hard-warm-88", "hard-rl", "a longer warm start on known-good answers (fewer rollouts)"),
     Comparison("hard-warm-88-falling", "hard-rl", "a longer warm start and the teacher (fewer rollouts)"),
     Comparison("hard-warm-88-falling", "hard-warm-88", "the teacher, λ falling, after a longer warm start"),
+    Comparison("hard-warm-88", "hard-imitation-128", "RL in place of the last 40 of 128 supervised steps"),
     Comparison("hard-distillation", "hard-rl", "distillation in place of the reward, without a warm start"),
     Comparison("hard-led", "hard-rl", "the teacher, led, without a warm start"),
     Comparison("hard-both", "hard-rl", "the teacher at λ = 0.1, without a warm start"),

@@ -84,7 +84,13 @@ def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path: Path) -
 def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> None:
     config = load_config(
         "demo",
-        ["run.epochs=3", "curriculum.problems_per_step=8", "sampling.group_size=6", "evaluation.every=10"],
+        [
+            "run.epochs=3",
+            "learning.warm_start_steps=0",
+            "curriculum.problems_per_step=8",
+            "sampling.group_size=6",
+            "evaluation.every=10",
+        ],
         environment={},
     )
     work = Workload(train_problems=160, heldout_problems=64, train_prompt=100, heldout_prompt=90, completion=50)
@@ -101,7 +107,8 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
 
 
 def test_without_a_teacher_nothing_is_scored() -> None:
-    config = load_config("demo", ["learning.kl_weight=0", "evaluation.teacher=false"], environment={})
+    alone = ["learning.kl_weight=0", "learning.warm_start_steps=0", "evaluation.teacher=false"]
+    config = load_config("demo", alone, environment={})
     work = Workload(train_problems=8, heldout_problems=4, train_prompt=10, heldout_prompt=10, completion=10)
     assert set(likely(config, work, PACE).usage) == {"student"}
 
@@ -121,6 +128,8 @@ def a_run(*overrides: str) -> RunConfig:
             "evaluation.k=[1]",
             "evaluation.teacher=false",
             "learning.warm_start_steps=0",
+            "learning.warm_start_problems=2",
+            "learning.warm_start_answers=3",
             "learning.kl_schedule=constant",
             "learning.overlong_buffer=0",
             *overrides,

@@ -27,14 +27,14 @@ from rtl_core.run.model_card import model_card
         (["learning.kl_weight=0", "learning.kl_schedule=constant"], "no teacher."),
         (
             ["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.warm_start_steps=3"],
-            "a warm start of 3 steps on answers of teacher.",
+            "a warm start of 3 steps of 48 problems on answers of teacher.",
         ),
     ],
 )
 def test_the_card_names_the_teacher_that_a_run_learnt_from(tmp_path: Path, overrides: list[str], words: str) -> None:
     history = History(tmp_path / "history.duckdb")
     history.start_run(RunRecord(name="carded"))
-    config = load_config("demo", ["run.name=carded", *overrides], environment={})
+    config = load_config("demo", ["run.name=carded", "learning.warm_start_steps=0", *overrides], environment={})
     step = StepState(run="carded", epoch=0, step=3, status="trained", problem_ids=("a",), state_path="tinker://a")
     card = model_card(history, config, step)
     assert f", {words}\n" in card
