@@ -39,6 +39,7 @@ def small_run(tmp_path: Path) -> Callable[..., list[str]]:
             "sampling.group_size=3",
             "evaluation.samples=2",
             "learning.warm_start_steps=0",
+            "learning.warm_start_problems=2",
             "learning.kl_schedule=constant",
             "learning.replace_with_kl=false",
             "evaluation.k=[1, 2]",

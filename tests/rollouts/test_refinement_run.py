@@ -27,6 +27,7 @@ def settings(tmp_path: Path):
             f"run.directory={tmp_path}",
             f"run.history={tmp_path / 'history.duckdb'}",
             "run.epochs=1",
+            "learning.warm_start_steps=0",
             "problems.sources.0.train=2",
             "problems.sources.0.heldout=2",
             "curriculum.problems_per_step=2",

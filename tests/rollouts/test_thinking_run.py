@@ -32,7 +32,8 @@ def settings(data: Path, folder: Path, *more: str) -> RunConfig:
         [
             f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", f"tinker.local_models.student={model}",
             "tinker.teacher=student", "evaluation.teacher=false", "problems.sources.0.train=1", "problems.sources.0.heldout=1",
-            "curriculum.problems_per_step=1", "sampling.group_size=2", "sampling.max_tokens=64", *more,
+            "curriculum.problems_per_step=1", "sampling.group_size=2", "sampling.max_tokens=64",
+            "learning.warm_start_steps=0", *more,
         ],
         environment={},
     )  # fmt: skip
