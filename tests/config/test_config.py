@@ -64,7 +64,7 @@ def test_every_field_is_documented() -> None:
 
 
 def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
-    path = broken(tmp_path, group_size="group_siz", **{"train = 720": 'train = "many"'})
+    path = broken(tmp_path, group_size="group_siz", **{"train = 800": 'train = "many"'})
     lines = path.read_text().splitlines()
     with pytest.raises(ConfigError) as error:
         load_config(path, environment={})
