@@ -87,6 +87,7 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
         [
             "run.epochs=3",
             "learning.warm_start_steps=0",
+            "learning.kl_schedule_part=0.5",
             "curriculum.problems_per_step=8",
             "sampling.group_size=6",
             "evaluation.every=10",
