@@ -25,7 +25,8 @@ steps and sizes of the shipped configuration. A cell that is in the ledger is no
 - *Steps to* a rate, hard tier: the first step at which the student's own answers of the last 8 steps, to training problems that it had not seen
   before, passed at that rate (training problems share widths with earlier ones, test problems do not). The orders by difficulty are not
   comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every five steps, that has
-  that rate. Supervised steps count. Median over the seeds; a dash where half of them or more did not get there.
+  that rate. Supervised steps count. Median over the seeds, in brackets each seed; a dash where half of
+  them or more did not get there.
 - *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`. The tiny models cost
   nothing.
 - What was chosen how: [learning.md](learning.md#how-the-settings-were-chosen).
@@ -138,7 +139,11 @@ def _table(head: list[str], body: Iterable[list[str]]) -> str:
 
 
 def _steps(reached: Reached) -> str:
-    return "–" if reached.median_steps is None else f"{reached.median_steps:g}"
+    """The median, and behind it each seed's."""
+    median = "–" if reached.median_steps is None else f"{reached.median_steps:g}"
+    if len(reached.steps) == 1:
+        return median
+    return f"{median} ({', '.join('–' if steps is None else str(steps) for steps in reached.steps)})"
 
 
 def _rate(interval: Interval) -> str:
