@@ -21,7 +21,14 @@ from rtl_core.run import session, status
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("run.epochs=1", "problems.sources.0.heldout=1", "evaluation.teacher=false", "tinker.local_threads=1")
+# No evaluation: its answers are a cost of the run, and of no step.
+SMALL = (
+    "run.epochs=1",
+    "problems.sources.0.heldout=1",
+    "evaluation.teacher=false",
+    "evaluation.after_warm_start=false",
+    "tinker.local_threads=1",
+)
 PRICES = """as_of = 2026-01-01
 [models.student]
 prefill = 1.0
