@@ -63,6 +63,8 @@ _FALLING = ("learning.kl_weight=1.0", 'learning.kl_schedule="linear"')
 _PASS_ONLY = ("reward.weights={tests = 1.6}",)
 _STAGES_AND_TESTS = ("reward.weights={format = 0.1, interface = 0.2, syntax = 0.3, tests = 0.5, tests_fraction = 0.5}",)
 _TESTS = ("reward.weights={tests = 0.8, tests_fraction = 0.8}",)
+_EXPERIMENTS = "benchmarks.learning.experiments"
+_SIGNALS = (f'reward.plugins=["{_EXPERIMENTS}"]', "reward.weights={tests = 0.8, signals = 0.8}")
 _MIXED = (
     "problems.sources=["
     f'{{kind = "starter", tier = "hard", train = 256, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}},'
@@ -160,6 +162,16 @@ SETTINGS: dict[str, Setting] = {
                     "warm-std",
                     "warm start, then RL, advantages divided by their deviation",
                     (*_WARM, "learning.normalise_std=true"),
+                ),
+                (
+                    "warm-signals",
+                    "warm start, then RL, credit by the share of right ports (an experiment)",
+                    (*_WARM, *_SIGNALS),
+                ),
+                (
+                    "warm-least-sure",
+                    "warm start, then RL on the fifth of the tokens that the student was least sure of (an experiment)",
+                    (*_WARM, f'learning.algorithm="{_EXPERIMENTS}:LeastSure"'),
                 ),
                 ("both", "RL with the teacher, λ = 0.1", _kl(0.1)),
                 ("both-0.5", "RL with the teacher, λ = 0.5", _kl(0.5)),
@@ -270,6 +282,8 @@ COMPARISONS = (
     Comparison("hard-warm", "hard-warm-pass-only", "partial credit by stages, after a warm start"),
     Comparison("hard-warm-tests", "hard-warm-pass-only", "partial credit by tests alone, after a warm start"),
     Comparison("hard-warm-partial", "hard-warm", "partial credit by tests as well, after a warm start"),
+    Comparison("hard-warm-signals", "hard-warm-pass-only", "partial credit by right ports, after a warm start"),
+    Comparison("hard-warm-least-sure", "hard-warm", "RL on the least sure tokens alone, after a warm start"),
     Comparison("hard-easy-first", "hard-rl", "easy problems first, without a warm start"),
     Comparison("hard-warm-easy-first", "hard-warm", "easy problems first, after a warm start"),
     Comparison("hard-pools", "hard-rl", "pools by the run's own pass rates, without a warm start"),
