@@ -58,6 +58,8 @@ _LED = ("learning.kl_weight=0.5", 'learning.kl_schedule="linear"', "learning.kl_
 _WARM = ("learning.warm_start_steps=40", 'learning.warm_start_source="golden"')
 _WARM_88 = ("run.epochs=2", "learning.warm_start_steps=88", _WARM[1])
 """128 steps in all, with fewer rollouts than RL alone has in 64: a supervised step has 8 answers, which nobody samples."""
+_WARM_128 = ("run.epochs=3", "learning.warm_start_steps=128", _WARM[1])
+"""192 steps in all, of which RL has as many as RL alone."""
 _FALLING = ("learning.kl_weight=1.0", 'learning.kl_schedule="linear"')
 """λ after a warm start: 0.375 at its end, 0 at the run's."""
 _PASS_ONLY = ("reward.weights={tests = 1.6}",)
@@ -132,6 +134,21 @@ SETTINGS: dict[str, Setting] = {
                     "imitation-128",
                     "128 supervised steps on known-good answers alone (two epochs)",
                     ("run.epochs=2", "learning.warm_start_steps=128", _WARM[1]),
+                ),
+                (
+                    "imitation-192",
+                    "192 supervised steps on known-good answers alone (three epochs)",
+                    ("run.epochs=3", "learning.warm_start_steps=192", _WARM[1]),
+                ),
+                (
+                    "warm-128",
+                    "128 supervised steps on known-good answers (two epochs), then 64 steps of RL alone",
+                    _WARM_128,
+                ),
+                (
+                    "warm-128-falling",
+                    "128 supervised steps, then 64 of RL with the teacher, λ falling from 0.33 to 0",
+                    (*_WARM_128, *_FALLING),
                 ),
                 ("distillation", "distillation alone (λ = 1)", _DISTIL),
                 ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
@@ -257,6 +274,10 @@ COMPARISONS = (
     Comparison("hard-warm-88-falling", "hard-rl", "a longer warm start and the teacher (fewer rollouts)"),
     Comparison("hard-warm-88-falling", "hard-warm-88", "the teacher, λ falling, after a longer warm start"),
     Comparison("hard-warm-88", "hard-imitation-128", "RL in place of the last 40 of 128 supervised steps"),
+    Comparison("hard-imitation-128", "hard-rl", "128 supervised steps in place of RL (no rollouts)"),
+    Comparison("hard-warm-128", "hard-imitation-128", "64 steps of RL after 128 supervised steps"),
+    Comparison("hard-warm-128", "hard-imitation-192", "64 steps of RL in place of as many supervised steps"),
+    Comparison("hard-warm-128-falling", "hard-warm-128", "the teacher, λ falling, after 128 supervised steps"),
     Comparison("hard-distillation", "hard-rl", "distillation in place of the reward, without a warm start"),
     Comparison("hard-led", "hard-rl", "the teacher, led, without a warm start"),
     Comparison("hard-both", "hard-rl", "the teacher at λ = 0.1, without a warm start"),
