@@ -53,6 +53,8 @@ class Row:
     below_teacher: Interval
     """The teacher's pass@1 less the student's, on the same problems."""
     reached: tuple[Reached, ...]
+    usd: float
+    """Of the whole run, without its evaluations."""
     answers: float
     train_tokens: float
     collapsed: int
@@ -97,6 +99,7 @@ def rows(ledger: Ledger, tier: Tier) -> list[Row]:
                 tuple(float(rate) for rate in passed_SP.mean(axis=1)),
                 crossed_interval(teacher_P - passed_SP),
                 tuple(_reached(cells, goal, line) for goal in GOALS[tier]),
+                float(np.mean([sum(step.usd for step in cell.steps) for cell in cells])),
                 float(np.mean([cell.answers for cell in cells])),
                 float(np.mean([cell.train_tokens for cell in cells])),
                 sum(map(has_collapsed, cells)),

@@ -17,8 +17,8 @@ _HEAD = f"""# What each ingredient adds
 
 This page is the output of `make learning-report` (`python -m benchmarks.learning`), made from the ledger
 `benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers, graded by
-the cocotb harnesses, then judged on the `test` split. With 88 supervised steps a cell has 128 steps; `demo` and its variants have the
-steps and sizes of the shipped configuration. A cell that is in the ledger is not run again.
+the cocotb harnesses, then judged on the `test` split. Cells with more supervised steps have 128 or 192 in all, as their rows say; `demo`
+and its variants have the steps and sizes of the shipped configuration. A cell that is in the ledger is not run again.
 
 - pass@1 and interface are shares of the answers at temperature 1; intervals are 95 %, over problems and seeds
   ([how](learning.md#intervals)). With two or three seeds they are wide where the seeds differ.
@@ -27,8 +27,8 @@ steps and sizes of the shipped configuration. A cell that is in the ledger is no
   comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every five steps, that has
   that rate. Supervised steps count. Median over the seeds, in brackets each seed; a dash where half of
   them or more did not get there.
-- *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`. The tiny models cost
-  nothing.
+- *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`, without evaluations.
+  The tiny models cost nothing.
 - What was chosen how: [learning.md](learning.md#how-the-settings-were-chosen).
 - *Collapsed*: runs whose last 8 steps pass less than half of what their best 8 steps passed.
 """
@@ -56,6 +56,7 @@ def _tier(ledger: Ledger, tier: Tier) -> str:
         f"steps to {low:g}",
         f"steps to {high:g}",
         f"dollars to {high:g}",
+        "dollars in all",
         "answers",
         "train tokens",
         "collapsed",
@@ -64,7 +65,7 @@ def _tier(ledger: Ledger, tier: Tier) -> str:
     body = [_row(row) for row in rows(ledger, tier)]
     for about, counts in (("untrained", line.untrained), ("teacher", line.teacher)):
         passed, interface = (_rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P))
-        body.append([about, "", passed, "", "", interface, *[""] * 7])
+        body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
     return title + _table(head, body)
 
 
@@ -80,6 +81,7 @@ def _row(row: Row) -> list[str]:
         _steps(low),
         _steps(high),
         "–" if high.median_usd is None else f"{high.median_usd:.2f}",
+        f"{row.usd:.2f}",
         f"{row.answers:,.0f}",
         f"{row.train_tokens:,.0f}",
         f"{row.collapsed} of {len(row.seeds)}",
