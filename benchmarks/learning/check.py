@@ -10,7 +10,7 @@ from benchmarks.learning.ledger import Cell, Ledger
 from benchmarks.learning.running import Matrix, Tell
 
 CELLS = (("hard-rl", 0), ("hard-warm-88", 0))
-"""What `--check` runs without names: RL alone and the recommended recipe."""
+"""What `--check` runs without names: RL alone, and RL behind supervised steps."""
 
 
 def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: int, tell: Tell) -> bool:

@@ -17,7 +17,7 @@ _HEAD = f"""# What each ingredient adds
 
 This page is the output of `make learning-report` (`python -m benchmarks.learning`), made from the ledger
 `benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers, graded by
-the cocotb harnesses, then judged on the `test` split. Cells with more supervised steps have 128 or 192 in all, as their rows say; `demo`
+the cocotb harnesses, then judged on the `test` split. Cells with more supervised steps have 128, 192 or 256 in all, as their rows say; `demo`
 and its variants have the steps and sizes of the shipped configuration. A cell that is in the ledger is not run again.
 
 - pass@1 and interface are shares of the answers at temperature 1; intervals are 95 %, over problems and seeds

@@ -150,6 +150,16 @@ SETTINGS: dict[str, Setting] = {
                     "128 supervised steps, then 64 of RL with the teacher, λ falling from 0.33 to 0",
                     (*_WARM_128, *_FALLING),
                 ),
+                (
+                    "imitation-256",
+                    "256 supervised steps on known-good answers alone (four epochs)",
+                    ("run.epochs=4", "learning.warm_start_steps=256", _WARM[1]),
+                ),
+                (
+                    "warm-192",
+                    "192 supervised steps on known-good answers (three epochs), then 64 steps of RL alone",
+                    ("run.epochs=4", "learning.warm_start_steps=192", _WARM[1]),
+                ),
                 ("distillation", "distillation alone (λ = 1)", _DISTIL),
                 ("led", "RL with the teacher, λ from 0.5 to 0 over half the run", _LED),
                 (
@@ -301,6 +311,9 @@ COMPARISONS = (
     Comparison("hard-imitation-128", "hard-rl", "128 supervised steps in place of RL (no rollouts)"),
     Comparison("hard-warm-128", "hard-imitation-128", "64 steps of RL after 128 supervised steps"),
     Comparison("hard-warm-128", "hard-imitation-192", "64 steps of RL in place of as many supervised steps"),
+    Comparison("hard-imitation-192", "hard-imitation-128", "64 more supervised steps after 128"),
+    Comparison("hard-warm-192", "hard-imitation-192", "64 steps of RL after 192 supervised steps"),
+    Comparison("hard-warm-192", "hard-imitation-256", "64 steps of RL in place of as many supervised steps, after 192"),
     Comparison("hard-warm-128-falling", "hard-warm-128", "the teacher, λ falling, after 128 supervised steps"),
     Comparison("hard-distillation", "hard-rl", "distillation in place of the reward, without a warm start"),
     Comparison("hard-led", "hard-rl", "the teacher, led, without a warm start"),
