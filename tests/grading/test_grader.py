@@ -76,7 +76,7 @@ def test_the_textbook_arbiter_is_told_each_wrong_missing_and_extra_port(grader, 
     }
     assert any("priority_override" in r and "expected 8 bits, got 1 bit" in r for r in verdict.reasons)
     got = earned(problem, verdict)
-    assert {term for term, (_, value) in got.terms.items() if value} == {"format", "syntax"}
+    assert {term for term, (weight, value) in got.terms.items() if weight * value} == {"format", "syntax"}
     assert got.total == pytest.approx(0.4)
 
 
