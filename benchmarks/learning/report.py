@@ -128,7 +128,7 @@ def _not_run(ledger: Ledger) -> str:
 
 
 def _where(ledger: Ledger) -> str:
-    ran = [line.ran for line in (*ledger.tiers.values(), *ledger.cells.values())]
+    ran = [tier.ran for tier in ledger.tiers.values()] + [cell.ran for cell in ledger.cells.values()]
     machines = sorted({entry.machine for entry in ran})
     commits = sorted({entry.commit for entry in ran})
     lines = [f"- {machine}" for machine in machines]
