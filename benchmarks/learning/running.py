@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import queue
@@ -19,8 +20,8 @@ from pathlib import Path
 
 from benchmarks.learning import measured
 from benchmarks.learning.ledger import Cell, Ledger, Ran, TierLine
-from benchmarks.learning.settings import BASE, MODELS, SETTINGS, STEPS, TEST_PROBLEMS, Setting, config_of
-from rtl_core.config import RunConfig, shipped_configs, to_toml
+from benchmarks.learning.settings import MODELS, SETTINGS, STEPS, TEST_PROBLEMS, Setting, config_of
+from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.history.store import History
 from rtl_core.problems.starter.spec import Tier
 from rtl_core.tinymodels import model_path
@@ -223,15 +224,15 @@ def in_words(cell: Cell, ledger: Ledger) -> str:
 
 
 def recipe_of(setting: Setting, extra: Sequence[str] = ()) -> str:
-    """Hash of what a cell is made of: the text of its base, its keys, its models and the numbers of its problems."""
-    base = shipped_configs().get(setting.base, BASE)
-    lines = [line for line in base.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    """Hash of what a cell is made of: the keys that its base and its overrides set, its models, the numbers of its problems."""
+    config = load_config(setting.base, (*setting.overrides, *extra), environment={}, check_files=False)
     weights = [
         hashlib.sha256((model_path(name) / "model.safetensors").read_bytes()).hexdigest()
         for name in sorted(MODELS[setting.tier])
     ]
-    made_of = [*lines, *setting.overrides, *extra, setting.tier, str((STEPS, TEST_PROBLEMS[setting.tier])), *weights]
-    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
+    keys = config.model_dump(mode="json", exclude_unset=True)
+    made_of = [keys, setting.tier, STEPS, TEST_PROBLEMS[setting.tier], weights]
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def ran_here(minutes: float) -> Ran:
