@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.arguments import ConfigArgument, SetOption
+
 if TYPE_CHECKING:
     from rtl_core.types.finding import Finding
 
 
 def check(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
-    ] = None,
+    config: ConfigArgument = "demo",
+    set_: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the lines as JSON, for programs.")] = False,
 ) -> None:
     """Look at everything that a run needs, in under a minute, and say of each bad line what to do.

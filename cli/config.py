@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from cli.arguments import ConfigArgument, SetOption
+
 
 def config(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
+    config: ConfigArgument = "demo",
     show: Annotated[bool, typer.Option("--show", help="Print every key with its value and meaning, as TOML.")] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
-    ] = None,
+    set_: SetOption = None,
 ) -> None:
     """Check a configuration; with --show print the whole effective one, ready to be saved and edited.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.arguments import ConfigArgument, SetOption
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -19,10 +21,8 @@ CHARS_PER_TOKEN = 3.2
 
 
 def estimate(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "cvdp",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
-    ] = None,
+    config: ConfigArgument = "cvdp",
+    set_: SetOption = None,
     problems: Annotated[
         int | None,
         typer.Option(min=1, help="Size of a data set that is not on this machine; default: that of the public one."),

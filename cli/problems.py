@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.arguments import ConfigOption
+
 if TYPE_CHECKING:
     from rtl_core.problems.problem_set import LoadedProblems, SplitBy
     from rtl_core.problems.sources import ProblemSource
@@ -17,7 +19,6 @@ problems = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-ConfigArgument = Annotated[str, typer.Option("--config", help="A TOML file, or a shipped configuration: demo, cvdp.")]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,7 +43,7 @@ def sources() -> None:
 
 
 @problems.command("list")
-def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
+def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     """List problems with what their interface was derived from, and what could not be read or used.
 
     Examples:
@@ -86,7 +87,7 @@ def list_(config: ConfigArgument = "demo", source: SourceOption = None) -> None:
 @problems.command()
 def show(
     problem_id: Annotated[str, typer.Argument(help="Id of the problem, as `problems list` shows it.")],
-    config: ConfigArgument = "demo",
+    config: ConfigOption = "demo",
     source: SourceOption = None,
     golden: Annotated[bool, typer.Option("--golden", help="Print the golden answer too.")] = False,
     harness: Annotated[bool, typer.Option("--harness", help="Print the harness' files too.")] = False,

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from cli.problems import ConfigArgument, SourceOption, problems, sources_of
+from cli.arguments import ConfigOption
+from cli.problems import SourceOption, problems, sources_of
 
 
 @problems.command()
 def synthesize(
     output: Annotated[Path, typer.Option("--output", help="The CVDP file to write (JSON Lines).")],
-    config: ConfigArgument = "demo",
+    config: ConfigOption = "demo",
     source: SourceOption = None,
     count: Annotated[int, typer.Option(min=1, help="How many candidates to make.")] = 100,
     kind: Annotated[

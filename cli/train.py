@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.arguments import ConfigArgument, SetOption
+
 
 def train(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
-    ] = None,
+    config: ConfigArgument = "demo",
+    set_: SetOption = None,
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="Go on with a run although its problems, reward or model changed.")
     ] = False,

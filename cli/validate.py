@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.arguments import ConfigArgument, SetOption
+
 
 class LevelOption(StrEnum):
     """How much is checked."""
@@ -17,7 +19,7 @@ class LevelOption(StrEnum):
 
 
 def validate(
-    config: Annotated[str, typer.Argument(help="A TOML file, or a shipped configuration: demo, cvdp.")] = "demo",
+    config: ConfigArgument = "demo",
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -26,9 +28,7 @@ def validate(
             help="Validate this set instead of the configuration's; `rtl-distill problems sources` lists all. May be repeated.",
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
-    ] = None,
+    set_: SetOption = None,
     level: Annotated[
         LevelOption, typer.Option(help="full: every check; quick: what a training run checks.")
     ] = LevelOption.FULL,

@@ -39,7 +39,7 @@ def load_config(
     """Read, merge and check the configuration of a run.
 
     Args:
-        source: a TOML file, or the name of a shipped configuration (`demo`, `cvdp`).
+        source: a TOML file, or the name of a shipped configuration such as `demo`.
         overrides: `section.key=value` texts, as given to `--set`.
         environment: variables to read, `os.environ` by default.
         check_files: whether the files that it names must be on this machine.
@@ -102,19 +102,33 @@ def _parse_value(text: str) -> Any:
 def _assign(data: dict[str, Any], dotted: str, value: Any, *, origin: str) -> None:
     *sections, last = dotted.split(".")
     node: Any = data
-    for part in sections:
+    for depth, part in enumerate(sections, start=1):
         if isinstance(node, list):
             try:
                 node = node[int(part)]
             except (ValueError, IndexError):
                 raise ConfigError(f"{origin}: there is no entry {part!r} in that list (0 to {len(node) - 1})") from None
         else:
-            node = node.setdefault(part, {})
+            if part not in node:
+                node[part] = _default_table(sections[:depth])
+            node = node[part]
         if not isinstance(node, (dict, list)):
             raise ConfigError(f"{origin}: `{part}` is a value, not a section")
     if isinstance(node, list):
         raise ConfigError(f"{origin}: name an entry of the list and its key, for example problems.sources.0.train")
     node[last] = value
+
+
+def _default_table(sections: Sequence[str]) -> dict[str, Any]:
+    """What a table holds of which the file says nothing: one of its entries can be set, and the others stay."""
+    model: Any = RunConfig
+    default: Any = None
+    for name in sections:
+        field = getattr(model, "model_fields", {}).get(name)
+        if field is None:
+            return {}
+        model, default = field.annotation, field.get_default(call_default_factory=True)
+    return dict(default) if isinstance(default, dict) else {}
 
 
 def line_of(text: str, location: Sequence[str | int]) -> int | None:

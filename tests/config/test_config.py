@@ -157,6 +157,15 @@ def test_the_environment_overrides_the_file_and_set_overrides_both() -> None:
         load_config("demo", environment={"RTL_DISTILL__RUN__SEDE": "5"})
 
 
+def test_setting_one_entry_of_a_table_keeps_the_others(tmp_path: Path) -> None:
+    default = load_config("demo", environment={}).reward.weights
+    config = load_config("demo", ["reward.weights.tests=2"], environment={})
+    assert config.reward.weights == {**default, "tests": 2.0}
+    whole = load_config("demo", ["reward.weights={tests = 2.0}", "reward.weights.format=1"], environment={})
+    assert whole.reward.weights == {"tests": 2.0, "format": 1.0}
+    assert load_config("demo", environment={}).reward.weights == default
+
+
 def test_bad_toml_and_bad_overrides_say_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("[run\n")
