@@ -72,7 +72,8 @@ _MIXED = (
     f'{{kind = "starter", tier = "hard", train = 256, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}},'
     '{kind = "starter", tier = "starter", train = 256, heldout = 0}]',
 )
-_DEMO_RL = ("run.epochs=1", "learning.kl_weight=0.0", "learning.warm_start_steps=0")
+_SHUFFLED = 'curriculum.order="shuffled"'
+_DEMO_RL = ("run.epochs=1", _SHUFFLED, "learning.kl_weight=0.0", "learning.warm_start_steps=0")
 """One epoch, of 100 steps."""
 _TWO_TURNS = ("refinement.turns=2", 'refinement.style="terse"', "prompting.max_prompt_tokens=512")
 
@@ -249,17 +250,25 @@ SETTINGS: dict[str, Setting] = {
             "demo",
         ),
         Setting(
+            "demo-shuffled",
+            "starter",
+            "the demo, its problems in no order",
+            (_SHUFFLED,),
+            (0, 1, 2, 3, 4),
+            "demo",
+        ),
+        Setting(
             "demo-10",
             "starter",
-            "the demo with 10 supervised steps and 40 of RL",
-            ("run.epochs=1", "learning.warm_start_steps=10"),
+            "`demo-shuffled` with 10 supervised steps and 40 of RL",
+            ("run.epochs=1", _SHUFFLED, "learning.warm_start_steps=10"),
             (0, 1, 2, 3, 4),
             "demo",
         ),
         Setting(
             "demo-rl",
             "starter",
-            "the demo, RL alone",
+            "the demo, RL alone, in no order",
             _DEMO_RL,
             (0, 1, 2),
             "demo",
@@ -267,7 +276,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "demo-rl-2e-3",
             "starter",
-            "the demo, RL alone at a learning rate of 2e-3",
+            "the demo, RL alone at a learning rate of 2e-3, in no order",
             (*_DEMO_RL, "learning.learning_rate=2e-3"),
             (0, 1, 2),
             "demo",
@@ -372,7 +381,8 @@ COMPARISONS = (
     ),
     Comparison("demo", "demo-rl", "starter tier: all that the demo has, over RL alone"),
     Comparison("demo", "demo-rl-2e-3", "starter tier: all that the demo has, over RL alone at a rate of 2e-3"),
-    Comparison("demo", "demo-10", "starter tier: 26 supervised steps in place of 10"),
+    Comparison("demo", "demo-shuffled", "starter tier: pools by the run's own pass rates"),
+    Comparison("demo-shuffled", "demo-10", "starter tier: 26 supervised steps in place of 10"),
     Comparison("demo", "demo-imitation", "starter tier: 46 steps of RL in place of 8 supervised ones"),
     Comparison("demo", "demo-warm-rl", "starter tier: the teacher's scores, after supervised steps"),
     Comparison("demo", "demo-warm-distillation", "starter tier: the reward, after supervised steps"),
