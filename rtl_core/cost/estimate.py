@@ -279,6 +279,8 @@ def planned_groups(config: RunConfig, problems: int) -> list[int]:
     groups: list[int] = []
     for _ in range(config.run.epochs):
         groups += config.step_sizes(problems, len(groups))
-    if config.curriculum.order == "pools":  # every step draws afresh
-        return [min(config.problems_of_step(step), problems) for step in range(len(groups))]
+    if config.curriculum.order == "pools":  # every RL step draws afresh
+        supervised = config.learning.warm_start_steps
+        drawn = min(config.curriculum.problems_per_step, problems)
+        return groups[:supervised] + [drawn] * len(groups[supervised:])
     return groups

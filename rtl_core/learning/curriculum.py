@@ -3,7 +3,8 @@
 `easy_to_hard` sorts by what was measured before the run, if anything was: the student's pass rate, then the teacher's, the highest
 first; then by label, by the size of the known-good answer and of the interface: the signs of difficulty that exist before anything
 was sampled. Every epoch shuffles within windows of a few steps, so that a step is of one difficulty but no two epochs are alike.
-`shuffled` ignores difficulty. Both depend on the seed alone. `pools` draws each step by what the run itself measures (pools.py).
+`shuffled` ignores difficulty. Both depend on the seed alone. `pools` draws each step by what the run itself measures (pools.py);
+supervised steps measure no pass rate and are planned as with `shuffled`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def order_problems(
     """The problems of a run in curriculum order; `measured` maps problem ids to rates from before the run."""
     known = measured or {}
     ranked = sorted(problems, key=lambda problem: measured_key(problem, known.get(problem.id, UNMEASURED)))
-    if order == "shuffled":
+    if order != "easy_to_hard":
         random.Random(f"order/{seed}").shuffle(ranked)
     return ranked
 
@@ -81,20 +82,21 @@ def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], ste
     return others
 
 
-def plan_epoch(ordered: Sequence[str], sizes: Sequence[int], epoch: int, seed: int, order: Order) -> list[list[str]]:
-    """Problem ids of each step of one epoch, `sizes` of them, each problem once.
+def plan_epoch(
+    ordered: Sequence[str], sizes: Sequence[int], epoch: int, seed: int, order: Order, supervised: int = 0
+) -> list[list[str]]:
+    """Problem ids of each step of one epoch, `sizes` of them, each problem once; the first `supervised` steps are supervised.
 
-    With `pools` as many steps, each empty: it is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of neighbouring
-    problems are shuffled, which keeps steps varied and the epoch's slope.
+    With `pools` the steps after those are empty: each is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of
+    neighbouring problems are shuffled, which keeps steps varied and the epoch's slope.
     """
-    if order == "pools":
-        return [[] for _ in sizes]
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)
-    window = len(ids) if order == "shuffled" else 4 * max(sizes, default=1)
+    window = 4 * max(sizes, default=1) if order == "easy_to_hard" else len(ids)
     for start in range(0, len(ids), max(window, 1)):
         part = ids[start : start + window]
         rng.shuffle(part)
         ids[start : start + window] = part
     rest = iter(ids)
-    return [list(islice(rest, size)) for size in sizes]
+    steps = [list(islice(rest, size)) for size in sizes]
+    return [ids if order != "pools" or i < supervised else [] for i, ids in enumerate(steps)]

@@ -44,7 +44,8 @@ async def plan_run(session: Session) -> int:
         ids = [problem.id for problem in ordered]
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
-            groups = plan_epoch(ids, config.step_sizes(len(ids), step), epoch, config.run.seed, section.order)
+            sizes, supervised = config.step_sizes(len(ids), step), max(0, config.learning.warm_start_steps - step)
+            groups = plan_epoch(ids, sizes, epoch, config.run.seed, section.order, supervised)
             plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
@@ -78,7 +79,7 @@ def policy_step(session: Session, state: StepState) -> int:
 
 
 async def batch_of(session: Session, state: StepState) -> Batch:
-    """The batch of a planned train step; with pools its problems are drawn now, and written down.
+    """The batch of a planned train step; with pools an RL step's problems are drawn now, and written down.
 
     Raises:
         PolicyError: the weights that should sample it are not known.

@@ -230,13 +230,10 @@ def test_supervised_steps_may_have_more_problems_than_the_others(order: str) -> 
         "run.epochs=2",
     ]
     config = load_config("demo", keys, environment={})
-    last = 8 if order == "pools" else 4  # with pools each step draws afresh
+    last = 8 if order == "pools" else 4  # with pools each RL step draws afresh
     assert planned_groups(config, 100) == [24] * 3 + [8] * 3 + [last] + [8] * 12 + [last]
     assert [sum(config.step_sizes(100, first)) for first in (0, 1, 7)] == [100] * 3
-    assert planned_groups(config, 30) == ([24, 24] if order == "pools" else [24, 6]) + [
-        24,
-        8 if order == "pools" else 6,
-    ]
+    assert planned_groups(config, 30) == [24, 6, 24, 8 if order == "pools" else 6]
 
 
 def test_the_shipped_cvdp_run_is_of_a_published_length_and_asks_its_teacher_for_half_of_it() -> None:

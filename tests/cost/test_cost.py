@@ -120,6 +120,7 @@ def a_run(*overrides: str) -> RunConfig:
         "demo",
         [
             "run.epochs=1",
+            "curriculum.order=shuffled",
             "curriculum.problems_per_step=2",
             "sampling.group_size=3",
             "sampling.max_tokens=100",

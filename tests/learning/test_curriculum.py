@@ -7,6 +7,7 @@ import itertools
 from rtl_core.learning.curriculum import (
     UNMEASURED,
     MeasuredRates,
+    Order,
     first_pool,
     order_problems,
     plan_epoch,
@@ -48,6 +49,17 @@ def test_an_epoch_holds_each_problem_once_and_differs_from_the_next() -> None:
         assert sorted(itertools.chain(*first)) == ids == sorted(itertools.chain(*second))
         assert first != second
         assert [len(step) for step in first] == [4, 4, 4, 4, 4, 1]
+
+
+def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_drawn_later() -> None:
+    problems = [problem(f"p{i:02}", "easy", "x") for i in range(21)]
+    sizes = [4] * 5 + [1]
+
+    def planned(order: Order) -> list[list[str]]:
+        ids = [p.id for p in order_problems(problems, order, 0)]
+        return plan_epoch(ids, sizes, 0, seed=0, order=order, supervised=4)
+
+    assert planned("pools") == [*planned("shuffled")[:4], [], []]
 
 
 def test_easy_to_hard_keeps_the_slope() -> None:

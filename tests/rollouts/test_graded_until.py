@@ -17,7 +17,7 @@ from rtl_core.run.session import open_session
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage
 
-SYNTAX = ("grading.until=syntax", "grading.until_steps=3")
+SYNTAX = ("curriculum.order=shuffled", "grading.until=syntax", "grading.until_steps=3")
 
 
 def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_stage(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
 
 
 def test_only_training_is_graded_to_a_stage() -> None:
-    config = load_config("demo", ["grading.until=interface"], environment={})
+    config = load_config("demo", ["curriculum.order=shuffled", "grading.until=interface"], environment={})
     for purpose, stage in (("train", Stage.INTERFACE), ("evaluation", Stage.TESTS), ("warm_start", Stage.TESTS)):
         assert config.grading.last_stage(purpose, 900) == stage
 
