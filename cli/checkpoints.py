@@ -26,7 +26,8 @@ def checkpoints(
     base: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="With --merged: the base model; left out, as tinker.local_models names it."
+            metavar="FOLDER",
+            help="With --merged: the base model; left out: of tinker.local_models, a fetched one, or one of the package.",
         ),
     ] = None,
     dtype: Annotated[

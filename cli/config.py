@@ -25,7 +25,8 @@ def config(
     from rtl_core.algorithms.base import chosen
     from rtl_core.config import load_config, to_toml
 
-    checked = load_config(config, set_ or [])
+    # What is shown may name a data set that is fetched later.
+    checked = load_config(config, set_ or [], check_files=not show)
     chosen(checked)
     if show:
         typer.echo(to_toml(checked), nl=False)

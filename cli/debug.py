@@ -25,7 +25,10 @@ def debug(
         ),
     ] = None,
     shell: Annotated[
-        bool, typer.Option("--shell", help="Open a shell in the sandbox: its files, its environment, its limits.")
+        bool,
+        typer.Option(
+            "--shell", help="Open a shell in the sandbox: its files, environment and limits, but that of time."
+        ),
     ] = False,
     db: DbOption = None,
 ) -> None:
@@ -38,11 +41,11 @@ def debug(
 
     Examples:
 
-        rtl-distill debug demo/step/00012/adder_w8_03/2
+        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2
 
-        rtl-distill debug demo/step/00012/adder_w8_03/2 --waves adder.vcd && gtkwave adder.vcd
+        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --waves adder.vcd && gtkwave adder.vcd
 
-        echo 'ls -R /code; harness' | rtl-distill debug demo/step/00012/adder_w8_03/2 --shell
+        echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
     from rich.console import Console
 

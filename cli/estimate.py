@@ -47,7 +47,7 @@ def estimate(
 
         rtl-distill estimate cvdp
 
-        rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=8 --completion-tokens 2500
+        rtl-distill estimate cvdp --set run.epochs=1 --set sampling.group_size=4 --completion-tokens 2500
     """
     from rich.console import Console
 

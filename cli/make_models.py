@@ -29,7 +29,7 @@ def make_models(
 
         rtl-distill make-models --output /tmp/quick --seconds 20
 
-        rtl-distill make-models --output /tmp/hard --only hard-student --only hard-teacher
+        rtl-distill make-models --output /tmp/hard --only teacher --only hard-teacher --only hard-student
     """
     import torch
     from rich.console import Console

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rtl_core.problems.sources import ProblemSource
 
 problems = typer.Typer(
-    help="List and show problems, or fetch a set from the Hugging Face hub.",
+    help="List, show and synthesize problems, or fetch a set from the Hugging Face hub.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

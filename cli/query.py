@@ -24,7 +24,8 @@ class Output(StrEnum):
 def query(
     question: Annotated[str | None, typer.Argument(help="SQL, or the name of a query that --list shows.")] = None,
     run: Annotated[
-        str | None, typer.Option("--run", help="Run that a named query is about (default: the newest).")
+        str | None,
+        typer.Option("--run", help="Run that a named query, or `$run` in SQL, is about (default: the newest)."),
     ] = None,
     param: Annotated[
         list[str] | None,

@@ -23,7 +23,7 @@ def show(
 
     Examples:
 
-        rtl-distill show demo/step/00012/adder_w8_03/2
+        rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2
 
         rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
     """

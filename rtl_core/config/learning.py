@@ -169,8 +169,8 @@ class LearningSection(Section):
 
 class CurriculumSection(Section):
     order: Order = "easy_to_hard"
-    """`easy_to_hard` by measured pass rates, label, golden size and interface size; `shuffled` for none; `pools` draws each step from
-    pools easy, normal and hard that move with the pass rates of the run itself."""
+    """`easy_to_hard` by measured pass rates, label, golden size and interface size; `shuffled` for none; `pools` draws each RL
+    step from pools easy, normal and hard that move with the pass rates of the run itself."""
     problems_per_step: int = Field(default=8, ge=1)
     """Problems in each train step."""
     measure_samples: int = Field(default=0, ge=0)

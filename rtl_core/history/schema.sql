@@ -53,7 +53,7 @@ CREATE TABLE run_problems (
     run          VARCHAR NOT NULL,
     problem_id   VARCHAR NOT NULL,
     fingerprint  VARCHAR NOT NULL,
-    split        VARCHAR NOT NULL,          -- train | heldout | left_out ...
+    split        VARCHAR NOT NULL,          -- train | heldout | excluded (unfit by validation)
     position     INTEGER,                   -- place in the curriculum, from 0; NULL where it has none
     source       VARCHAR NOT NULL,          -- starter | cvdp | verilog-eval ...
     category     VARCHAR NOT NULL,
@@ -111,7 +111,7 @@ CREATE TABLE step_problems (
 CREATE TABLE step_times (
     run      VARCHAR NOT NULL,
     step     INTEGER NOT NULL,
-    stage    VARCHAR NOT NULL,              -- sample | grade | score | train | store | total; stages overlap
+    stage    VARCHAR NOT NULL,              -- sample | grade | score | train | store | store_waited | work | total; stages overlap
     seconds  DOUBLE NOT NULL,
     PRIMARY KEY (run, step, stage)
 );
@@ -222,7 +222,7 @@ CREATE TABLE verdicts (
     step          INTEGER NOT NULL,
     problem_id    VARCHAR NOT NULL,
     outcome       VARCHAR NOT NULL,         -- passed | tests_failed | compile_failed | interface_mismatch | no_answer
-                                            -- | timeout | rejected | infrastructure_error (graded again, never a reward)
+                                            -- | timeout | rejected | not_tested | infrastructure_error (graded again, never a reward)
     format_ok     BOOLEAN NOT NULL,         -- whether these stages passed, as in `verdict_stages`; here so that a question
     interface_ok  BOOLEAN NOT NULL,         -- about all rollouts reads one row of each
     syntax_ok     BOOLEAN NOT NULL,

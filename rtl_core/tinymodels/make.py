@@ -1,4 +1,4 @@
-"""Make the tiny models: one tokenizer, three trainings, fp16 folders, and the checksums of every file."""
+"""Make the tiny models: one tokenizer, a training for each model, fp16 folders, and the checksums of every file."""
 
 from __future__ import annotations
 

@@ -65,6 +65,13 @@ def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_use
     assert missing == set()
 
 
+def test_the_workers_image_has_every_package() -> None:
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = re.findall(r"^COPY (\w+) \1$", (REPOSITORY / "deployments/worker/Dockerfile").read_text(), re.MULTILINE)
+    assert set(wheel["packages"]) <= set(copied)
+    assert set(wheel["packages"]) == set(ROOMS)
+
+
 def test_the_docker_executor_needs_no_extra() -> None:
     assert "docker" in names(project()["dependencies"])
     assert names(project()["optional-dependencies"]["docker"]) == {"prefect-docker"}
