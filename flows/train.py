@@ -108,14 +108,16 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
     With a staleness of n, the next n steps are prepared while one is trained.
     """
     progress.get().stage(f"epoch {epoch + 1} of {session.config.run.epochs}")
-    stopped: str | RunHealthError | None = await in_order(
-        planning.todo(session, epoch),
-        prepare=partial(prepare_step, session),
-        finish=partial(train_step, session),
-        after=partial(after_step, session),
-        stop=partial(limits.why_stop, session),
-        ahead=session.config.learning.staleness,
-    )
+    stopped: str | RunHealthError | None = None
+    for steps in planning.todo(session, epoch):
+        stopped = stopped or await in_order(
+            steps,
+            prepare=partial(prepare_step, session),
+            finish=partial(train_step, session),
+            after=partial(after_step, session),
+            stop=partial(limits.why_stop, session),
+            ahead=session.config.learning.staleness,
+        )
     if isinstance(stopped, RunHealthError):
         raise stopped
     return stopped

@@ -154,7 +154,7 @@ class LearningSection(Section):
 
     def replaces_equal_at(self, step: int, steps: int) -> bool:
         """Whether another problem joins step `step` (from 0) of a run of `steps` for a group whose rewards are all equal."""
-        return not self.uses_kl_at(step, steps) or (self.replace_with_kl and self.reward_weight > 0)
+        return self.reward_weight > 0 and (self.replace_with_kl or not self.uses_kl_at(step, steps))
 
     def kl_weight_at(self, step: int, steps: int) -> float:
         """λ of step `step` (from 0) of a run of `steps`.

@@ -178,8 +178,8 @@ def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None
     most = Workload(
         train_problems=work.train_problems,
         heldout_problems=work.heldout_problems,
-        # Pools may draw the longest again and again.
-        train_prompt=longest if config.curriculum.order == "pools" else planned,
+        # Pools may draw the longest again and again, and a warm start may have read the short ones.
+        train_prompt=longest if config.curriculum.order == "pools" or config.learning.warm_start_steps else planned,
         heldout_prompt=limit if work.most_heldout_prompt is None else work.most_heldout_prompt,
         completion=float(config.sampling.max_tokens),
     )

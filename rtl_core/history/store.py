@@ -44,6 +44,8 @@ from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Verdict
 
 _ENDED = ("finished", "failed", "cancelled")
+_GOES_ON_WITH = ["config", "config_hash", "seed", "student", "teacher", "problems_hash"]
+"""Columns of a run that a later start may change: what was accepted then holds for whoever starts it next, the automatic restart too."""
 
 
 class History(Transactions):
@@ -56,9 +58,12 @@ class History(Transactions):
     # -- runs
 
     def start_run(self, run: RunRecord) -> None:
-        """Store a new run; of one that exists take over status and message only, and count it as alive."""
+        """Store a new run; of one that exists take over what it goes on with and its status, and count it as alive."""
         with self._writing() as con:
             insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
+            row = table("runs", [run], run=run.name).select(_GOES_ON_WITH).to_pylist()[0]
+            columns = ", ".join(f"{column} = ?" for column in row)
+            con.execute(f"UPDATE runs SET {columns} WHERE run = ?", [*row.values(), run.name])
             self.set_run_status(run.name, run.status, run.message, run.ended_by)
 
     def set_run_status(

@@ -219,8 +219,9 @@ def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
 
 def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:
     """Record fresh rollouts and go on with them; returns how many they are."""
-    session.recorder.put("record_rollouts", rollouts)
+    # Taken up first: what is paid for is not sampled again when the recorder tells of an earlier failure.
     batch.take_up(StoredRollout(rollout) for rollout in rollouts)
+    session.recorder.put("record_rollouts", rollouts)
     return len(rollouts)
 
 
@@ -253,7 +254,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         batch.failed_grades[problem_id] += 1
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
         if batch.failed_grades[problem_id] > session.config.grading.retries:
-            if batch.purpose == "train" and session.config.curriculum.quarantine:
+            if batch.purpose in ("train", "warm_start") and session.config.curriculum.quarantine:
                 batch.quarantined.add(problem_id)
                 if 2 * len(batch.quarantined) <= len(batch.problem_ids):
                     progress.get().line(f"quarantined: {why}")

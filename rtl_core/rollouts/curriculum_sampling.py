@@ -4,6 +4,7 @@ the run. All of it follows from the history, the configuration and the seed, so 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from rtl_core.config import RunConfig
@@ -21,7 +22,8 @@ from rtl_core.rollouts.credit import has_signal
 from rtl_core.run.session import Session
 
 _GROUPS = """
-SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed, count(v.rollout) AS graded
+SELECT r.step, r.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed,
+    CASE WHEN count(v.rollout) = count(*) THEN count(*) ELSE 0 END AS graded -- one that is not whole was quarantined
 FROM rollouts r LEFT JOIN verdicts v USING (rollout)
 WHERE r.run = ? AND r.purpose = 'train' AND r.step < ?
 GROUP BY r.step, r.problem_id
@@ -78,10 +80,13 @@ def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
 
 
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
-    """The problems of a step, drawn from the pools."""
-    config = session.config
+    """The problems of a step, drawn from the pools; those of steps under way count as seen, though nothing is known of them yet."""
+    config, now = session.config, dict(standings_at(session, policy_step))
+    for state in session.steps:
+        if policy_step <= state.step < step:
+            now |= {p: replace(now[p], last_step=state.step) for p in state.problem_ids if p in now}
     drawn = draw(
-        standings_at(session, policy_step),
+        now,
         step,
         config.problems_of_step(step),
         random.Random(f"pools/{config.run.seed}/{step}"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import HistoryError, ProblemError
+from rtl_core.errors import HistoryError, PolicyError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, utc_now
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
@@ -56,10 +56,22 @@ def is_due(config: RunConfig, step: int) -> bool:
 
 
 def plan_evaluation(session: Session, policy: PolicyName, step: int) -> EvaluationPlan:
-    """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, its newest weights."""
+    """The evaluation of a run's own rhythm: its held-out split, `evaluation.samples` answers, the weights after `step` steps.
+
+    Raises:
+        PolicyError: the history does not know these weights.
+    """
     path = None
-    if policy == "student":
-        path = session.checkpoint.sampler_path if session.checkpoint else session.config.evaluation.weights
+    if policy == "student" and not session.trains:
+        path = session.config.evaluation.weights
+    elif policy == "student":
+        # A run that is taken up again has newer weights than those of an evaluation that failed before.
+        if step and step not in session.sampler_paths:
+            raise PolicyError(
+                f"the weights after {step} steps, which are to be evaluated, are not known",
+                "`rtl-distill checkpoints RUN` lists those that are",
+            )
+        path = session.sampler_paths.get(step)
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
 
 

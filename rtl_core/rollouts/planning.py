@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Literal
 
 from rtl_core.backend.base import Checkpoint
@@ -63,19 +64,23 @@ def _take_up(session: Session) -> None:
         session.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
 
 
-def todo(session: Session, epoch: int) -> list[StepState]:
-    """The steps of an epoch that the history did not hold as trained when the run was opened."""
-    return [state for state in session.steps if state.epoch == epoch and state.status == "planned"]
+def todo(session: Session, epoch: int) -> list[list[StepState]]:
+    """The steps of an epoch that the history did not hold as trained when the run was opened: the supervised ones and the others, as far
+    as there are any. The first part ends before the second begins."""
+    steps = [state for state in session.steps if state.epoch == epoch and state.status == "planned"]
+    return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
 
 
 def policy_step(session: Session, state: StepState) -> int:
     """How many train steps the weights have seen that sample a step: `learning.staleness` fewer than it has before it, but never
-    fewer than were trained when its epoch began, since epochs do not overlap.
+    fewer than were trained when its epoch began or the warm start ended, since neither overlaps with what follows.
 
     The number does not depend on when the step is sampled, so that a resumed run asks the same weights.
     """
     first = min(other.step for other in session.steps if other.epoch == state.epoch)
-    return max(first, state.step - session.config.learning.staleness)
+    learning = session.config.learning
+    warm = learning.warm_start_steps if state.step >= learning.warm_start_steps else 0
+    return max(first, warm, state.step - learning.staleness)
 
 
 async def batch_of(session: Session, state: StepState) -> Batch:
@@ -89,6 +94,9 @@ async def batch_of(session: Session, state: StepState) -> Batch:
     problem_ids = state.problem_ids
     if not problem_ids:
         problem_ids = draw_step(session, step, seen)
+        # Before anything is waited for: the next step is drawn knowing of this one.
+        place = next(i for i, other in enumerate(session.steps) if other.step == step)
+        session.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
         plan = StepPlan(step=step, problem_ids=problem_ids)
         await session.recorder.call(session.history.plan_step, session.run, plan)
     warm = is_warm_start(session, step)

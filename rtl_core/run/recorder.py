@@ -60,14 +60,17 @@ class Recorder:
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.
 
-        Raises whatever an earlier write in the background failed with, so that no run goes on unrecorded.
+        Raises whatever an earlier write in the background failed with, so that no run goes on unrecorded. The rows, those of the failed
+        write too, are queued all the same, and the next write takes them: who tries again need not put them again.
         """
         if method not in (*_ROWS, *_SINGLE):
             raise ValueError(f"the recorder knows no method {method}")
-        self._raise_failure()
         if rows:
             self._rows[method].extend(rows)
-            if self._later is None:
+        try:
+            self._raise_failure()
+        finally:
+            if rows and self._later is None:
                 self._later = asyncio.create_task(self._write_later())
 
     async def settle(self) -> None:

@@ -214,9 +214,12 @@ async def open_session(
             await _check_backend(session, session.backend, provider, readiness, as_visitor)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
-            rows = [(problem, "train", None) for problem in loaded.train]
+            rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
             rows += [(problem, "heldout", None) for problem in loaded.heldout]
-            await session.recorder.call(history.record_problems, config.run.name, rows)
+            # Those that the run knows keep their place in the curriculum, or that they are left out.
+            known = {(one.problem_id, one.fingerprint): one.split for one in history.problems_of(config.run.name)}
+            fresh = [row for row in rows if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")]
+            await session.recorder.call(history.record_problems, config.run.name, fresh)
             write_config(config)
             beating = asyncio.create_task(_heartbeat(session))
             stack.callback(beating.cancel)

@@ -35,7 +35,7 @@ def test_starting_a_run_again_goes_on_with_it(tmp_path):
     history.start_run(RunRecord(name="r", status="running", config={"a": 2}, seed=9))
     found = history.run("r")
     assert (found.status, found.message, found.finished_at) == ("running", None, None)
-    assert (found.config, found.seed, found.created_at) == ({"a": 1}, 3, first.created_at)
+    assert (found.config, found.seed, found.created_at) == ({"a": 2}, 9, first.created_at)
     assert len(history.runs()) == 1
 
 

@@ -107,7 +107,7 @@ def test_groups_of_equal_rewards_are_replaced_without_a_kl_and_with_one_when_ask
     assert replaced("learning.replace_with_kl=false") == (True, False)
     assert replaced("learning.replace_with_kl=true") == (True, True)
     # Distillation alone: every group's rewards are as good as equal, and the KL is all there is.
-    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (True, False)
+    assert replaced("learning.replace_with_kl=true", "learning.reward_weight=0") == (False, False)
 
 
 def test_substitutes_follow_the_plan_in_an_order_that_no_clock_decides() -> None:

@@ -135,6 +135,37 @@ def test_a_failed_write_in_the_background_stops_the_next_one(tmp_path: Path) -> 
         asyncio.run(twice())
 
 
+def test_what_is_put_when_a_failure_is_told_is_written_with_the_next_attempt(tmp_path: Path) -> None:
+    class BusyOnce(CountingHistory):
+        """Its first transaction of many rows finds the file taken."""
+
+        def batch(self) -> AbstractContextManager[None]:
+            found = super().batch()
+            if self.batches == 1:
+                raise HistoryError("the file is taken")
+            return found
+
+    history = BusyOnce(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    recorder = Recorder(history, interval_s=0.0)
+
+    put = []
+
+    async def put_until_told() -> None:
+        for sample in range(30_000):
+            put.append(sample)
+            recorder.put("record_rollouts", [rollout("a", sample)])
+            await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        with pytest.raises(HistoryError, match="taken"):
+            await put_until_told()
+        await recorder.settle()
+        assert sorted(one.rollout.sample for one in history.rollouts_of("r", 0)) == put
+
+    asyncio.run(work())
+
+
 def test_a_failed_write_reaches_who_settles(tmp_path: Path) -> None:
     path = tmp_path / "h.duckdb"
     path.write_text("this is not a database")

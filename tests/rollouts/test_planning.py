@@ -1,0 +1,115 @@
+"""What a run that is taken up again, or that samples ahead, plans: with a real session and history, without a service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import PolicyError
+from rtl_core.history.records import StepRecord
+from rtl_core.rollouts import evaluation, planning
+from rtl_core.run.session import Session, open_session
+
+Found = TypeVar("Found")
+
+
+def in_session(
+    tmp_path: Path, overrides: tuple[str, ...], work: Callable[[Session], Awaitable[Found]], *, accept: bool = False
+) -> Found:
+    """What `work` finds in the session of a run of 16 problems, 4 a step, with its plan."""
+    config = load_config(
+        "demo",
+        [
+            "run.name=r",
+            "run.epochs=1",
+            f"run.directory={tmp_path}",
+            f"run.history={tmp_path / 'h.duckdb'}",
+            "problems.sources.0.train=16",
+            "problems.sources.0.heldout=1",
+            "learning.warm_start_steps=0",
+            "learning.warm_start_problems=4",
+            "curriculum.problems_per_step=4",
+            *overrides,
+        ],
+        environment={},
+    )
+
+    async def run() -> Found:
+        async with open_session(config, with_policy=False, accept_changes=accept) as session:
+            await planning.plan_run(session)
+            return await work(session)
+
+    return asyncio.run(run())
+
+
+async def train_two(session: Session) -> None:
+    """Record the first two steps as trained."""
+    for step in (0, 1):
+        record = StepRecord(
+            run="r", epoch=0, step=step, state_path=f"tinker://x/weights/{step + 1}",
+            sampler_path=f"tinker://x/sampler_weights/{step + 1}", examples=1, train_tokens=1, times={}, metrics={},
+        )  # fmt: skip
+        session.recorder.put("finish_step", [record])
+    await session.recorder.settle()
+
+
+def test_an_evaluation_that_comes_late_asks_the_weights_of_its_step(tmp_path: Path) -> None:
+    in_session(tmp_path, (), train_two)
+
+    async def planned(session: Session) -> list[str | None]:
+        paths = [evaluation.plan_evaluation(session, "student", step).sampler_path for step in (0, 1, 2)]
+        with pytest.raises(PolicyError, match="the weights after 3 steps"):
+            evaluation.plan_evaluation(session, "student", 3)
+        return paths
+
+    found = in_session(tmp_path, (), planned)
+    assert found == [None, "tinker://x/sampler_weights/1", "tinker://x/sampler_weights/2"]
+
+
+def test_what_is_taken_up_again_keeps_the_places_of_its_problems(tmp_path: Path) -> None:
+    async def places(session: Session) -> dict[str, int | None]:
+        return {p.problem_id: p.position for p in session.history.problems_of("r") if p.split == "train"}
+
+    first = in_session(tmp_path, (), places)
+    assert sorted(place for place in first.values() if place is not None) == list(range(16))
+    assert in_session(tmp_path, (), places) == first
+
+
+def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path: Path) -> None:
+    async def rate(session: Session) -> float:
+        record = session.history.run("r")
+        assert record is not None
+        return record.config["learning"]["learning_rate"]
+
+    in_session(tmp_path, (), rate)
+    changed = ("learning.learning_rate=1e-4",)
+    assert in_session(tmp_path, changed, rate, accept=True) == 1e-4
+    assert in_session(tmp_path, changed, rate) == 1e-4
+
+
+def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(tmp_path: Path) -> None:
+    async def drawn(session: Session) -> list[tuple[str, ...]]:
+        return [(await planning.batch_of(session, state)).problem_ids for state in list(session.steps)[:2]]
+
+    # One pool: by weight a step may also draw the only problem of another one again.
+    one_pool = ("curriculum.order=pools", "learning.staleness=1", "curriculum.pool_weights={normal = 1.0}")
+    first, second = in_session(tmp_path, one_pool, drawn)
+    assert len({*first, *second}) == 8
+    # Taken up again, it meets the same plan.
+    assert in_session(tmp_path, one_pool, drawn) == [first, second]
+
+
+def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -> None:
+    async def seen(session: Session) -> tuple[list[list[int]], list[int]]:
+        parts = [[state.step for state in part] for part in planning.todo(session, 0)]
+        return parts, [planning.policy_step(session, state) for state in session.steps]
+
+    ahead = ("learning.staleness=2", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
+    parts, steps = in_session(tmp_path, ahead, seen)
+    assert parts == [[0], [1, 2, 3]]
+    assert steps == [0, 1, 1, 1]
