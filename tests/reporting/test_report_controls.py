@@ -11,7 +11,7 @@ import synthetic
 from chromium import Page, browser
 from report_tab import cells, traces
 
-from rtl_core.history.records import RunRecord, StepRecord
+from rtl_core.history.records import StepRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.report import write_report
 from rtl_core.types.verdict import Outcome
@@ -24,9 +24,10 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A run with pools, a controlled λ, staleness, safe ranges, an evaluation halfway, and two regradings."""
     path = tmp_path_factory.mktemp("controls") / "h.duckdb"
     limits = {"optim/entropy": {"min": 0.02}, "env/all/truncated": {"min": None, "max": 0.25}}
-    History(path).start_run(RunRecord(name="demo", config={"health": {"ranges": limits, "patience": 2}}))
     shape = synthetic.Shape(steps=STEPS, train=12, heldout=6)
     history = synthetic.write_run(path, shape=shape)
+    run = history.existing_run("demo")
+    history.start_run(run.model_copy(update={"config": {**run.config, "health": {"ranges": limits, "patience": 2}}}))
     for step in range(STEPS):
         metrics = {
             "learning/kl_weight": 0.5 + 0.1 * step, "teacher_kl": 0.3 - 0.02 * step, "optim/entropy": 0.05 - 0.01 * step,
