@@ -1,5 +1,5 @@
-"""Ingredients that the matrix tries and the product does not have: one algorithm, one reward term. `learning.algorithm` and
-`reward.plugins` name this module."""
+"""What the matrix tries and the product does not have: an algorithm, a reward term, a source. `learning.algorithm`, `reward.plugins` and
+the sources' `kind` name this module."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import re
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Graded, term
+from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.problems.starter import Split
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import MismatchKind, Outcome, Stage
 
 LEAST_SURE = 0.2
@@ -59,3 +63,15 @@ def signals(answer: Graded) -> float:
     total = len(names | wrong)
     # A failed answer whose failing check names no port is not right as a whole.
     return min(total - len(wrong), total - 1) / total
+
+
+class FewKnownGood(StarterSource):
+    """The starter set with a harness for every training problem and known-good answers for few."""
+
+    known_good: int = Field(ge=0)
+    """How many training problems keep their known-good answer."""
+
+    def make(self, split: Split, count: int, seed: int) -> list[Problem]:
+        problems = super().make(split, count, seed)
+        keep = self.known_good if split == "train" else count
+        return problems[:keep] + [problem.model_copy(update={"golden": None}) for problem in problems[keep:]]

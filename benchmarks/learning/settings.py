@@ -72,6 +72,13 @@ _MIXED = (
     f'{{kind = "starter", tier = "hard", train = 256, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}},'
     '{kind = "starter", tier = "starter", train = 256, heldout = 0}]',
 )
+_FEW = (
+    "problems.sources=["
+    f'{{kind = "{_EXPERIMENTS}:FewKnownGood", tier = "hard", train = 512, known_good = 64, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}}]',
+    "problems.require_golden=false",
+    _WARM[1],
+)
+"""Known-good answers for one training problem in eight: 64 supervised steps read each eight times."""
 _SHUFFLED = 'curriculum.order="shuffled"'
 _DEMO_RL = ("run.epochs=1", _SHUFFLED, "learning.kl_weight=0.0", "learning.warm_start_steps=0")
 """One epoch, of 100 steps."""
@@ -237,6 +244,31 @@ SETTINGS: dict[str, Setting] = {
                         "prompting.max_prompt_tokens=768",
                         "learning.kl_clamp=5.0",
                     ),
+                ),
+                (
+                    "few-imitation-64",
+                    "known-good answers for 64 of 512 problems: 64 supervised steps on them alone",
+                    (*_FEW, "learning.warm_start_steps=64"),
+                ),
+                (
+                    "few-imitation-128",
+                    "known-good answers for 64 of 512 problems: 128 supervised steps on them alone",
+                    (*_FEW, "run.epochs=2", "learning.warm_start_steps=128"),
+                ),
+                (
+                    "few-warm-64",
+                    "known-good answers for 64 of 512 problems: 64 supervised steps on them, then 64 of RL alone on all problems",
+                    (*_FEW, "run.epochs=2", "learning.warm_start_steps=64"),
+                ),
+                (
+                    "few-warm-64-falling",
+                    "the same, RL with the teacher, λ falling from 0.5 to 0",
+                    (*_FEW, "run.epochs=2", "learning.warm_start_steps=64", *_FALLING),
+                ),
+                (
+                    "few-warm-64-distillation",
+                    "the same, distillation alone (λ = 1) in place of RL",
+                    (*_FEW, "run.epochs=2", "learning.warm_start_steps=64", *_DISTIL),
                 ),
                 *_losses(),
             )

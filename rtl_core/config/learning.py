@@ -84,7 +84,8 @@ class LearningSection(Section):
     """Problems in each supervised step; left out: `curriculum.problems_per_step`. A problem gives one or few different answers to imitate, so
     that a step of 48 problems reads about as much as one of 8 groups of 6."""
     warm_start_source: Literal["teacher", "golden"] = "teacher"
-    """Whose answers: sampled from the teacher, or the problems' known-good ones."""
+    """Whose answers: sampled from the teacher, or the problems' known-good ones; then supervised steps take the problems that have one, as
+    often as it takes."""
     warm_start_answers: int | None = Field(default=None, ge=1)
     """How many answers the teacher gives to each problem of a supervised step; left out: `sampling.group_size`. Equal answers count once, and
     a sure teacher's are all alike."""
@@ -137,6 +138,11 @@ class LearningSection(Section):
     def imitates_teacher(self) -> bool:
         """Whether the run begins with supervised steps on the teacher's answers."""
         return self.warm_start_steps > 0 and self.warm_start_source == "teacher"
+
+    @property
+    def imitates_golden(self) -> bool:
+        """Whether the run begins with supervised steps on known-good answers."""
+        return self.warm_start_steps > 0 and self.warm_start_source == "golden"
 
     @property
     def kl_follows_schedule(self) -> bool:

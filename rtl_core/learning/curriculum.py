@@ -10,9 +10,9 @@ supervised steps measure no pass rate and are planned as with `shuffled`.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from typing import Literal
 
 from rtl_core.learning.pools import Pool, PoolRules, pool_of
@@ -83,12 +83,19 @@ def replacement_candidates(problem_ids: Sequence[str], taken: Sequence[str], ste
 
 
 def plan_epoch(
-    ordered: Sequence[str], sizes: Sequence[int], epoch: int, seed: int, order: Order, supervised: int = 0
+    ordered: Sequence[str],
+    sizes: Sequence[int],
+    epoch: int,
+    seed: int,
+    order: Order,
+    supervised: int = 0,
+    imitable: Container[str] | None = None,
 ) -> list[list[str]]:
-    """Problem ids of each step of one epoch, `sizes` of them, each problem once; the first `supervised` steps are supervised.
+    """Problem ids of each step of one epoch, `sizes` of them; the first `supervised` steps are supervised, the others see no problem twice.
 
-    With `pools` the steps after those are empty: each is drawn when it begins. With `easy_to_hard`, windows of four steps' worth of
-    neighbouring problems are shuffled, which keeps steps varied and the epoch's slope.
+    The supervised steps take the problems that are in `imitable` (None: all), again from the first one where these are fewer than
+    the steps ask for; a step never has one twice. With `pools` the steps after those are empty: each is drawn when it begins. With
+    `easy_to_hard`, windows of four steps' worth of neighbouring problems are shuffled, which keeps steps varied and the epoch's slope.
     """
     rng = random.Random(f"epoch/{seed}/{epoch}")
     ids = list(ordered)
@@ -97,6 +104,10 @@ def plan_epoch(
         part = ids[start : start + window]
         rng.shuffle(part)
         ids[start : start + window] = part
-    rest = iter(ids)
-    steps = [list(islice(rest, size)) for size in sizes]
-    return [ids if order != "pools" or i < supervised else [] for i, ids in enumerate(steps)]
+    to_imitate = [problem_id for problem_id in ids if imitable is None or problem_id in imitable]
+    first, last = sizes[:supervised], sizes[supervised:]
+    imitated = islice(cycle(to_imitate), sum(first))
+    steps = [list(dict.fromkeys(islice(imitated, size))) for size in first]
+    seen = {problem_id for step in steps for problem_id in step}
+    rest = iter([problem_id for problem_id in ids if problem_id not in seen])
+    return steps + [[] if order == "pools" else list(islice(rest, size)) for size in last]

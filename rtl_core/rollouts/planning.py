@@ -20,7 +20,7 @@ async def plan_run(session: Session) -> int:
     """Write the order of problems and the plan of every epoch that has none yet. Returns the number of steps in all.
 
     Raises:
-        ProblemError: no problem is fit to train on, or none is held out.
+        ProblemError: no problem is fit to train on, none is held out, or none has an answer to imitate.
     """
     config, history = session.config, session.history
     train, heldout = session.usable(session.loaded.train), session.usable(session.loaded.heldout)
@@ -43,10 +43,24 @@ async def plan_run(session: Session) -> int:
         rows += [(problem, "excluded", None) for problem in excluded]
         await session.recorder.call(history.record_problems, session.run, rows)
         ids = [problem.id for problem in ordered]
+        imitable = {problem.id for problem in ordered if problem.has_whole_golden}
+        if config.learning.imitates_golden and not imitable:
+            raise ProblemError(
+                "no problem that is fit to train on has a known-good answer, which supervised steps would imitate",
+                'set learning.warm_start_source = "teacher"',
+            )
         step = 1 + max((state.step for state in planned), default=-1)
         for epoch in missing:
             sizes, supervised = config.step_sizes(len(ids), step), max(0, config.learning.warm_start_steps - step)
-            groups = plan_epoch(ids, sizes, epoch, config.run.seed, section.order, supervised)
+            groups = plan_epoch(
+                ids,
+                sizes,
+                epoch,
+                config.run.seed,
+                section.order,
+                supervised,
+                imitable if config.learning.imitates_golden else None,
+            )
             plans = [StepPlan(step=step + i, problem_ids=tuple(group)) for i, group in enumerate(groups)]
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)

@@ -103,7 +103,7 @@ def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, l
     problem_id = stored.rollout.problem_id
     problem, messages = session.problems[problem_id], session.prompts[problem_id].messages
     if session.config.learning.self_hint == "golden":
-        if not problem.golden or not set(problem.targets) <= set(problem.golden):
+        if not problem.has_whole_golden:
             return None
         name, shown = "golden", after_right_answer(messages, golden_response(problem))
     else:

@@ -47,8 +47,6 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
     datums = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]
-        if not problem.golden or not set(problem.targets) <= set(problem.golden):
-            continue
         tokens_T = chat.tokens_of(golden_response(problem))
         if len(tokens_T) <= config.sampling.max_tokens:
             datums.append(Datum(session.prompts[problem_id].tokens_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))

@@ -94,6 +94,11 @@ class Problem(BaseModel):
     """Whether its source made the problem together with its harness. Splits of such a source share no specification, however alike
     they sound, and its harness must find nearly all wrong designs."""
 
+    @property
+    def has_whole_golden(self) -> bool:
+        """Whether there is a known-good answer with every file that is asked for."""
+        return bool(self.golden) and set(self.targets) <= set(self.golden or ())
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over all that the model sees and all that judges it; the id is not part of it."""

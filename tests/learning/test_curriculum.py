@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 from rtl_core.learning.curriculum import (
     UNMEASURED,
@@ -60,6 +61,21 @@ def test_with_pools_supervised_steps_are_planned_as_if_shuffled_and_the_others_d
         return plan_epoch(ids, sizes, 0, seed=0, order=order, supervised=4)
 
     assert planned("pools") == [*planned("shuffled")[:4], [], []]
+
+
+def test_supervised_steps_repeat_what_can_be_imitated_and_the_others_take_what_they_have_not_seen() -> None:
+    ids = [f"p{i:02}" for i in range(20)]
+    known_good = {"p03", "p07", "p11", "p15", "p19", "p02"}
+    steps = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=known_good)
+    assert Counter(itertools.chain(*steps[:3])) == dict.fromkeys(known_good, 2)
+    last = list(itertools.chain(*steps[3:]))
+    assert len(last) == len(set(last)) == 8
+    assert not known_good & set(last)
+    # A step never asks for the same problem twice.
+    assert plan_epoch(ids, [4, 4], 0, seed=0, order="shuffled", supervised=1, imitable={"p03"})[0] == ["p03"]
+    everything = plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3)
+    assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled", supervised=3, imitable=set(ids))
+    assert everything == plan_epoch(ids, [4] * 5, 0, seed=0, order="shuffled")
 
 
 def test_easy_to_hard_keeps_the_slope() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -10,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from rtl_core.config import load_config
-from rtl_core.errors import PolicyError
+from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepRecord
 from rtl_core.rollouts import evaluation, planning
 from rtl_core.run.session import Session, open_session
@@ -113,3 +114,27 @@ def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -
     parts, steps = in_session(tmp_path, ahead, seen)
     assert parts == [[0], [1, 2, 3]]
     assert steps == [0, 1, 1, 1]
+
+
+def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tmp_path: Path) -> None:
+    async def planned(session: Session) -> list[list[bool]]:
+        return [[session.problems[one].has_whole_golden for one in state.problem_ids] for state in session.steps]
+
+    def source(known_good: int) -> str:
+        sizes = f"train = 16, heldout = 1, known_good = {known_good}"
+        return f'problems.sources=[{{kind = "benchmarks.learning.experiments:FewKnownGood", {sizes}}}]'
+
+    supervised, golden = "learning.warm_start_steps=2", "learning.warm_start_source=golden"
+
+    def of(known_good: int, *overrides: str) -> list[list[bool]]:
+        order = "curriculum.order=shuffled"
+        return in_session(
+            tmp_path / f"{known_good}{len(overrides)}", (source(known_good), order, supervised, *overrides), planned
+        )
+
+    steps = of(4, golden)
+    assert steps == [[True] * 4, [True] * 4, [False] * 4, [False] * 4]
+    # The teacher answers any problem.
+    assert sorted(itertools.chain(*of(4))) == [False] * 12 + [True] * 4
+    with pytest.raises(ProblemError, match="no problem that is fit to train on has a known-good answer"):
+        of(0, golden)

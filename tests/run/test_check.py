@@ -27,7 +27,7 @@ from rtl_core.errors import BackendUnavailableError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.budget import Prompt
-from rtl_core.run.check import known
+from rtl_core.run.check import before, known
 from rtl_core.run.check.budgets import context, prompt_limit, sizes
 from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.known import Known
@@ -334,6 +334,32 @@ def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
         assert student.remedy is not None
         assert f"sampling.max_tokens to {199 if limit == 299 else limit - 256}" in student.remedy
         assert f"prompting.max_prompt_tokens to {limit - 200}" in student.remedy
+
+
+def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_or_shown(tmp_path: Path) -> None:
+    def found(known_good: int, *overrides: str) -> list[tuple[str, str, str]]:
+        known = small_known(tmp_path, 10_000, *overrides)
+        train = [
+            problem if i < known_good else problem.model_copy(update={"golden": None})
+            for i, problem in enumerate(known.loaded.train)
+        ]
+        return [
+            (finding.about, finding.level, finding.text)
+            for finding in before.known_good(replace(known, loaded=replace(known.loaded, train=train)))
+        ]
+
+    without = "problems.require_golden=false"
+    imitating = (without, "learning.warm_start_steps=2", "learning.warm_start_source=golden")
+    shown = (without, "learning.algorithm=self_distillation")
+    assert found(0) == found(4, *imitating) == found(4, *shown) == []
+    (some,) = found(1, *imitating)
+    assert some[:2] == ("learning.warm_start_source", "warning")
+    assert some[2].startswith("3 of 4 training problems")
+    # Where a run leaves them out, nothing repeats.
+    assert found(1, *imitating[1:]) == []
+    (none,) = found(0, *imitating)
+    assert none[:2] == ("learning.warm_start_source", "wrong")
+    assert [finding[:2] for finding in found(0, *shown)] == [("learning.self_hint", "wrong")]
 
 
 def test_the_answers_of_evaluations_need_room_too(tmp_path: Path) -> None:

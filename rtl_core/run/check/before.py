@@ -10,21 +10,32 @@ from rtl_core.run.check.known import Check, Known
 from rtl_core.types.finding import Finding
 
 
-def hints(known: Known) -> Iterator[Finding]:
-    """Whether there are golden answers to show a student that is its own teacher."""
+def known_good(known: Known) -> Iterator[Finding]:
+    """Whether there are golden answers to imitate, and to show a student that is its own teacher."""
     learning, train = known.config.learning, known.loaded.train
-    if not learning.self_taught or learning.self_hint != "golden" or not train:
+    without = sum(not problem.has_whole_golden for problem in train)
+    if not without:
         return
-    without = sum(not problem.golden for problem in train)
-    if without == len(train):
-        words = "none of the training problems has a known-good answer, which learning.self_hint = golden shows"
-        yield Finding("learning.self_hint", "wrong", words, 'set learning.self_hint = "verdict"')
-    elif without:
-        words = f"{without} of {len(train)} training problems have no known-good answer: their answers learn from rewards alone"
-        yield Finding("learning.self_hint", "warning", words)
+    shows = learning.self_taught and learning.self_hint == "golden"
+    for needed, key, verb, other, consequence in (
+        (shows, "learning.self_hint", "shows", "verdict", "their answers learn from rewards alone"),
+        (
+            learning.imitates_golden,
+            "learning.warm_start_source",
+            "imitates",
+            "teacher",
+            "supervised steps repeat the others",
+        ),
+    ):
+        if needed and without == len(train):
+            words = f"none of the training problems has a known-good answer, which {key} = golden {verb}"
+            yield Finding(key, "wrong", words, f'set {key} = "{other}"')
+        elif needed and not known.config.problems.require_golden:  # with it, the run leaves these problems out
+            words = f"{without} of {len(train)} training problems have no known-good answer: {consequence}"
+            yield Finding(key, "warning", words)
 
 
-CHECKS: tuple[Check, ...] = (context, sizes, hints, disk, cost)
+CHECKS: tuple[Check, ...] = (context, sizes, known_good, disk, cost)
 
 
 def before_sampling(known: Known) -> Iterator[Finding]:
