@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.learning.figures import rate_of
 from benchmarks.learning.ledger import Cell, Ledger
-from benchmarks.learning.running import Matrix, Tell
+from benchmarks.learning.running import Matrix, Tell, recipe_of
 
 CELLS = (("hard-rl", 0), ("hard-warm-88", 0))
 """What `--check` runs without names: RL alone, and RL behind supervised steps."""
@@ -21,6 +21,10 @@ def check(ledger: Ledger, folder: Path, cells: Sequence[tuple[str, int]], jobs: 
         )
     matrix = Matrix(ledger, folder, [name for name, _ in cells])
     places = [(setting, seed) for setting, (_, seed) in zip(matrix.settings, cells, strict=True)]
+    if stale := [f"{s.name}-{seed}" for s, seed in places if ledger.cells[s.name, seed].recipe != recipe_of(s)]:
+        raise SystemExit(
+            f"{', '.join(stale)}: the ledger's line is of other settings or models; run it anew, without --check"
+        )
     good: list[bool] = []
 
     def compare(cell: Cell) -> None:

@@ -12,6 +12,7 @@ from rtl_core.tinymodels import ModelName
 
 BASE = Path(__file__).with_name("base.toml")
 STEPS = 64
+FIVE_SEEDS = (0, 1, 2, 3, 4)
 PROBLEMS_PER_STEP = 8
 TEST_PROBLEMS: dict[Tier, int] = {"starter": 72, "hard": 70}
 """A multiple of the tier's families: 18 and 7."""
@@ -101,8 +102,8 @@ def _order(name: str) -> tuple[str, ...]:
     return (f'curriculum.order="{name}"',)
 
 
-def _hard(rows: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[Setting]:
-    return [Setting(f"hard-{name}", "hard", about, overrides) for name, about, overrides in rows]
+def _hard(rows: Iterable[tuple[str, str, tuple[str, ...]]], seeds: tuple[int, ...] = (0, 1, 2)) -> list[Setting]:
+    return [Setting(f"hard-{name}", "hard", about, overrides, seeds) for name, about, overrides in rows]
 
 
 def _losses() -> Iterable[tuple[str, str, tuple[str, ...]]]:
@@ -246,6 +247,16 @@ SETTINGS: dict[str, Setting] = {
                     ),
                 ),
                 (
+                    "imitation-teacher",
+                    "192 supervised steps on the teacher's passing answers alone, one a problem (three epochs)",
+                    ("run.epochs=3", "learning.warm_start_steps=192", "learning.warm_start_answers=1"),
+                ),
+                *_losses(),
+            )
+        ),
+        *_hard(
+            (
+                (
                     "few-imitation-64",
                     "known-good answers for 64 of 512 problems: 64 supervised steps on them alone",
                     (*_FEW, "learning.warm_start_steps=64"),
@@ -270,15 +281,15 @@ SETTINGS: dict[str, Setting] = {
                     "the same, distillation alone (λ = 1) in place of RL",
                     (*_FEW, "run.epochs=2", "learning.warm_start_steps=64", *_DISTIL),
                 ),
-                *_losses(),
-            )
+            ),
+            FIVE_SEEDS,
         ),
         Setting(
             "demo",
             "starter",
             "the demo as it is shipped: supervised steps on the teacher's answers, then RL, the teacher leading at first",
             (),
-            (0, 1, 2, 3, 4),
+            FIVE_SEEDS,
             "demo",
         ),
         Setting(
@@ -286,7 +297,7 @@ SETTINGS: dict[str, Setting] = {
             "starter",
             "the demo, its problems in no order",
             (_SHUFFLED,),
-            (0, 1, 2, 3, 4),
+            FIVE_SEEDS,
             "demo",
         ),
         Setting(
@@ -294,7 +305,7 @@ SETTINGS: dict[str, Setting] = {
             "starter",
             "`demo-shuffled` with 10 supervised steps and 40 of RL",
             ("run.epochs=1", _SHUFFLED, "learning.warm_start_steps=10"),
-            (0, 1, 2, 3, 4),
+            FIVE_SEEDS,
             "demo",
         ),
         Setting(
@@ -386,6 +397,23 @@ COMPARISONS = (
     Comparison("hard-warm-self", "hard-warm", "the student as its own teacher, after a warm start"),
     Comparison("hard-warm-teacher", "hard-warm", "the teacher's answers in place of known-good ones in the warm start"),
     Comparison("hard-warm", "hard-warm-16", "40 supervised steps in place of 16"),
+    Comparison(
+        "hard-imitation-teacher",
+        "hard-imitation-192",
+        "the teacher's answers in place of known-good ones, in 192 supervised steps",
+    ),
+    *(
+        Comparison(f"hard-few-{setting}", f"hard-few-{against}", f"known-good answers for 64 of 512 problems: {what}")
+        for setting, against, what in (
+            ("imitation-128", "imitation-64", "64 more supervised steps after 64"),
+            ("warm-64", "imitation-64", "64 steps of RL after 64 supervised steps"),
+            ("warm-64", "imitation-128", "64 steps of RL in place of as many supervised steps"),
+            ("warm-64-falling", "warm-64", "the teacher, λ falling, after 64 supervised steps"),
+            ("warm-64-falling", "imitation-128", "RL and the teacher in place of 64 supervised steps"),
+            ("warm-64-distillation", "warm-64", "distillation in place of the reward, after 64 supervised steps"),
+            ("warm-64-distillation", "imitation-128", "distillation in place of 64 supervised steps"),
+        )
+    ),
     Comparison("hard-rl", "hard-pass-only", "partial credit by stages, without a warm start"),
     Comparison("hard-partial", "hard-rl", "partial credit by tests as well, without a warm start"),
     Comparison("hard-warm", "hard-warm-pass-only", "partial credit by stages, after a warm start"),
