@@ -75,11 +75,11 @@ _MIXED = (
 )
 _FEW = (
     "problems.sources=["
-    f'{{kind = "{_EXPERIMENTS}:FewKnownGood", tier = "hard", train = 512, known_good = 64, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}}]',
+    f'{{kind = "{_EXPERIMENTS}:FewKnownGood", tier = "hard", train = 512, known_good = 24, heldout = {TEST_PROBLEMS["hard"]}, heldout_split = "test"}}]',
     "problems.require_golden=false",
     _WARM[1],
 )
-"""Known-good answers for one training problem in eight: 64 supervised steps read each eight times."""
+"""Known-good answers for 24 of 512 training problems: 64 supervised steps read each of them 21 times."""
 _SHUFFLED = 'curriculum.order="shuffled"'
 _DEMO_RL = ("run.epochs=1", _SHUFFLED, "learning.kl_weight=0.0", "learning.warm_start_steps=0")
 """One epoch, of 100 steps."""
@@ -258,17 +258,17 @@ SETTINGS: dict[str, Setting] = {
             (
                 (
                     "few-imitation-64",
-                    "known-good answers for 64 of 512 problems: 64 supervised steps on them alone",
+                    "known-good answers for 24 of 512 problems: 64 supervised steps on them alone",
                     (*_FEW, "learning.warm_start_steps=64"),
                 ),
                 (
                     "few-imitation-128",
-                    "known-good answers for 64 of 512 problems: 128 supervised steps on them alone",
+                    "known-good answers for 24 of 512 problems: 128 supervised steps on them alone",
                     (*_FEW, "run.epochs=2", "learning.warm_start_steps=128"),
                 ),
                 (
                     "few-warm-64",
-                    "known-good answers for 64 of 512 problems: 64 supervised steps on them, then 64 of RL alone on all problems",
+                    "known-good answers for 24 of 512 problems: 64 supervised steps on them, then 64 of RL alone on all problems",
                     (*_FEW, "run.epochs=2", "learning.warm_start_steps=64"),
                 ),
                 (
@@ -403,7 +403,7 @@ COMPARISONS = (
         "the teacher's answers in place of known-good ones, in 192 supervised steps",
     ),
     *(
-        Comparison(f"hard-few-{setting}", f"hard-few-{against}", f"known-good answers for 64 of 512 problems: {what}")
+        Comparison(f"hard-few-{setting}", f"hard-few-{against}", f"known-good answers for 24 of 512 problems: {what}")
         for setting, against, what in (
             ("imitation-128", "imitation-64", "64 more supervised steps after 64"),
             ("warm-64", "imitation-64", "64 steps of RL after 64 supervised steps"),
