@@ -44,7 +44,7 @@ class LearningSection(Section):
     final_kl_weight: float = Field(default=0.0, ge=0)
     """With `linear` and `cosine`: λ at the end of the schedule."""
     kl_schedule_part: float = Field(default=1.0, gt=0, le=1)
-    """With `linear` and `cosine`: the share of the run's steps over which λ gets to `final_kl_weight`, where it stays."""
+    """With `linear` and `cosine`: the share of the run's steps, supervised ones included, over which λ gets to `final_kl_weight`, where it stays."""
     kl_target: float | None = Field(default=None, gt=0)
     """With `target`: the KL to the teacher per token that is aimed at, in nats."""
     kl_gain: float = Field(default=0.1, gt=0, le=2)
