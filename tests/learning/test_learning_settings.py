@@ -30,8 +30,10 @@ def test_no_setting_but_the_shipped_ones_samples_more_answers_than_rl_alone_has(
     problems = sum(source.train for source in config.problems.sources)
     steps = problems * config.run.epochs // config.curriculum.problems_per_step
     assert steps >= STEPS
-    unsampled = config.learning.warm_start_steps if config.learning.warm_start_source == "golden" else 0
-    assert (steps - unsampled) * answers <= STEPS * PROBLEMS_PER_STEP * 6
+    supervised = config.learning.warm_start_steps
+    of_teacher = config.warm_start_group if config.learning.imitates_teacher else 0
+    sampled = supervised * config.problems_of_step(0) * of_teacher + (steps - supervised) * answers
+    assert sampled <= STEPS * PROBLEMS_PER_STEP * 6
 
 
 def test_no_two_settings_are_the_same_cell() -> None:
