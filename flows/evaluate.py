@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
 from prefect import flow
 from pydantic import Field
 
-from flows.validate import validate_problems
+from flows.validate import validated_ahead
 from rtl_core.config import load_config
 from rtl_core.config.models import Template
-from rtl_core.errors import RunHealthError
+from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import Conditions
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import batch, evaluation, reopen, survey
+from rtl_core.rollouts.ahead import ValidationAhead
 from rtl_core.rollouts.concurrently import for_each
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
@@ -58,8 +60,10 @@ async def evaluate(
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             plan = reopen.plan(session, policy, step, samples, other)
-            await (validate_problems(session) if session.trains else survey.leave_out_unsupported(session))
-            await evaluate_policy(session, plan, must_succeed=True)
+            if not session.trains:
+                await survey.leave_out_unsupported(session)
+            async with validated_ahead(session) if session.trains else nullcontext() as ahead:
+                await evaluate_policy(session, plan, ahead=ahead, must_succeed=True)
             evaluation.show(session, plan)
             return plan.key(run)
 
@@ -94,11 +98,17 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
     flow_run_name="{session.run} {plan.policy} after {plan.step} steps",
     validate_parameters=False,
 )
-async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, must_succeed: bool = False) -> None:
+async def evaluate_policy(
+    session: Session,
+    plan: evaluation.EvaluationPlan,
+    ahead: ValidationAhead | None = None,
+    must_succeed: bool = False,
+) -> None:
     """Make one evaluation on an open session, unless the history holds it already.
 
     A failed one is recorded as that and never ends a run; with `must_succeed`, where nothing but the evaluation is wanted, its
-    error is raised.
+    error is raised. So it is where no problem is fit, which a run cannot go on with. With `ahead` each problem is validated before
+    it is sampled.
     """
     tell = progress.get()
     if evaluation.is_done(session, plan):
@@ -109,6 +119,10 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
 
     async def group(problem_id: str) -> None:
         nonlocal done
+        if ahead is not None:
+            await ahead.finished([problem_id])
+        if problem_id in session.unfit:
+            return
         await sample_group(session, held, problem_id)
         try:
             await grade_group(session, held, problem_id)
@@ -131,6 +145,6 @@ async def evaluate_policy(session: Session, plan: evaluation.EvaluationPlan, mus
             tell.line(line)
     except Exception as error:
         await evaluation.record_failure(session, plan)
-        if must_succeed:
+        if must_succeed or isinstance(error, ProblemError):
             raise
         tell.line(f"the evaluation failed and the run goes on without it: {error}")

@@ -9,14 +9,15 @@ from typing import Literal
 from prefect import flow
 
 from flows.evaluate import evaluate_policy
-from flows.validate import validate_problems
+from flows.validate import validated_ahead
 from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import ConfigError, RunHealthError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import curriculum_sampling, evaluation, planning
+from rtl_core.rollouts.ahead import STEPS_AHEAD, ValidationAhead
 from rtl_core.rollouts.batch import Batch, open_batch
-from rtl_core.rollouts.concurrently import for_each
+from rtl_core.rollouts.concurrently import beside, for_each
 from rtl_core.rollouts.credit import credit_group
 from rtl_core.rollouts.run_ahead import in_order
 from rtl_core.run import limits, retention, status
@@ -59,40 +60,59 @@ async def train(
             publisher = Publisher(session)
             publisher.at_start()
             session.on_step.append(publisher.after_step)
-            async with status.run_status(session), cancelled_with_its_flow_run(session.cancelled_by_request):
-                session.stopped = await everything_left(session)
+            async with (
+                status.run_status(session),
+                cancelled_with_its_flow_run(session.cancelled_by_request),
+                validated_ahead(session) as ahead,
+            ):
+                session.stopped = await everything_left(session, ahead)
             report = status.finish(session)
             await publisher.at_end()
             return report
 
 
-async def everything_left(session: Session) -> str | None:
+async def everything_left(session: Session, ahead: ValidationAhead) -> str | None:
     """What the history does not hold yet, in order. Returns why it ends early, if it does."""
     if session.config.tinker.start_from:
         await take_start(session)
-    await validate_problems(session)
-    await measure_problems(session)
+    if session.config.problems.validate_first:
+        await ahead.finished(session.problems)
+    await measure_problems(session, ahead)
     steps = await order_problems(session)
     if reason := limits.stop_reason(session):
         return reason
-    await evaluate_now(session, "student", 0)
+    ahead.begin(problem.id for problem in session.loaded.heldout)
+    ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
+    await evaluate_now(session, "student", 0, ahead)
+    reason = await beside(every_epoch(session, ahead), evaluate_teacher(session, ahead))
+    if reason is None:
+        await evaluate_now(session, "student", steps)
+        await retention.secure(session)
+    return reason
+
+
+async def evaluate_teacher(session: Session, ahead: ValidationAhead) -> None:
+    """The evaluation of the teacher. The first steps do not wait for it, since nothing that they do depends on it."""
     if session.config.evaluation.teacher:
-        await evaluate_now(session, "teacher", 0)
+        await evaluate_now(session, "teacher", 0, ahead)
+
+
+async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
+    """All epochs. Returns why it stopped early, if it did."""
     last = session.history.last_trained_step(session.run)
-    await evaluate_if_due(
-        session, last.step + 1 if last else 0
-    )  # a crash may have come between a step and its evaluation
+    # A crash may have come between a step and its evaluation.
+    await evaluate_if_due(session, last.step + 1 if last else 0)
     for epoch in range(session.config.run.epochs):
-        if reason := await train_epoch(session, epoch):
+        if reason := await train_epoch(session, ahead, epoch):
             return reason
-    await evaluate_now(session, "student", steps)
-    await retention.secure(session)
     return None
 
 
-async def evaluate_now(session: Session, policy: Literal["student", "teacher"], step: int) -> None:
+async def evaluate_now(
+    session: Session, policy: Literal["student", "teacher"], step: int, ahead: ValidationAhead | None = None
+) -> None:
     """An evaluation of the run's own rhythm."""
-    await evaluate_policy(session, evaluation.plan_evaluation(session, policy, step))
+    await evaluate_policy(session, evaluation.plan_evaluation(session, policy, step), ahead=ahead)
 
 
 async def evaluate_if_due(session: Session, step: int) -> None:
@@ -102,7 +122,7 @@ async def evaluate_if_due(session: Session, step: int) -> None:
 
 
 @flow(name="epoch", flow_run_name=named_by_epoch, validate_parameters=False)
-async def train_epoch(session: Session, epoch: int) -> str | None:
+async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> str | None:
     """The steps of one epoch that the history does not hold yet. Returns why it stopped early, if it did.
 
     With a staleness of n, the next n steps are prepared while one is trained.
@@ -112,7 +132,7 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
     for steps in planning.todo(session, epoch):
         stopped = stopped or await in_order(
             steps,
-            prepare=partial(prepare_step, session),
+            prepare=partial(prepare_step, session, ahead),
             finish=partial(train_step, session),
             after=partial(after_step, session),
             stop=partial(limits.why_stop, session),
@@ -123,9 +143,10 @@ async def train_epoch(session: Session, epoch: int) -> str | None:
     return stopped
 
 
-async def prepare_step(session: Session, state: StepState) -> Batch:
+async def prepare_step(session: Session, ahead: ValidationAhead, state: StepState) -> Batch:
     """Sample, grade, score and credit every group side by side; where there is no KL, replace groups that teach nothing."""
-    step = open_batch(session, await planning.batch_of(session, state))
+    step = open_batch(session, await planning.batch_of(session, state, ahead.finished))
+    ahead.begin(planning.next_problems(session, state, STEPS_AHEAD))
     score = planning.needs_scores(session, step)
 
     async def group(problem_id: str) -> None:
@@ -144,7 +165,11 @@ async def prepare_step(session: Session, state: StepState) -> Batch:
         problem_id: str | None = step.planned[slot]
         attempt = 0
         while problem_id is not None:
-            await group(problem_id)
+            await ahead.finished([problem_id])
+            if problem_id in session.unfit:
+                step.quarantined.add(problem_id)
+            else:
+                await group(problem_id)
             attempt += 1
             problem_id = curriculum_sampling.substitute(session, step, slot, attempt)
 
@@ -160,15 +185,17 @@ async def after_step(session: Session, batch: Batch) -> None:
     await evaluate_if_due(session, batch.step + 1)
 
 
-async def measure_problems(session: Session) -> None:
+async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
     """How hard the training problems are for student and teacher before the first step, where the curriculum wants to know."""
     for policy in planning.to_measure(session):
         progress.get().stage(f"measuring the training problems: {policy}")
         asked = open_batch(session, planning.measurement(session, policy))
 
         async def group(problem_id: str, asked: Batch = asked) -> None:
-            await sample_group(session, asked, problem_id)
-            await grade_group(session, asked, problem_id)
+            await ahead.finished([problem_id])
+            if problem_id not in session.unfit:
+                await sample_group(session, asked, problem_id)
+                await grade_group(session, asked, problem_id)
 
         await for_each(group, asked.problem_ids)
         await session.recorder.settle()

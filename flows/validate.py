@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Literal
 
 from prefect import flow
@@ -12,11 +14,12 @@ from rtl_core.config import load_config
 from rtl_core.observe.ongoing import AtWork, at_intervals
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import survey
+from rtl_core.rollouts.ahead import ValidationAhead
 from rtl_core.rollouts.concurrently import for_each
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
 from rtl_core.validation import table
-from rtl_core.validation.level import full_level, quick_level
+from rtl_core.validation.level import full_level
 from tasks.artifacts import artifact_key
 from tasks.cluster import cluster_of
 from tasks.logs import lines_in_flow_run_log
@@ -41,13 +44,7 @@ async def validate_problems(
     Returns:
         Status -> number of problems, and `known`: how many were taken from the history.
     """
-    section = session.config.problems
-    wanted = (
-        quick_level(section.validation_mutants, session.config.grading.seed)
-        if level == "quick"
-        else full_level(mutants, seeds)
-    )
-    under_way = survey.begin(session, wanted)
+    under_way = survey.begin(session, full_level(mutants, seeds) if level == "full" else survey.level_of_run(session))
     waiting, tell = under_way.waiting, progress.get()
     tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
     for moved in session.loaded.moved:
@@ -80,15 +77,31 @@ async def validate_problems(
         description=f"Validation of the problems of {session.run} ({level} level)",
     )
     summary = under_way.summary()
-    tell.line(
-        ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in summary.items() if status != "known")
-    )
+    tell.line(under_way.in_words())
     if level == "full":
         tell.show(table.render(rows, unfit))
     else:
         for entry in unfit[:20]:
             tell.line(f"left out: {entry.problem_id} is {entry.status}: {entry.reason}")
     return summary
+
+
+@asynccontextmanager
+async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
+    """Within the block the problems of a run are validated as they are needed, those that the history knows at once."""
+    under_way = survey.begin(session, survey.level_of_run(session))
+    tell = progress.get()
+    tell.line(
+        f"validation: {under_way.known} of {len(session.problems)} problems known from before, the others before they are used"
+    )
+    for moved in session.loaded.moved:
+        tell.line(str(moved))
+    ahead = ValidationAhead(under_way, validate_problem, at_once=2 * session.graders)
+    try:
+        yield ahead
+    finally:
+        await ahead.close()
+        tell.line(f"validated: {under_way.in_words()}")
 
 
 @flow(name="validate", flow_run_name="validate {config}", validate_parameters=True)

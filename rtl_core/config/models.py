@@ -50,6 +50,9 @@ class ProblemsSection(Section):
     alone, as releases before this key did it; what they began goes on so where the configuration does not name the key."""
     validation_mutants: int = Field(default=2, ge=0)
     """How many mutants of each golden answer must fail before a problem trains (0: skip that check)."""
+    validate_first: bool = False
+    """Validate all problems before anything is sampled, so that the plan knows which are fit. Off: each problem before it is first used; one
+    that turns out unfit gives its place in a step to its neighbour in the curriculum."""
     require_golden: bool = True
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 

@@ -119,11 +119,10 @@ class History(Transactions):
             insert(con, {"steps": head, "step_problems": _problems(run, fresh)})
 
     def plan_step(self, run: str, step: StepPlan) -> None:
-        """Give a planned step its problems, once it is known which; one that has some keeps them."""
+        """Give a planned step its problems, once it is known which, in place of those it had."""
         with self._writing() as con:
-            known = con.execute("SELECT 1 FROM step_problems WHERE run = ? AND step = ?", [run, step.step]).fetchall()
-            if not known:
-                insert(con, {"step_problems": _problems(run, [step])})
+            con.execute("DELETE FROM step_problems WHERE run = ? AND step = ?", [run, step.step])
+            insert(con, {"step_problems": _problems(run, [step])})
 
     def finish_step(self, step: StepRecord) -> None:
         """Note that a step was trained, with its weights, what it trained on, times and metrics, all at once."""

@@ -66,6 +66,22 @@ def order_problems(
     return ranked
 
 
+def fill_places(planned: Sequence[str], ordered: Sequence[str], usable: Container[str]) -> list[str]:
+    """The problems of a step, each that is not `usable` replaced by the usable one nearest to it in the order of the curriculum that the
+    step does not have yet; where there is none left, its place stays empty."""
+    place = {problem_id: index for index, problem_id in enumerate(ordered)}
+    others = [problem_id for problem_id in ordered if problem_id in usable and problem_id not in planned]
+    step = []
+    for problem_id in planned:
+        if problem_id not in usable and others:
+            nearest = min(others, key=lambda other: abs(place[other] - place[problem_id]))
+            others.remove(nearest)
+            step.append(nearest)
+        elif problem_id in usable:
+            step.append(problem_id)
+    return step
+
+
 def replacement(candidates: Sequence[str], slot: int, slots: int, attempt: int) -> str | None:
     """The problem that stands in for that of a step's place `slot` (of `slots`) at its attempt 1, 2, ...; None when used up.
 

@@ -8,11 +8,15 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from rtl_core.config import RunConfig
+from rtl_core.errors import ProblemError
+from rtl_core.history.records import StepState
 from rtl_core.learning import pools
 from rtl_core.learning.curriculum import (
     UNMEASURED,
     MeasuredRates,
+    fill_places,
     first_pool,
+    order_problems,
     replacement,
     replacement_candidates,
 )
@@ -59,14 +63,15 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
 
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
-    """Where every training problem stands by the groups of the steps before `policy_step`, which are all trained by then and change
-    no more; so each is looked up once."""
+    """Where every usable training problem stands by the groups of the steps before `policy_step`, which are all trained by then and
+    change no more; so each is looked up once."""
     known = _standings.setdefault(session, {})
     if policy_step not in known:
         for old in [step for step in known if step < policy_step - MOST_KNOWN]:
             del known[old]
         known[policy_step] = _look_up(session, policy_step)
-    return known[policy_step]
+    # What was looked up may be found unfit since.
+    return {problem_id: now for problem_id, now in known[policy_step].items() if problem_id not in session.unfit}
 
 
 def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
@@ -79,9 +84,38 @@ def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
     return pools.standings(start, [GroupResult(**row) for row in rows], rules)
 
 
+def unfit_error(session: Session, use: str) -> ProblemError:
+    """No problem is left to `use`: why."""
+    reasons = sorted(set(session.unfit.values()))[:5]
+    return ProblemError(f"no problem is fit to {use}: {'; '.join(reasons)}", "see `rtl-distill query validation`")
+
+
+def planned_step(session: Session, state: StepState) -> tuple[str, ...]:
+    """The problems of a step that has a plan; what has turned out unfit since gives its place to its neighbour in the curriculum.
+
+    Raises:
+        ProblemError: none is fit.
+    """
+    if not any(problem_id in session.unfit for problem_id in state.problem_ids):
+        return state.problem_ids
+    config, train = session.config, session.loaded.train
+    usable = session.usable(train)
+    if config.learning.imitates_golden and state.step < config.learning.warm_start_steps:
+        usable = [problem for problem in usable if problem.has_whole_golden]
+    ordered = order_problems(train, config.curriculum.order, config.run.seed, measured_rates(session))
+    found = fill_places(state.problem_ids, [problem.id for problem in ordered], {problem.id for problem in usable})
+    if not found:
+        raise unfit_error(session, "train on")
+    return tuple(found)
+
+
 def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
-    """The problems of a step, drawn from the pools; those of steps under way count as seen, though nothing is known of them yet."""
-    config, now = session.config, dict(standings_at(session, policy_step))
+    """The problems of a step, drawn from the pools; those of steps under way count as seen, though nothing is known of them yet.
+
+    Raises:
+        ProblemError: none is fit.
+    """
+    config, now = session.config, standings_at(session, policy_step)
     for state in session.steps:
         if policy_step <= state.step < step:
             now |= {p: replace(now[p], last_step=state.step) for p in state.problem_ids if p in now}
@@ -92,6 +126,8 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
         random.Random(f"pools/{config.run.seed}/{step}"),
         config.curriculum.pool_weights,
     )
+    if not drawn:
+        raise unfit_error(session, "train on")
     return tuple(drawn)
 
 

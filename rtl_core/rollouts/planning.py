@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -10,7 +11,7 @@ from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepPlan, StepState
 from rtl_core.learning.curriculum import order_problems, plan_epoch
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates
+from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates, planned_step, unfit_error
 from rtl_core.rollouts.warm_start import is_warm_start, samples_answers
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
@@ -26,10 +27,7 @@ async def plan_run(session: Session) -> int:
     train, heldout = session.usable(session.loaded.train), session.usable(session.loaded.heldout)
     for name, left in (("train on", train), ("evaluate on", heldout)):
         if not left:
-            reasons = sorted(set(session.unfit.values()))[:5]
-            raise ProblemError(
-                f"no problem is fit to {name}: {'; '.join(reasons)}", "see `rtl-distill query validation`"
-            )
+            raise unfit_error(session, name)
     planned = history.steps(session.run)
     epochs_planned = {state.epoch for state in planned}
     if missing := [epoch for epoch in range(config.run.epochs) if epoch not in epochs_planned]:
@@ -85,6 +83,12 @@ def todo(session: Session, epoch: int) -> list[list[StepState]]:
     return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
 
 
+def next_problems(session: Session, state: StepState | None, steps: int) -> list[str]:
+    """Problems of the next `steps` planned steps after one (None: from the first that is left), as far as they are drawn yet."""
+    left = [one for one in session.steps if one.status == "planned" and (state is None or one.step > state.step)]
+    return [problem_id for one in left[:steps] for problem_id in one.problem_ids]
+
+
 def policy_step(session: Session, state: StepState) -> int:
     """How many train steps the weights have seen that sample a step: `learning.staleness` fewer than it has before it, but never
     fewer than were trained when its epoch began or the warm start ended, since neither overlaps with what follows.
@@ -97,22 +101,40 @@ def policy_step(session: Session, state: StepState) -> int:
     return max(first, warm, state.step - learning.staleness)
 
 
-async def batch_of(session: Session, state: StepState) -> Batch:
-    """The batch of a planned train step; with pools an RL step's problems are drawn now, and written down.
+async def _known(_problem_ids: Sequence[str]) -> None:
+    """All problems are validated already."""
+
+
+async def batch_of(
+    session: Session, state: StepState, validated: Callable[[Sequence[str]], Awaitable[None]] = _known
+) -> Batch:
+    """The batch of a planned train step. With pools an RL step's problems are drawn now, and written down; so is what takes the place
+    of a planned problem that turns out unfit.
+
+    Args:
+        validated: waits until problems are validated; unfit ones are then in `session.unfit`.
 
     Raises:
         PolicyError: the weights that should sample it are not known.
+        ProblemError: no problem is fit.
     """
-    config, step = session.config, state.step
+    step = state.step
     seen = policy_step(session, state)
-    problem_ids = state.problem_ids
-    if not problem_ids:
-        problem_ids = draw_step(session, step, seen)
+    problem_ids: tuple[str, ...] = ()
+    while not problem_ids or any(problem_id in session.unfit for problem_id in problem_ids):
+        problem_ids = planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
         # Before anything is waited for: the next step is drawn knowing of this one.
         place = next(i for i, other in enumerate(session.steps) if other.step == step)
         session.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
+        await validated(problem_ids)
+    if problem_ids != state.problem_ids:
         plan = StepPlan(step=step, problem_ids=problem_ids)
         await session.recorder.call(session.history.plan_step, session.run, plan)
+    return _batch(session, state, seen, problem_ids)
+
+
+def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str, ...]) -> Batch:
+    config, step = session.config, state.step
     warm = is_warm_start(session, step)
     if seen and not warm and seen not in session.sampler_paths:
         raise PolicyError(

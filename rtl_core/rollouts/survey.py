@@ -17,7 +17,7 @@ from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
-from rtl_core.validation.level import Level, full_level, golden_digest, tools_key
+from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.validate import unsupported, validate_problem
 
 if TYPE_CHECKING:
@@ -122,10 +122,20 @@ class Survey:
             reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
             self.session.unfit.setdefault(problem_id, reason)
 
+    def in_words(self) -> str:
+        """How many problems were found to be what."""
+        found = {status: count for status, count in self.summary().items() if status != "known"}
+        return ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.items()) or "nothing"
+
     def summary(self) -> dict[str, int]:
         """Status -> problems, and `known`: how many of them the history already held."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
         return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
+
+
+def level_of_run(session: Session) -> Level:
+    """What is checked of each problem before it takes part in a run."""
+    return quick_level(session.config.problems.validation_mutants, session.config.grading.seed)
 
 
 def begin(session: Session, level: Level) -> Survey:

@@ -39,6 +39,8 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
     assert count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
     scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
     assert count(history, scored) == 0
+    unvalidated = "SELECT count(*) AS n FROM rollouts JOIN run_problems USING (run, problem_id) ANTI JOIN validations USING (fingerprint)"
+    assert count(history, unvalidated) == 0
     assert [state.status for state in history.steps("small")] == ["trained"] * 4
     evaluations = {(e.policy, e.step): e for e in history.evaluations("small")}
     assert set(evaluations) == {("student", 0), ("teacher", 0), ("student", 4)}

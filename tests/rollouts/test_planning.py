@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepRecord
+from rtl_core.learning.curriculum import order_problems
 from rtl_core.rollouts import evaluation, planning
 from rtl_core.run.session import Session, open_session
 
@@ -103,6 +104,49 @@ def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(t
     assert len({*first, *second}) == 8
     # Taken up again, it meets the same plan.
     assert in_session(tmp_path, one_pool, drawn) == [first, second]
+
+
+@pytest.mark.parametrize("order", ["easy_to_hard", "pools"])
+def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(tmp_path: Path, order: str) -> None:
+    asked: list[str] = []
+
+    async def drawn(session: Session) -> list[tuple[str, ...]]:
+        places = [problem.id for problem in order_problems(session.loaded.train, "easy_to_hard", 0)]
+        bad = set(places[1:7])
+
+        async def validated(problem_ids: Sequence[str]) -> None:
+            asked.extend(problem_ids)
+            session.unfit |= dict.fromkeys(bad & set(problem_ids), "weak: it pays")
+
+        steps = [(await planning.batch_of(session, state, validated)).problem_ids for state in list(session.steps)]
+        assert not bad & {problem_id for step in steps for problem_id in step}
+        assert [len(set(step)) for step in steps] == [4] * 4
+        assert {problem_id for step in steps for problem_id in step} <= set(asked)
+        assert (
+            [state.problem_ids for state in session.history.steps("r")]
+            == steps
+            == [s.problem_ids for s in session.steps]
+        )
+        return steps
+
+    settings = (f"curriculum.order={order}", "learning.staleness=3", "checkpoints.keep_last=4")
+    found = in_session(tmp_path, settings, drawn)
+
+    async def planned(session: Session) -> list[tuple[str, ...]]:
+        return [state.problem_ids for state in session.steps]
+
+    assert in_session(tmp_path, settings, planned) == found
+
+
+def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path: Path) -> None:
+    async def drawn(session: Session) -> None:
+        async def validated(problem_ids: Sequence[str]) -> None:
+            session.unfit |= dict.fromkeys(problem_ids, "broken: the golden answer fails")
+
+        with pytest.raises(ProblemError, match="no problem is fit to train on: broken: the golden answer fails"):
+            await planning.batch_of(session, session.steps[0], validated)
+
+    in_session(tmp_path, (), drawn)
 
 
 def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -> None:
