@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -164,12 +164,8 @@ def _run(
 ) -> None:  # fmt: skip
     from cli.flow import run_flow
 
-    def flow() -> Coroutine[Any, Any, str]:
-        from flows.evaluate import evaluate as evaluate_flow
-
-        return evaluate_flow(run, str(db), policy, split, samples or 8, step, template, **sampling)
-
-    run_flow(flow)
+    asked = (run, str(db), policy, split, samples or 8, step, template)
+    run_flow("flows.evaluate:evaluate", *asked, title=f"evaluate {run}", **sampling)
 
 
 def _model(
@@ -188,9 +184,4 @@ def _model(
         overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
     overrides = evaluation_overrides(file, overrides, samples, name)
 
-    def flow() -> Coroutine[Any, Any, str]:
-        from flows.evaluate import evaluate_model
-
-        return evaluate_model(file, overrides)
-
-    run_flow(flow)
+    run_flow("flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, TypeVar
-
-Result = TypeVar("Result")
+from typing import Any
 
 
-def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool = False) -> Result:
-    """Run the coroutine that `make` returns (the call of a flow, imported inside it) with progress on this terminal.
+def run_flow(flow: str, *arguments: Any, title: str, verbose: bool = False, **options: Any) -> Any:
+    """What a flow returns, run in this process with progress on this terminal.
+
+    Args:
+        flow: `module:function`; imported once `title` is told and, where none is configured, a Prefect server is coming up.
+        arguments, options: what it is called with.
 
     Ctrl-C and SIGTERM end it with its state recorded and exit as a shell expects of a signal (130, 143).
     """
@@ -25,15 +28,19 @@ def run_flow(make: Callable[[], Coroutine[Any, Any, Result]], *, verbose: bool =
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
     from cli.console import ConsoleProgress
     from operations.orphans import end_orphans, mark_this_process
+    from operations.temporary_server import start_temporary_server
     from rtl_core.observe.progress import progress
 
     end_orphans()
     mark_this_process()
 
-    with nullcontext() if verbose else quiet_logging(), ConsoleProgress() as console:
+    with ConsoleProgress() as console, nullcontext() if verbose else quiet_logging():
+        console.stage(title)
         progress.set(console)
+        start_temporary_server()
         try:
-            return asyncio.run(make())
+            module, function = flow.split(":")
+            return asyncio.run(getattr(importlib.import_module(module), function)(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
         except BaseException as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -57,9 +56,4 @@ def resume(
         return
     path = write_config(settings)
 
-    def flow() -> Coroutine[Any, Any, str]:
-        from flows.train import train
-
-        return train(str(path))
-
-    run_flow(flow, verbose=verbose)
+    run_flow("flows.train:train", str(path), title=f"train {run}", verbose=verbose)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -41,11 +40,5 @@ def regrade(
 
     name = pick_run(open_history(db), run)
 
-    def flow() -> Coroutine[Any, Any, str]:
-        from flows.regrade import regrade as regrade_flow
-
-        return regrade_flow(
-            name, str(database_path(db)), label, executor, image, seed, purpose, first_step, last_step, most
-        )
-
-    run_flow(flow)
+    asked = (name, str(database_path(db)), label, executor, image, seed, purpose, first_step, last_step, most)
+    run_flow("flows.regrade:regrade", *asked, title=f"regrade {name}")

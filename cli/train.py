@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,18 +33,14 @@ def train(
     import asyncio
 
     from cli.flow import run_flow
-    from rtl_core.backend.registry import backend_of
     from rtl_core.config import load_config
-    from rtl_core.run.check.known import ready
 
     # Checked here as well, so that a mistake is told at once and without a server.
     settings = load_config(config, set_ or [])
-    if not backend_of(settings).embedded(settings) or settings.tinker.teacher_apart:
+    if settings.backend.name != "tinker" or not settings.tinker.is_local or settings.tinker.teacher_apart:
+        from rtl_core.backend.registry import backend_of
+        from rtl_core.run.check.known import ready
+
         asyncio.run(ready(backend_of(settings), settings, lambda line: None))
-
-    def flow() -> Coroutine[Any, Any, str]:
-        from flows.train import train as train_flow
-
-        return train_flow(config, set_ or [], accept_changes)
-
-    run_flow(flow, verbose=verbose)
+    title = f"train {settings.run.name}"
+    run_flow("flows.train:train", config, set_ or [], accept_changes, title=title, verbose=verbose)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -60,11 +59,15 @@ def validate(
     # Checked here as well, so that a mistake is told at once and without a server.
     load_config(config, overrides)
 
-    def flow() -> Coroutine[Any, Any, dict[str, int]]:
-        from flows.validate import validate as validate_flow
-
-        return validate_flow(config, overrides, level.value, mutants, seeds)
-
-    found = run_flow(flow, verbose=verbose)
+    found: dict[str, int] = run_flow(
+        "flows.validate:validate",
+        config,
+        overrides,
+        level.value,
+        mutants,
+        seeds,
+        title=f"validate {config}",
+        verbose=verbose,
+    )
     if strict and set(found) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)

@@ -33,4 +33,5 @@ async def prepare(paths: list[Path], *, evaluate: bool) -> None:
 if __name__ == "__main__":
     names = sys.argv[1:]
     evaluate = "--validate-only" not in names
-    run_flow(lambda: prepare([Path(name) for name in names if not name.startswith("--")], evaluate=evaluate))
+    paths = [Path(name) for name in names if not name.startswith("--")]
+    run_flow("benchmarks.learning.prepare:prepare", paths, title="prepare", evaluate=evaluate)

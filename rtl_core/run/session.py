@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from attrs import define, field
 
@@ -44,6 +45,7 @@ from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
 HEARTBEAT_S = 30.0
+Made = TypeVar("Made")
 
 
 class Cluster(Executor, Protocol):
@@ -140,6 +142,20 @@ class Session:
 
 
 @asynccontextmanager
+async def begun(
+    make: Callable[[], Made], close: Callable[[Made], None] | None = None
+) -> AsyncIterator[asyncio.Task[Made]]:
+    """`make` at work on a thread of its own; at the end of the block what it made is closed."""
+    making = asyncio.create_task(asyncio.to_thread(make))
+    try:
+        yield making
+    finally:
+        (made,) = await asyncio.gather(making, return_exceptions=True)
+        if close is not None and not isinstance(made, BaseException):
+            close(made)
+
+
+@asynccontextmanager
 async def open_session(
     config: RunConfig,
     *,
@@ -174,19 +190,24 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         config = as_begun(config, history)
-        loaded = problems_of(config)
-        if not as_visitor:
-            check_unchanged(config, loaded, history, accept_changes)
-            _tell_left_out(loaded)
         graders = graders_of(config, cluster)
         pool = ThreadPoolExecutor(graders, thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
-        executor = cluster or make_executor(config.grading.executor)
-        stack.callback(executor.close)
         ending = threading.Event()
-        at_once: list[Callable[[], None]] = [ending.set, executor.close]
+        at_once: list[Callable[[], None]] = [ending.set]
         stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
+        # Each takes seconds, in threads or processes of its own: the problems, the graders' sandbox, the service.
+        reading = await stack.enter_async_context(begun(partial(problems_of, config)))
+        starting = await stack.enter_async_context(
+            begun(lambda: cluster or make_executor(config.grading.executor), close=lambda executor: executor.close())
+        )
+        backend = await stack.enter_async_context(provider.open(config, tell)) if readiness else None
+        loaded, executor = await reading, await starting
+        at_once += [executor.close, *([backend.abort] if backend else [])]
+        if not as_visitor:
+            check_unchanged(config, loaded, history, accept_changes)
+            _tell_left_out(loaded)
         cache = MemoryCache(history.cached_verdicts())
         grader = Grader(
             executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds, cache=cache
@@ -208,10 +229,9 @@ async def open_session(
             prices=prices_of(config),
             ending=ending,
         )
-        if readiness is not None:
-            session.backend = await stack.enter_async_context(provider.open(config, tell))
-            at_once.append(session.backend.abort)
-            await _check_backend(session, session.backend, provider, readiness, as_visitor)
+        if backend and readiness:
+            session.backend = backend
+            await _check_backend(session, backend, provider, readiness, as_visitor)
         if not as_visitor:
             await session.recorder.call(history.start_run, run_record(config, loaded))
             rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]

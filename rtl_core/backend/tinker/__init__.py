@@ -7,10 +7,17 @@ import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+)
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -43,6 +50,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import WeightsGoneError
 from rtl_core.types.tokenizer import Tokenizer
 
+Entered = TypeVar("Entered")
 MOST_SAMPLERS = 5
 """Sampling clients that are kept, the last ones used; and one for each further teacher."""
 
@@ -255,12 +263,28 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
             line = tell if place.part != "teacher" else partial(_tell_of_teacher, tell)
             if place.is_local and place.part == "teacher":
                 stack.callback(shutil.rmtree, place.state, ignore_errors=True)
-            endpoint = stack.enter_context(tinker_endpoint(place, line))
+            endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(place, line)))
             sessions = await stack.enter_async_context(Sessions(endpoint, line))
             # The embedded service never waits for credit, and its answers do not say that another one is paid.
             pauses = Pauses(line) if place.is_local else heard
             opened.append(TinkerBackend(sessions, endpoint, config, pauses, line))
         yield opened[0] if len(opened) == 1 else TwoServices(opened[0], opened[1], config)
+
+
+@asynccontextmanager
+async def in_thread(context: AbstractContextManager[Entered]) -> AsyncIterator[Entered]:
+    """A context whose beginning takes seconds, begun on a thread; who is cancelled meanwhile ends it all the same."""
+    entering = asyncio.create_task(asyncio.to_thread(context.__enter__))
+    try:
+        await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        await asyncio.wait([entering])
+        if entering.exception() is None:
+            context.__exit__(None, None, None)
+        raise
+    with ExitStack() as stack:
+        stack.push(context.__exit__)
+        yield entering.result()
 
 
 def _tell_of_teacher(tell: Callable[[str], None], line: str) -> None:

@@ -1,0 +1,94 @@
+"""A Prefect server for one command, where no other is configured: started before anything heavy is imported, and gone with the command.
+
+Prefect starts one itself when a flow is first called, and waits for it (5 CPU-seconds, 10 with a new database). This one comes up while
+the command imports the flow. It listens on a socket that it inherits, so a client that is early waits in its queue. It ends
+when its standard input does, however the command ended, and after Prefect's client has delivered what it still holds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+END_S = 5.0
+
+
+def start_temporary_server() -> None:
+    """Start a server for this process and name it to Prefect, unless one is configured or Prefect is in use already."""
+    if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, "-m", "operations.temporary_server", str(listener.fileno())]
+        # In a session of its own: Ctrl-C is for the command, which still has to tell the server how it ended.
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True, env=_environment()
+        )
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+    # Before Prefect is imported, so that its own handlers run before this one.
+    atexit.register(_end, server)
+
+
+def names_server(environment: Mapping[str, str], folder: Path) -> bool:
+    """Whether a server may be named by a variable, by Prefect's profiles, or by a file that Prefect reads in the working directory."""
+    if environment.get("PREFECT_API_URL"):
+        return True
+    home = Path(environment.get("PREFECT_HOME") or Path.home() / ".prefect")
+    profiles = Path(environment.get("PREFECT_PROFILES_PATH") or home / "profiles.toml")
+    if any("PREFECT_API_URL" in _text(file) for file in (profiles, folder / ".env")):
+        return True
+    with contextlib.suppress(tomllib.TOMLDecodeError):  # Prefect says what is wrong with it
+        settings = tomllib.loads(_text(folder / "prefect.toml"))
+        project = tomllib.loads(_text(folder / "pyproject.toml")).get("tool", {}).get("prefect", {})
+        return any("url" in section.get("api", {}) for section in (settings, project))
+    return True
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.is_file() else ""
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PREFECT_UI_ENABLED": "false",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(END_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def serve(listener: socket.socket) -> None:
+    """Serve Prefect's API on a listening socket until standard input ends or a signal comes."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+
+    app = create_app(ephemeral=True, final=True)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
+
+    def end_with_command() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_command, daemon=True).start()
+    server.run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

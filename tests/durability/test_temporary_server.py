@@ -1,0 +1,58 @@
+"""The Prefect server of one command: only where no other is named, and gone with the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from operations.temporary_server import names_server
+
+COMMAND = """\
+import os, sys, time
+from operations.temporary_server import start_temporary_server
+start_temporary_server()
+print(os.environ["PREFECT_API_URL"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "named"),
+    [
+        (
+            "profiles.toml",
+            'active = "ephemeral"\n[profiles.ephemeral]\nPREFECT_SERVER_ALLOW_EPHEMERAL_MODE = "true"\n',
+            False,
+        ),
+        ("profiles.toml", '[profiles.local]\nPREFECT_API_URL = "http://127.0.0.1:4200/api"\n', True),
+        ("prefect.toml", '[api]\nurl = "http://127.0.0.1:4200/api"\n', True),
+        ("pyproject.toml", '[tool.prefect.api]\nurl="http://127.0.0.1:4200/api"\n', True),
+        ("pyproject.toml", '[project]\nname = "x"\n[project.urls]\nurl = "https://x"\n', False),
+        (".env", "PREFECT_API_URL=http://127.0.0.1:4200/api\n", True),
+    ],
+)
+def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path: Path, file: str, text: str, named: bool) -> None:
+    (tmp_path / file).write_text(text)
+    assert names_server({"PREFECT_HOME": str(tmp_path)}, tmp_path) is named
+    assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
+
+
+def test_it_answers_whoever_came_early_and_dies_with_the_command_even_by_kill_9(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND], env=environment, stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        url = command.stdout.readline().strip()
+        # Asked before it is up: the answer comes when it is.
+        assert httpx.get(f"{url}/health", timeout=300).json() is True
+        (server,) = psutil.Process(command.pid).children()
+        command.send_signal(signal.SIGKILL)
+        server.wait(60)
