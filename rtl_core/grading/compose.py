@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -26,6 +27,12 @@ DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
 
 
+@lru_cache(maxsize=256)
+def _document(text: str) -> Any:
+    """A parsed compose file, to be read only: sets share a few texts, and the parser takes milliseconds."""
+    return yaml.safe_load(text)
+
+
 def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
     """The services of a harness as steps, in the file's order, and all their volumes.
 
@@ -33,9 +40,7 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
     service and key that cannot be honoured.
     """
     try:
-        document = yaml.safe_load(harness["docker-compose.yml"])
-        services = document["services"]
-        entries = list(services.items())
+        entries = list(_document(harness["docker-compose.yml"])["services"].items())
     except (KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise InfrastructureError(f"the harness' docker-compose.yml cannot be read: {error!r}") from error
     steps = []

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -259,6 +260,11 @@ def _check_harness(harness: Mapping[str, str]) -> None:
     compose = harness.get("docker-compose.yml")
     if compose is None:
         raise FieldError("harness", "has no docker-compose.yml, so it does not say how to judge an answer")
+    _check_compose(compose)
+
+
+@lru_cache(maxsize=256)  # sets share a few texts, and the parser takes milliseconds
+def _check_compose(compose: str) -> None:
     try:
         services = (yaml.safe_load(compose) or {}).get("services")
     except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:

@@ -7,6 +7,7 @@ import inspect
 import random
 import textwrap
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -47,7 +48,6 @@ def record_of(family: Family, spec: Spec) -> dict[str, Any]:
 
 
 def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
-    bench = files("rtl_core.problems.starter") / "bench"
     tests = CLOCKED_TESTS if family.sequential else COMBINATIONAL_TESTS
     widths = tested_widths(family, spec, digest)
     environment = {
@@ -64,12 +64,18 @@ def _harness(family: Family, spec: Spec, digest: str) -> dict[str, str]:
     return {
         "docker-compose.yml": COMPOSE,
         "src/.env": "".join(f"{key} = {value}\n" for key, value in environment.items()),
-        "src/test_runner.py": (bench / "test_runner.py").read_text(),
-        "src/pytest.py": (bench / "no_pytest.py").read_text(),
-        "src/starter_bench.py": (bench / "starter_bench.py").read_text(),
-        "src/starter_stimuli.py": (bench / "starter_stimuli.py").read_text(),
+        **_bench_files(),
         f"src/test_{spec.module}.py": _test_module(family, spec, tests, widths, digest),
     }
+
+
+@cache
+def _bench_files() -> dict[str, str]:
+    """What all harnesses of the set share: path -> text."""
+    bench = files("rtl_core.problems.starter") / "bench"
+    names = {"test_runner.py": "test_runner.py", "pytest.py": "no_pytest.py"}
+    names |= {name: name for name in ("starter_bench.py", "starter_stimuli.py")}
+    return {f"src/{name}": (bench / file).read_text() for name, file in names.items()}
 
 
 def tested_widths(family: Family, spec: Spec, digest: str) -> list[int]:
@@ -127,6 +133,7 @@ def _sized(signal: Signal) -> tuple[str, int]:
     return signal.name, signal.width
 
 
+@cache
 def reference_source(family: Family) -> str:
     """The source text of the family's reference model as a plain function without annotations."""
     source = textwrap.dedent(inspect.getsource(type(family).reference))
