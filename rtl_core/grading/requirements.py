@@ -89,7 +89,7 @@ def _calls(program: str, harness: Mapping[str, str]) -> bool:
     word = re.compile(rf"(?<![\w./-]){program}(?![\w./-])")
     for path, text in harness.items():
         if path.endswith(".py"):
-            if not is_used(path, harness):
+            if program not in text or not is_used(path, harness):
                 continue
             tree = parse_python(text)
             strings = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)) if tree else ()
