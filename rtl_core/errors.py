@@ -38,6 +38,10 @@ class BackendUnavailableError(InfrastructureError):
     """What trains and samples could not do what was asked just now; the same request may succeed later."""
 
 
+class MalformedAnswerError(BackendUnavailableError):
+    """What trains and samples answered with something that is no answer to what was asked. Asked again, it may answer rightly."""
+
+
 class TrainerLostError(InfrastructureError):
     """What trains lost the weights under training; the step is to be repeated from the last saved state."""
 

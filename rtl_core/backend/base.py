@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -20,11 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import PolicyError
+from rtl_core.errors import MalformedAnswerError, PolicyError
 from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
+ROUNDING = 1e-3
+"""How far above 0 a log-probability may be that was computed in bfloat16."""
+SERVER = "it is asked again; if that does not help, `rtl-distill check-service URL` tells what the server does wrong"
 SAVED = "tinker://"
 """What the names of saved weights begin with."""
 
@@ -61,28 +65,54 @@ class SampledAnswer:
         stopped: bool,
         tokenizer: Tokenizer,
         stop: Sequence[int],
+        max_tokens: int,
     ) -> SampledAnswer:
-        """From what a backend sampled until one of `stop`; `stopped`: whether it says that the answer ended by itself.
+        """From what a backend sampled until one of `stop`, `max_tokens` at most; `stopped`: whether it says that the answer ended by itself.
 
         Raises:
-            PolicyError: not every token has a finite log-probability.
+            MalformedAnswerError: it is longer than asked, a token is not in the vocabulary or has no log-probability.
         """
-        if logprobs_T is None or len(logprobs_T) != len(tokens_T) or not all(map(math.isfinite, logprobs_T)):
-            raise PolicyError("the backend returned a sample without a finite log-probability for each of its tokens")
+        if len(tokens_T) > max_tokens:
+            raise MalformedAnswerError(
+                f"a sample has {len(tokens_T)} tokens, {max_tokens} were asked for at most", SERVER
+            )
+        known = token_ids(tokenizer)
+        if strange := [token for token in tokens_T if token not in known]:
+            raise MalformedAnswerError(f"a sample has the token {strange[0]}, which is not in the vocabulary", SERVER)
+        checked_logprobs(logprobs_T, len(tokens_T), "a sample")
         text, ended = answer_text(tokenizer, tokens_T, stop)
-        return cls(list(tokens_T), list(logprobs_T), "stop" if stopped or ended else "length", text)
+        return cls(list(tokens_T), list(logprobs_T or ()), "stop" if stopped or ended else "length", text)
 
 
-def checked_scores(values: Sequence[float | None], count: int) -> NDArray[np.float32]:
-    """Log-probabilities of `count` tokens as an array.
+@lru_cache(maxsize=8)
+def token_ids(tokenizer: Tokenizer) -> frozenset[int]:
+    """All ids of a vocabulary."""
+    return frozenset(tokenizer.get_vocab().values())
+
+
+def checked_logprobs(values: Sequence[float | None] | None, count: int, what: str) -> NDArray[np.float64]:
+    """Log-probabilities of the `count` tokens of `what`, as an array. Every one from outside comes through here.
 
     Raises:
-        PolicyError: there are fewer, or one is not finite.
+        MalformedAnswerError: there are more or fewer, or one is not finite or above 0 by more than rounding.
     """
-    scores_T = np.array([np.nan if value is None else value for value in values], np.float32)
-    if scores_T.shape != (count,) or not np.isfinite(scores_T).all():
-        raise PolicyError(f"the backend scored {int(np.isfinite(scores_T).sum())} of {count} tokens")
-    return scores_T
+    found_T = np.array([np.nan if value is None else value for value in values or ()], np.float64)
+    if found_T.shape != (count,):
+        raise MalformedAnswerError(f"{what} has {found_T.size} log-probabilities for {count} tokens", SERVER)
+    if not (np.isfinite(found_T) & (found_T <= ROUNDING)).all():
+        place = int(np.argmin(np.isfinite(found_T) & (found_T <= ROUNDING)))
+        raise MalformedAnswerError(
+            f"{what} has the log-probability {found_T[place]} at token {place + 1} of {count}", SERVER
+        )
+    return found_T
+
+
+def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What a backend measured itself: finite numbers. MalformedAnswerError names one that is none."""
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise MalformedAnswerError(f"the metric {name} of a train step is {value}", SERVER)
+    return dict(metrics)
 
 
 @dataclass(frozen=True)

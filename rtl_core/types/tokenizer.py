@@ -13,6 +13,8 @@ class Tokenizer(Protocol):
     def eos_token_id(self) -> int | None:
         """The token that ends a text, if it has one. Which ones end a turn of a chat says `Chat.stop` (prompting/chat.py)."""
 
+    def __hash__(self) -> int: ...
+
     def get_vocab(self) -> dict[str, int]: ...
 
     def get_added_vocab(self) -> dict[str, int]:

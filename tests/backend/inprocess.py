@@ -29,7 +29,7 @@ from rtl_core.backend.base import (
     Saved,
     StepResult,
     Weights,
-    checked_scores,
+    checked_logprobs,
 )
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
@@ -144,6 +144,7 @@ class InProcess:
                 one.stop_reason == pb.STOP_REASON_STOP,
                 self.tokenizer,
                 stop,
+                max_tokens,
             )
             for response in await asyncio.gather(*requests)
             for one in response.sequences
@@ -154,7 +155,8 @@ class InProcess:
         nothing = rq.SamplingParams(max_tokens=1)
         asked = {"prompt_logprobs": True, "prompt_logprobs_last_n": count, "sampling_params": nothing}
         response = await self._ask(weights, [*prompt_P, *tokens_T], **asked)
-        return checked_scores(np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist(), count)
+        scores = np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist()
+        return checked_logprobs(scores, count, "a score").astype(np.float32)
 
     async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
         names = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -10,12 +12,15 @@ import pytest
 import tinker
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
+from transformers import AutoTokenizer
 
+from rtl_core.backend.base import SampledAnswer, checked_logprobs, checked_metrics
 from rtl_core.backend.tinker.faults import SessionLostError, client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.errors import (
     BackendUnavailableError,
     ConfigError,
     InfrastructureError,
+    MalformedAnswerError,
     PolicyError,
     RtlDistillError,
     RunHealthError,
@@ -24,6 +29,7 @@ from rtl_core.errors import (
 )
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.run.faults import is_transient
+from rtl_core.tinymodels import model_path
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")
 
@@ -91,13 +97,67 @@ def test_what_time_mends_is_tried_again(error: Exception) -> None:
         fetched(status(tinker.BillingError, 402)),
         fetched(status(tinker.PermissionDeniedError, 403)),
         tinker.RequestFailedError("bad datum", "r1", RequestErrorCategory.User),
-        ValueError("our own mistake"),
+        RuntimeError("our own mistake"),
         ExceptionGroup("tasks", [InfrastructureError("a"), ConfigError("b")]),
     ],
     ids=lambda error: f"{type(error).__name__}",
 )
 def test_what_no_time_mends_fails_at_once(error: Exception) -> None:
     assert not is_transient(passed_on(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AssertionError("no sequence"),
+        OverflowError("can't convert negative int to unsigned"),
+        TypeError("'NoneType' object is not subscriptable"),
+        ValueError("zip() argument 2 is shorter than argument 1"),
+        json.JSONDecodeError("Expecting value", "{", 1),
+        AttributeError("'list' object has no attribute 'get'"),
+        KeyError("logprobs"),
+        httpx.TooManyRedirects("Exceeded maximum allowed redirects."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("border", [translated, client_may_be_lost, sampler_may_be_lost])
+def test_what_cannot_be_read_is_told_in_a_sentence_and_asked_again(
+    error: Exception, border: Callable[[], AbstractContextManager[None]]
+) -> None:
+    ours = passed_on(error, border)
+    assert isinstance(ours, MalformedAnswerError)
+    assert is_transient(ours)
+    assert "gave no answer to a" in ours.message
+    assert "check-service" in (ours.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "says"),
+    [
+        ([1, 2, 3], [-0.1, -0.2], "2 log-probabilities for 3 tokens"),
+        ([1, 2], None, "0 log-probabilities for 2 tokens"),
+        ([1, 2], [-0.1, 0.5], "the log-probability 0.5 at token 2 of 2"),
+        ([1, 2], [float("nan"), -0.1], "the log-probability nan at token 1 of 2"),
+        ([1, -7], [-0.1, -0.1], "the token -7"),
+        ([1, 10**6], [-0.1, -0.1], "the token 1000000"),
+        ([1] * 9, [-0.1] * 9, "9 tokens, 8 were asked for at most"),
+    ],
+)
+def test_a_sample_that_none_can_be_is_refused_where_it_enters(
+    tokens: list[int], logprobs: list[float] | None, says: str
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
+    with pytest.raises(MalformedAnswerError, match=re.escape(says)):
+        SampledAnswer.of(tokens, logprobs, True, tokenizer, [0], 8)
+
+
+def test_log_probabilities_and_metrics_are_finite_numbers() -> None:
+    assert checked_logprobs([-1.5, 0.0005], 2, "a score").tolist() == [-1.5, 0.0005]
+    for values in ([None, -1.0], [-1.0, float("inf")], [-1.0]):
+        with pytest.raises(MalformedAnswerError, match="a score has"):
+            checked_logprobs(values, 2, "a score")
+    with pytest.raises(MalformedAnswerError, match="the metric loss:sum of a train step is nan"):
+        checked_metrics({"loss:sum": float("nan")})
 
 
 def test_no_class_of_the_sdk_gets_out() -> None:
@@ -135,8 +195,8 @@ def test_a_lost_session_is_recognised_by_whoever_meets_it(
     error: Exception, border: Callable[[], AbstractContextManager[None]]
 ) -> None:
     ours = passed_on(error, border)
-    if isinstance(error, ValueError):  # no answer of the service: our own mistake
-        assert ours is error
+    if isinstance(error, ValueError):  # nothing that the service said of a session
+        assert isinstance(ours, MalformedAnswerError)
         return
     assert isinstance(ours, SessionLostError)
     assert is_transient(ours)

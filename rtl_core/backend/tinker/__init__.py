@@ -28,7 +28,7 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Saved, Weights, checked_scores
+from rtl_core.backend.base import SERVER, Backend, Readiness, SampledAnswer, Saved, Weights, checked_logprobs
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.apart import TwoServices
@@ -47,7 +47,7 @@ from rtl_core.backend.tinker.saved import describe, found_at
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import WeightsGoneError
+from rtl_core.errors import MalformedAnswerError, WeightsGoneError
 from rtl_core.types.tokenizer import Tokenizer
 
 Entered = TypeVar("Entered")
@@ -106,18 +106,24 @@ class TinkerBackend:
                 for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
-        return [
-            SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop)
-            for response in responses
-            for one in response.sequences
-        ]
+            answers = [
+                SampledAnswer.of(
+                    list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop, max_tokens
+                )
+                for response in responses
+                for one in response.sequences
+            ]
+            if len(answers) != count:
+                raise MalformedAnswerError(f"{count} samples were asked for, {len(answers)} came", SERVER)
+        return answers
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         full = types.ModelInput.from_ints([*prompt_P, *tokens_T])
         async with self._sampler(weights) as client:
             # Scores the completion alone, so that a cached prompt is not paid twice.
             values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
-        return checked_scores(values[-len(tokens_T) :], len(tokens_T))
+            scores_T = checked_logprobs(values[-len(tokens_T) :], len(tokens_T), "a score")
+        return scores_T.astype(np.float32)
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
         session = await self._present()

@@ -22,7 +22,15 @@ import tinker
 from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 
-from rtl_core.errors import BackendUnavailableError, PolicyError, TrainerLostError, WeightsGoneError
+from rtl_core.backend.base import SERVER
+from rtl_core.errors import (
+    BackendUnavailableError,
+    MalformedAnswerError,
+    PolicyError,
+    RtlDistillError,
+    TrainerLostError,
+    WeightsGoneError,
+)
 
 SAME_COMMAND = "the same command goes on where the run stopped"
 REMEDIES = {
@@ -45,21 +53,33 @@ class SessionLostError(BackendUnavailableError):
     """The service has ended the session; what is made on a new one works."""
 
 
+NO_ANSWER = (ValueError, TypeError, AttributeError, LookupError, AssertionError, OverflowError, httpx.RequestError)
+"""What reading an answer raises that is none: JSON cut short, a list where an object belongs, too few of what was asked for, redirects
+without end. Within a border stand only calls of the SDK and the reading of their answers."""
+
+
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise what the SDK raises in the block as an error of ours (see `as_ours`)."""
+def translated(call: str = "a request") -> Iterator[None]:
+    """Raise what the SDK, or the reading of its answer to `call`, raises in the block as an error of ours (see `as_ours`)."""
     try:
         yield
+    except RtlDistillError:
+        raise
     except Exception as error:
         if (ours := as_ours(error)) is None:
-            raise
+            if not isinstance(error, NO_ANSWER):
+                raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            ours = MalformedAnswerError(
+                f"the Tinker service gave no answer to {call} that can be read ({words})", SERVER
+            )
         raise ours from error
 
 
 @contextmanager
 def client_may_be_lost() -> Iterator[None]:
     """The same for a training client. One that is no longer live on the service, as after its restart, is a `TrainerLostError`."""
-    with translated():
+    with translated("a train step or a save"):
         try:
             yield
         except Exception as error:
@@ -75,7 +95,7 @@ def client_may_be_lost() -> Iterator[None]:
 @contextmanager
 def sampler_may_be_lost() -> Iterator[None]:
     """The same for a sampling client: that the service let it go says nothing of its weights, so a new one is to be tried."""
-    with translated():
+    with translated("a request for samples or scores"):
         try:
             yield
         except Exception as error:

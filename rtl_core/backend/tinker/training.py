@@ -13,7 +13,7 @@ import numpy as np
 import tinker
 from tinker import types
 
-from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult
+from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, checked_logprobs, checked_metrics
 from rtl_core.backend.tinker.faults import client_may_be_lost
 from rtl_core.config import RunConfig
 
@@ -45,15 +45,20 @@ class TinkerTrainer:
                 )
             )
             output, optim_output = await backward, await optim
-        return StepResult(
-            examples=len(sent),
-            tokens=sum(datum.model_input.length for datum in sent),
-            logprobs=[
-                np.asarray(record["logprobs"].to_numpy(), np.float64)[-len(datum.tokens_T) :]
-                for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
-            ],
-            metrics={name: float(value) for name, value in {**output.metrics, **(optim_output.metrics or {})}.items()},
-        )
+            measured = {**output.metrics, **(optim_output.metrics or {})}
+            return StepResult(
+                examples=len(sent),
+                tokens=sum(datum.model_input.length for datum in sent),
+                logprobs=[
+                    checked_logprobs(
+                        record["logprobs"].to_numpy()[-len(datum.tokens_T) :].tolist(),
+                        len(datum.tokens_T),
+                        "a trained answer",
+                    )
+                    for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
+                ],
+                metrics=checked_metrics({name: float(value) for name, value in measured.items()}),
+            )
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         with self._guarded():
