@@ -69,7 +69,7 @@ async def without_prefect(config: str, settings: list[str]) -> None:
 
 async def with_prefect(config: str, settings: list[str]) -> None:
     """The same steps by the train flow."""
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     await train(config, settings)
 

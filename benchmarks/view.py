@@ -219,7 +219,7 @@ def fill(folder: Path, rollouts: int) -> History:
 @contextlib.contextmanager
 def served(path: Path) -> Iterator[str]:
     """`rtl-distill view` over a history; its address."""
-    command = [sys.executable, "-u", "-m", "cli", "view", "--no-browser", "--db", str(path)]
+    command = [sys.executable, "-u", "-m", "rtl_distill.cli", "view", "--no-browser", "--db", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,5 +1,5 @@
-"""`python -m cli`: the same as `rtl-distill`, where the console script is not installed."""
+"""`python -m rtl_distill.cli`: the same as `rtl-distill`, where the console script is not installed."""
 
-from cli import main
+from rtl_distill.cli import main
 
 main()

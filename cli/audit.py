@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.database import DbOption, database_path, open_history, pick_run
+from rtl_distill.cli.database import DbOption, database_path, open_history, pick_run
 
 
 def audit(
@@ -38,12 +38,12 @@ def audit(
 
     from rich.console import Console
 
-    from cli.console import ConsoleProgress
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
     from rtl_core.reporting.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
     from rtl_core.run.folder import config_of
+    from rtl_distill.cli.console import ConsoleProgress
 
     path = database_path(db)
     history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
     from rtl_core.types.finding import Finding
@@ -35,10 +35,10 @@ def check(
     import logging
     from dataclasses import asdict
 
-    from cli.quiet import quiet
     from rtl_core.config import load_config
     from rtl_core.errors import ConfigError
     from rtl_core.run.check.whole import check_run
+    from rtl_distill.cli.quiet import quiet
 
     settings, missing = load_config(config, set_ or [], check_files=False), None
     try:

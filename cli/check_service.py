@@ -74,9 +74,9 @@ def check_service(
     os.environ.setdefault("TINKER_TELEMETRY", "0")  # read when the SDK is imported
     from transformers.utils.logging import disable_progress_bar
 
-    from cli.quiet import quiet
     from rtl_core.backend.certify import examine
     from rtl_core.errors import ConfigError
+    from rtl_distill.cli.quiet import quiet
 
     folders = dict(parse(text) for text in model or [])
     for name, folder in folders.items():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.database import DbOption, open_history, pick_run
+from rtl_distill.cli.database import DbOption, open_history, pick_run
 
 
 def compare(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 
 def config(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.database import DbOption, open_history
+from rtl_distill.cli.database import DbOption, open_history
 
 if TYPE_CHECKING:
     from rich.console import Console

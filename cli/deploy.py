@@ -40,7 +40,7 @@ def deploy(
 
         rtl-distill deploy down
     """
-    from operations.local import LocalDeployment, down, status, up
+    from rtl_distill.operations.local import LocalDeployment, down, status, up
 
     place = LocalDeployment(home=home, folder=folder, port=port, database=database)
     if action is Action.UP:

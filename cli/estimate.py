@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
     from rich.console import Console

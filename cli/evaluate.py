@@ -162,18 +162,18 @@ def _refuse_others(options: Mapping[str, Any], belongs: str) -> None:
 def _run(
     run: str, db: Path, samples: int | None, template: str | None, sampling: Mapping[str, Any], policy: Any, split: Any, step: int | None
 ) -> None:  # fmt: skip
-    from cli.flow import run_flow
+    from rtl_distill.cli.flow import run_flow
 
     asked = (run, str(db), policy, split, samples or 8, step, template)
-    run_flow("flows.evaluate:evaluate", *asked, title=f"evaluate {run}", **sampling)
+    run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}", **sampling)
 
 
 def _model(
     model: str, problems: list[str], protocol: str, samples: int | None, name: str | None, overrides: list[str]
 ) -> None:
-    from cli.flow import run_flow
     from rtl_core.config import load_config
     from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
+    from rtl_distill.cli.flow import run_flow
 
     file = protocol_file(protocol)
     overrides = [problems_override(problems), f"tinker.student={json.dumps(model)}", *overrides]
@@ -184,4 +184,4 @@ def _model(
         overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
     overrides = evaluation_overrides(file, overrides, samples, name)
 
-    run_flow("flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")
+    run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")

@@ -26,10 +26,10 @@ def run_flow(flow: str, *arguments: Any, title: str, verbose: bool = False, **op
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
         # The temporary server is stopped with the run and complains about what it was doing just then.
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
-    from cli.console import ConsoleProgress
-    from operations.orphans import end_orphans, mark_this_process
-    from operations.temporary_server import start_temporary_server
     from rtl_core.observe.progress import progress
+    from rtl_distill.cli.console import ConsoleProgress
+    from rtl_distill.operations.orphans import end_orphans, mark_this_process
+    from rtl_distill.operations.temporary_server import start_temporary_server
 
     end_orphans()
     mark_this_process()

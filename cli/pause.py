@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.database import DbOption, open_history
+from rtl_distill.cli.database import DbOption, open_history
 
 
 def pause(run: Annotated[str, typer.Argument(help="Name of the run.")], db: DbOption = None) -> None:
@@ -46,8 +46,8 @@ def resume(
 
         rtl-distill resume nightly --release
     """
-    from cli.flow import run_flow
     from rtl_core.run.folder import config_of, pause_path, write_config
+    from rtl_distill.cli.flow import run_flow
 
     settings = config_of(open_history(db), run)
     pause_path(settings).unlink(missing_ok=True)
@@ -56,4 +56,4 @@ def resume(
         return
     path = write_config(settings)
 
-    run_flow("flows.train:train", str(path), title=f"train {run}", verbose=verbose)
+    run_flow("rtl_distill.flows.train:train", str(path), title=f"train {run}", verbose=verbose)

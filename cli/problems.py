@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.arguments import ConfigOption
+from rtl_distill.cli.arguments import ConfigOption
 
 if TYPE_CHECKING:
     from rtl_core.problems.problem_set import LoadedProblems, SplitBy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.database import DbOption, open_history, pick_run
+from rtl_distill.cli.database import DbOption, open_history, pick_run
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.database import DbOption, database_path, open_history, pick_run
+from rtl_distill.cli.database import DbOption, database_path, open_history, pick_run
 
 
 def regrade(
@@ -36,9 +36,9 @@ def regrade(
 
         rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
     """
-    from cli.flow import run_flow
+    from rtl_distill.cli.flow import run_flow
 
     name = pick_run(open_history(db), run)
 
     asked = (name, str(database_path(db)), label, executor, image, seed, purpose, first_step, last_step, most)
-    run_flow("flows.regrade:regrade", *asked, title=f"regrade {name}")
+    run_flow("rtl_distill.flows.regrade:regrade", *asked, title=f"regrade {name}")

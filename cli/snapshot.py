@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.database import DbOption, database_path
+from rtl_distill.cli.database import DbOption, database_path
 
 
 def snapshot(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import ConfigOption
-from cli.problems import SourceOption, problems, sources_of
+from rtl_distill.cli.arguments import ConfigOption
+from rtl_distill.cli.problems import SourceOption, problems, sources_of
 
 
 @problems.command()

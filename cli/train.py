@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 
 def train(
@@ -32,8 +32,8 @@ def train(
     """
     import asyncio
 
-    from cli.flow import run_flow
     from rtl_core.config import load_config
+    from rtl_distill.cli.flow import run_flow
 
     # Checked here as well, so that a mistake is told at once and without a server.
     settings = load_config(config, set_ or [])
@@ -43,4 +43,4 @@ def train(
 
         asyncio.run(ready(backend_of(settings), settings, lambda line: None))
     title = f"train {settings.run.name}"
-    run_flow("flows.train:train", config, set_ or [], accept_changes, title=title, verbose=verbose)
+    run_flow("rtl_distill.flows.train:train", config, set_ or [], accept_changes, title=title, verbose=verbose)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 
 class LevelOption(StrEnum):
@@ -49,9 +49,9 @@ def validate(
 
         rtl-distill validate my-run.toml --set grading.executor=docker
     """
-    from cli.flow import run_flow
     from rtl_core.config import load_config
     from rtl_core.problems.sources import override_of
+    from rtl_distill.cli.flow import run_flow
 
     overrides = list(set_ or [])
     if source:
@@ -60,7 +60,7 @@ def validate(
     load_config(config, overrides)
 
     found: dict[str, int] = run_flow(
-        "flows.validate:validate",
+        "rtl_distill.flows.validate:validate",
         config,
         overrides,
         level.value,

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from prefect import flow
 from pydantic import Field
 
-from flows.validate import validated_ahead
 from rtl_core.config import load_config
 from rtl_core.config.models import Template
 from rtl_core.errors import ProblemError, RunHealthError
@@ -20,9 +19,10 @@ from rtl_core.rollouts.ahead import ValidationAhead
 from rtl_core.rollouts.concurrently import for_each
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
-from tasks.cluster import cluster_of
-from tasks.groups import grade_group, refine_group, sample_group
-from tasks.logs import lines_in_flow_run_log
+from rtl_distill.flows.validate import validated_ahead
+from rtl_distill.tasks.cluster import cluster_of
+from rtl_distill.tasks.groups import grade_group, refine_group, sample_group
+from rtl_distill.tasks.logs import lines_in_flow_run_log
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)

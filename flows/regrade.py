@@ -13,9 +13,9 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import regrading, reopen
 from rtl_core.rollouts.concurrently import for_each
-from tasks.cluster import cluster_of
-from tasks.logs import lines_in_flow_run_log
-from tasks.regrading import regrade_problem
+from rtl_distill.tasks.cluster import cluster_of
+from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.regrading import regrade_problem
 
 
 @flow(name="regrade", flow_run_name="regrade {run}", validate_parameters=True)

@@ -21,7 +21,6 @@ from prefect.deployments import arun_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Crashed
 
-from operations import processes
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import RunRecord
@@ -29,7 +28,8 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.run import folder
 from rtl_core.run.lock import is_held, lock_path, read_holder
-from tasks.logs import lines_in_flow_run_log
+from rtl_distill.operations import processes
+from rtl_distill.tasks.logs import lines_in_flow_run_log
 
 STARTING_S = 120.0
 """Seconds in which a flow run that was triggered again must have become a process."""

@@ -8,8 +8,6 @@ from typing import Literal
 
 from prefect import flow
 
-from flows.evaluate import evaluate_policy
-from flows.validate import validated_ahead
 from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import ConfigError, RunHealthError
 from rtl_core.history.records import StepState
@@ -22,12 +20,14 @@ from rtl_core.rollouts.credit import credit_group
 from rtl_core.rollouts.run_ahead import in_order
 from rtl_core.run import limits, retention, status
 from rtl_core.run.session import Session, open_session
-from tasks.artifacts import Publisher
-from tasks.cluster import cluster_of
-from tasks.groups import grade_group, refine_group, sample_group, score_group
-from tasks.logs import lines_in_flow_run_log
-from tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
-from tasks.training import order_problems, take_start, train_step
+from rtl_distill.flows.evaluate import evaluate_policy
+from rtl_distill.flows.validate import validated_ahead
+from rtl_distill.tasks.artifacts import Publisher
+from rtl_distill.tasks.cluster import cluster_of
+from rtl_distill.tasks.groups import grade_group, refine_group, sample_group, score_group
+from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
+from rtl_distill.tasks.training import order_problems, take_start, train_step
 
 
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)

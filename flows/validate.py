@@ -20,10 +20,10 @@ from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
 from rtl_core.validation import table
 from rtl_core.validation.level import full_level
-from tasks.artifacts import artifact_key
-from tasks.cluster import cluster_of
-from tasks.logs import lines_in_flow_run_log
-from tasks.validation import validate_problem
+from rtl_distill.tasks.artifacts import artifact_key
+from rtl_distill.tasks.cluster import cluster_of
+from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.validation import validate_problem
 
 TELL_S = 60.0
 """How often a line tells what is at work: a few slow problems may take most of the time."""

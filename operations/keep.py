@@ -1,6 +1,6 @@
 """Keep a command running: start it again whenever it ends, until told to stop.
 
-    python -m operations.keep --pid FILE --log FILE -- COMMAND ...
+    python -m rtl_distill.operations.keep --pid FILE --log FILE -- COMMAND ...
 
 What systemd's `Restart=always` and compose's `restart: always` do, for a machine or a container that has neither. SIGTERM ends
 the command (politely, after `GRACE_S` by force, with everything it started) and then this process.
@@ -78,7 +78,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m operations.keep", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m rtl_distill.operations.keep", description=__doc__)
     parser.add_argument("--pid", type=Path, required=True, help="file to keep this process's id in")
     parser.add_argument("--log", type=Path, required=True, help="file that the command's output is appended to")
     parser.add_argument(

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from operations import processes
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_distill.operations import processes
 
 MARK = "RTL_DISTILL_DEPLOYMENT"
 POOL = "rtl-distill"
@@ -167,7 +167,7 @@ def status(deployment: LocalDeployment) -> dict[str, str]:
 
 
 def _keep(deployment: LocalDeployment, part: str, prefect_arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "operations.keep"]
+    command = [sys.executable, "-m", "rtl_distill.operations.keep"]
     command += ["--pid", str(deployment.folder / f"{part}.pid"), "--log", str(deployment.folder / f"{part}.log")]
     # A worker that crashes leaves its runs behind, and they go on.
     command += ["--spare-children", "--"] if part == "worker" else ["--"]

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 
-from operations import processes
+from rtl_distill.operations import processes
 
 MARK = "RTL_DISTILL_OWNER"
 """Not the name that version 0.1.0 uses: it reads another format there, and would take these processes for orphans."""

@@ -27,7 +27,7 @@ def start_temporary_server() -> None:
     if "prefect" in sys.modules or names_server(os.environ, Path.cwd()):
         return
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        command = [sys.executable, "-m", "operations.temporary_server", str(listener.fileno())]
+        command = [sys.executable, "-m", "rtl_distill.operations.temporary_server", str(listener.fileno())]
         # In a session of its own: Ctrl-C is for the command, which still has to tell the server how it ended.
         server = subprocess.Popen(
             command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True, env=_environment()

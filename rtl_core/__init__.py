@@ -1,3 +1,3 @@
 """All logic of rtl-distill, without Prefect: one room per noun (see README, "The house")."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

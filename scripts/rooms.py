@@ -73,7 +73,8 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
 
 
 def room_of(module: str) -> str:
-    """The room that a module belongs to: `rtl_core.NAME` where that is a package, else the first name."""
+    """The room that a module belongs to: `rtl_core.NAME` where that is a package, else the first name below `rtl_distill`."""
+    module = module.removeprefix("rtl_distill.")
     two = ".".join(module.split(".")[:2])
     return two if two in ROOMS else module.split(".")[0]
 

@@ -6,7 +6,7 @@ from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import planning, scoring, turns
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
-from tasks.retrying import step_task
+from rtl_distill.tasks.retrying import step_task
 
 
 @step_task("sample group", "sample {problem_id} ({batch.title})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rtl_core.rollouts import planning, start, training
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
-from tasks.retrying import step_task
+from rtl_distill.tasks.retrying import step_task
 
 
 @step_task("take start", "start of {session.run}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.rollouts.survey import Survey
-from tasks.retrying import step_task
+from rtl_distill.tasks.retrying import step_task
 
 
 @step_task("validate problem", "validate {problem_id}")

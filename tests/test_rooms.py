@@ -25,10 +25,13 @@ def test_an_import_upwards_is_named_with_its_place(tmp_path: Path, capsys: pytes
     (types / "verdict.py").write_text("def late():\n    from rtl_core.grading.grader import Grader\n")
     (tmp_path / "cli").mkdir()
     (tmp_path / "cli" / "grade.py").write_text("import rtl_core.grading.grader\n")
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "train.py").write_text("from rtl_distill.cli import grade\n")
     assert rooms.main(tmp_path) == 1
     said = capsys.readouterr()
     assert "rtl_core/types/verdict.py:2: rtl_core.types may not import rtl_core.grading.grader.Grader" in said.err
-    assert "cli" not in said.err
+    assert "flows/train.py:1: flows may not import rtl_distill.cli.grade" in said.err
+    assert "cli/grade.py" not in said.err
 
 
 def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cli.flow import run_flow
-from flows.evaluate import evaluate_policy
-from flows.validate import validate_problems
 from rtl_core.config import load_config
 from rtl_core.rollouts import evaluation
 from rtl_core.run.session import open_session
+from rtl_distill.cli.flow import run_flow
+from rtl_distill.flows.evaluate import evaluate_policy
+from rtl_distill.flows.validate import validate_problems
 
 
 async def prepare(paths: list[Path], *, evaluate: bool) -> None:

@@ -148,7 +148,7 @@ class Matrix:
             shutil.copyfile(self._base(setting.tier), copy)
             copy.rename(history)
         start = time.monotonic()
-        self._process(config.run.name, ["-c", "from cli import main; main()", "train", str(path)], cores)
+        self._process(config.run.name, ["-c", "from rtl_distill.cli import main; main()", "train", str(path)], cores)
         minutes = (time.monotonic() - start) / 60
         cell = self._read(setting, seed, config, minutes)
         shutil.rmtree(history.parent)  # its figures are taken; a history and weights are tens of megabytes

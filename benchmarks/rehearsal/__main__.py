@@ -94,7 +94,14 @@ def command(folder: Path, run: str, url: str, models: dict[str, Path], executor:
         # Nearly no answer passes, so that steps without the teacher would have nothing to train on: it stays until the last one.
         "learning.kl_schedule_part=1.0",
     ]
-    return [sys.executable, "-m", "cli", "train", "cvdp", *(word for one in overrides for word in ("--set", one))]
+    return [
+        sys.executable,
+        "-m",
+        "rtl_distill.cli",
+        "train",
+        "cvdp",
+        *(word for one in overrides for word in ("--set", one)),
+    ]
 
 
 def rehearse(

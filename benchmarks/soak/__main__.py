@@ -37,9 +37,9 @@ from benchmarks.soak.compare import differences
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
 from benchmarks.soak.postgres import Postgres
-from operations.local import LocalDeployment, down, up
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
+from rtl_distill.operations.local import LocalDeployment, down, up
 
 ROOT = Path(__file__).parents[2]
 STEPS_AN_EPOCH = 10
@@ -145,9 +145,9 @@ class Soak:
         """What the scheduled flow `resume` does, without waiting for its minute."""
         from prefect import get_client
 
-        from flows.resume import start_again, wants_to_run
         from rtl_core.run import folder
         from rtl_core.run.lock import lock_path, read_holder
+        from rtl_distill.flows.resume import start_again, wants_to_run
 
         here = Path.cwd()
         os.chdir(self.place.home)
@@ -183,7 +183,7 @@ class Calm:
         command = [
             sys.executable,
             "-c",
-            "from cli import main; main()",
+            "from rtl_distill.cli import main; main()",
             "train",
             "demo",
             "--set",

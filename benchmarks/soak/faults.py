@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.postgres import Postgres
-from operations.local import MARK, LocalDeployment
+from rtl_distill.operations.local import MARK, LocalDeployment
 
 KINDS = ("run", "worker", "server", "tinker", "graders", "network", "machine")
 SHORT_S, LONG_S = (3.0, 15.0), 120.0

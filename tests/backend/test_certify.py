@@ -118,7 +118,7 @@ def test_a_case_that_nobody_knows_is_refused(service: LocalTinker) -> None:
 
 
 def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli", "check-service", url, *arguments]
+    command = [sys.executable, "-m", "rtl_distill.cli", "check-service", url, *arguments]
     environment = {**os.environ, "TINKER_API_KEY": key}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 

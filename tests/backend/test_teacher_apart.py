@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Saved, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.pauses import Pauses
@@ -23,6 +22,7 @@ from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.run.forecast import forecast, prices_of
 from rtl_core.tinymodels import model_path
+from rtl_distill import cli
 from tests.conftest import sdk_loops
 
 STUDENT, TEACHER = Weights(), Weights.of_teacher("teacher")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.config import RunConfig, load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
 from rtl_core.problems.load import load_problems
+from rtl_distill import cli
 
 CVDP = protocol_file("cvdp")
 

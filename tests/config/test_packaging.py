@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 
+import rtl_core
 from tests.conftest import REPOSITORY
 
 ROOMS = ("flows", "tasks", "rtl_core", "cli", "operations")
+PACKAGES = {"rtl_core", "rtl_distill"}
 EXTRAS = {"wandb", "kaleido", "prefect-dask", "dask", "distributed", "tinker-cookbook", "psycopg", "asyncpg"}
 """Packages that a user asks for by name."""
 BROUGHT_BY = {
@@ -52,7 +57,7 @@ def imported() -> Iterator[tuple[str, str]]:
                 modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
                 for top in {module.partition(".")[0] for module in modules}:
-                    if top not in sys.stdlib_module_names and top not in ROOMS:
+                    if top not in sys.stdlib_module_names and top not in PACKAGES:
                         yield file, top
 
 
@@ -68,8 +73,39 @@ def test_every_package_that_is_imported_is_a_dependency_or_an_extra_that_the_use
 def test_the_workers_image_has_every_package() -> None:
     wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     copied = re.findall(r"^COPY (\w+) \1$", (REPOSITORY / "deployments/worker/Dockerfile").read_text(), re.MULTILINE)
-    assert set(wheel["packages"]) <= set(copied)
-    assert set(wheel["packages"]) == set(ROOMS)
+    assert set(wheel["packages"]) == PACKAGES
+    assert PACKAGES | set(ROOMS) <= set(copied)
+
+
+def test_the_version_is_one() -> None:
+    assert project()["version"] == rtl_core.__version__
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_trains_from_any_folder_and_takes_no_name_of_others(tmp_path: Path) -> None:
+    def run(*command: str | Path) -> str:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
+        done = subprocess.run(
+            [*map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, REPOSITORY)
+    (wheel,) = tmp_path.glob("*.whl")
+    run(sys.executable, "-m", "venv", "env")
+    python = tmp_path / "env" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", REPOSITORY / "requirements.lock", wheel)
+    for name in ROOMS:
+        found = run(python, "-c", f"import importlib.util as u; print(u.find_spec({name!r}) is not None)")
+        assert found.strip() == str(name == "rtl_core")
+    small = (
+        "run.epochs=1", "problems.sources.0.train=2", "problems.sources.0.heldout=2", "curriculum.problems_per_step=2",
+        "sampling.group_size=2", "evaluation.samples=2", "evaluation.k=[1]",
+    )  # fmt: skip
+    told = run(python.with_name("rtl-distill"), "train", "demo", *(word for one in small for word in ("--set", one)))
+    assert "student after" in told
+    assert (tmp_path / "runs" / "demo" / "report.html").is_file()
 
 
 def test_the_docker_executor_needs_no_extra() -> None:

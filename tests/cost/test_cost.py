@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.estimate import Pace, Workload, at_most, likely
 from rtl_core.cost.tokens import (
@@ -27,6 +26,7 @@ from rtl_core.cost.tokens import (
 )
 from rtl_core.errors import ConfigError
 from rtl_core.run.session import prices_of
+from rtl_distill import cli
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
 PACE = Pace(

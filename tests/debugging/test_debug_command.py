@@ -22,7 +22,7 @@ PATIENCE_S = 120
 
 
 def command(history: History, *words: str) -> list[str]:
-    return [sys.executable, "-m", "cli", "debug", *words, "--db", str(history.path)]
+    return [sys.executable, "-m", "rtl_distill.cli", "debug", *words, "--db", str(history.path)]
 
 
 def run(history: History, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:

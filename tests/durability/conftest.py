@@ -18,10 +18,10 @@ import httpx
 import psutil
 import pytest
 
-from operations.local import LocalDeployment, down, up
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_core.run.lock import read_holder
+from rtl_distill.operations.local import LocalDeployment, down, up
 
 ROOT = Path(__file__).parents[2]
 

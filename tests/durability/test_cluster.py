@@ -17,7 +17,7 @@ import pytest
 from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
-from tasks.cluster import ClusterExecutor, _the_same
+from rtl_distill.tasks.cluster import ClusterExecutor, _the_same
 from tests.durability.conftest import Deployed
 
 pytestmark = pytest.mark.slow

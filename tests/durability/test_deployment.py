@@ -18,7 +18,7 @@ def sweep(deployed: Deployed) -> list[str]:
     """The scheduled flow `resume`, now rather than within five minutes."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    from flows.resume import resume
+    from rtl_distill.flows.resume import resume
 
     with temporary_settings({PREFECT_API_URL: deployed.place.api}):
         here = os.getcwd()

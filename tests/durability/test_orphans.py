@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 
-from operations import processes
-from operations.orphans import MARK, end_orphans
+from rtl_distill.operations import processes
+from rtl_distill.operations.orphans import MARK, end_orphans
 
 # A command that marks itself, starts a child, says its id and waits.
 COMMAND = """
 import subprocess, sys, time
-from operations.orphans import mark_this_process
+from rtl_distill.operations.orphans import mark_this_process
 mark_this_process()
 print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
 time.sleep(600)

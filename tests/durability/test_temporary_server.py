@@ -12,11 +12,11 @@ import httpx
 import psutil
 import pytest
 
-from operations.temporary_server import names_server
+from rtl_distill.operations.temporary_server import names_server
 
 COMMAND = """\
 import os, sys, time
-from operations.temporary_server import start_temporary_server
+from rtl_distill.operations.temporary_server import start_temporary_server
 start_temporary_server()
 print(os.environ["PREFECT_API_URL"], flush=True)
 time.sleep(600)

@@ -16,7 +16,7 @@ def prefect() -> Iterator[None]:
     """A temporary Prefect server with a database of its own."""
     from prefect.testing.utilities import prefect_test_harness
 
-    import flows  # noqa: F401  (sets Prefect's start-up patience)
+    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
 
     with prefect_test_harness(server_startup_timeout=300):
         yield

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from prefect import flow as prefect_flow
 
-import flows.train as flow
 import rtl_core.backend.tinker as tinker_backend
+import rtl_distill.flows.train as flow
 from rtl_core.config import load_config
 from rtl_core.cost.estimate import Pace, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars

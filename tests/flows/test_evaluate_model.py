@@ -46,8 +46,8 @@ def cells(history: History, run: str) -> list[list[str]]:
 def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_twice(
     overrides, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows.evaluate import evaluate, evaluate_model
-    from flows.train import train
+    from rtl_distill.flows.evaluate import evaluate, evaluate_model
+    from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
     ASKED.clear()

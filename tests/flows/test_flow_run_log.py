@@ -18,7 +18,7 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
 from rtl_core.observe.progress import LogProgress
-from tasks.logs import LOG_FILE, lines_in_flow_run_log
+from rtl_distill.tasks.logs import LOG_FILE, lines_in_flow_run_log
 
 pytestmark = pytest.mark.usefixtures("prefect")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prefect import flow as prefect_flow
 
-import flows.train as flow
+import rtl_distill.flows.train as flow
 from rtl_core.config import load_config
 from rtl_core.errors import RunHealthError
 from rtl_core.history.store import History

@@ -16,7 +16,7 @@ from rtl_core.history.store import History
 def test_an_evaluation_that_a_crash_prevented_is_made_up(
     prefect: None, small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import flows.train as module
+    import rtl_distill.flows.train as module
 
     overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
     evaluate = module.evaluate_now

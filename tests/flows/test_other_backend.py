@@ -44,7 +44,7 @@ def filled(history: History, run: str) -> dict[str, int]:
 def test_two_steps_in_process_leave_what_two_steps_over_http_leave(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
     for run, backend in BACKENDS.items():

@@ -47,7 +47,7 @@ def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened() -> None:
 def test_one_file_is_an_algorithm_that_trains_through_the_flow(
     small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     (tmp_path / "rloo_of_mine.py").write_text(FILE)
     monkeypatch.syspath_prepend(tmp_path)

@@ -75,7 +75,7 @@ def ask(history: History, name: str) -> list[dict]:
 
 
 def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded: History) -> None:
-    from flows.regrade import regrade
+    from rtl_distill.flows.regrade import regrade
 
     before = graded.query("SELECT * FROM verdicts ORDER BY rollout")
     label = asyncio.run(regrade(RUN, str(graded.path), seed=3))
@@ -98,7 +98,7 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
 
 
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
-    from flows.regrade import regrade
+    from rtl_distill.flows.regrade import regrade
 
     asyncio.run(regrade(RUN, str(graded.path), label="again", purpose="train", first_step=1))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
@@ -114,8 +114,8 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
     graded: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A simulator that is gone: the flow fails with the reason, and the same label goes on when it is back."""
-    from flows.regrade import regrade
     from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
+    from rtl_distill.flows.regrade import regrade
 
     def gone(self: BubblewrapExecutor, job: object) -> None:
         raise InfrastructureError("no sandbox today")

@@ -21,7 +21,7 @@ QUESTION = "SELECT count(*) AS n FROM rollouts WHERE run = '{run}' AND purpose =
 
 def command(overrides: list[str]) -> list[str]:
     sets = [part for override in overrides for part in ("--set", override)]
-    return [sys.executable, "-c", "from cli import main; main()", "train", "demo", *sets]
+    return [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo", *sets]
 
 
 def environment(tmp_path: Path) -> dict[str, str]:

@@ -51,7 +51,7 @@ def without_teacher(settings: list[str], folder: Path) -> str:
 def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     settings = small_run("own", *SELF, "learning.warm_start_steps=1", "learning.warm_start_source=golden")
     asyncio.run(train(without_teacher(settings, tmp_path), settings))
@@ -90,7 +90,7 @@ def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
 def test_a_verdict_is_the_hint_where_none_of_the_group_passed(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     settings = small_run(
         "told", *SELF, "learning.self_hint=verdict", "learning.self_weights=current", "sampling.group_size=4"

@@ -46,8 +46,8 @@ def two_sources(folder: Path) -> list[dict[str, Any]]:
 def test_it_begins_with_those_weights_and_each_teacher_scores_its_own_problems(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.evaluate import evaluate, evaluate_model
-    from flows.train import train
+    from rtl_distill.flows.evaluate import evaluate, evaluate_model
+    from rtl_distill.flows.train import train
 
     one = ("run.epochs=1", "problems.sources.0.heldout=2", *SAME)
     asyncio.run(train("demo", small_run("first", *one, "evaluation.teacher=false")))

@@ -25,7 +25,7 @@ SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'a
 def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_between(
     small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
     told: list[str] = []

@@ -29,7 +29,7 @@ def count(history: History, sql: str) -> int:
 def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_nothing(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     report = asyncio.run(train("demo", small_run()))
     assert Path(report).stat().st_size > 100_000
@@ -63,7 +63,7 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
 def test_a_run_that_exists_refuses_another_reward_unless_told(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    from flows.train import train
+    from rtl_distill.flows.train import train
 
     asyncio.run(train("demo", small_run("fixed", "run.epochs=1", "evaluation.teacher=false")))
     changed = small_run("fixed", "run.epochs=1", "evaluation.teacher=false", "reward.weights={tests = 1.0}")

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tasks import artifacts
+from rtl_distill.tasks import artifacts
 
 PROGRAM = """
 import logging
-from cli.flow import quiet_logging
+from rtl_distill.cli.flow import quiet_logging
 
 with quiet_logging():
     import prefect.main  # sets the logging up

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.resume import wants_to_run
 from rtl_core.config import load_config
 from rtl_core.history.records import EndedBy, RunRecord, RunStatus
+from rtl_distill.flows.resume import wants_to_run
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def files(cvdp, examples, tmp_path_factory):
 
 
 def run(*arguments):
-    command = [sys.executable, "-c", "from cli import main; main()", "grade", *map(str, arguments)]
+    command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
@@ -135,7 +135,7 @@ def started(*arguments):
     """The command in a process group of its own, of which nothing is left."""
     # What a shell starts in the background ignores interrupts, and so would what we start.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    command = [sys.executable, "-c", f"{heed}; from cli import main; main()", "grade", *map(str, arguments)]
+    command = [sys.executable, "-c", f"{heed}; from rtl_distill.cli import main; main()", "grade", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True)
     try:
         yield process

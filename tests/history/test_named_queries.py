@@ -149,7 +149,7 @@ def test_an_unknown_name_or_parameter_gets_help():
 
 
 def command(history, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from cli import main; main()", *arguments, "--db", str(history.path)]
+    line = [sys.executable, "-c", "from rtl_distill.cli import main; main()", *arguments, "--db", str(history.path)]
     return subprocess.run(line, capture_output=True, text=True, timeout=600, env={**os.environ, **environment})
 
 

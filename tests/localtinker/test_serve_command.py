@@ -16,7 +16,7 @@ from localtinker_helpers import params, prompt
 from rtl_core.errors import ConfigError
 from rtl_core.localtinker.__main__ import check_exposure, parse_model
 
-COMMAND = [sys.executable, "-c", "from cli import main; main()", "serve-tinker"]
+COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
 
 
 def start(*arguments: str, key: str | None = None) -> subprocess.Popen:

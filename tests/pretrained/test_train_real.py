@@ -27,7 +27,7 @@ def test_weights_warm_start_rl_and_report(smollm2: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(smollm2.parent))
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", "run.name=real")
     settings = [part for setting in (*places, *SHORT) for part in ("--set", setting)]
-    command = [sys.executable, "-m", "cli", "train", "smollm2", *settings]
+    command = [sys.executable, "-m", "rtl_distill.cli", "train", "smollm2", *settings]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     history = History(tmp_path / "h.duckdb", read_only=True)

@@ -26,7 +26,7 @@ FILES = {"cvdp_a.jsonl": b'{"id": 1}\n', "nested/cvdp_b.jsonl": b'{"id": 2}\n', 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "RTL_DISTILL__"))}
     return subprocess.run(
-        [sys.executable, "-c", "from cli import main; main()", *words],
+        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
         capture_output=True, text=True, timeout=600, check=False, env={**plain, "COLUMNS": "200", **environment},
     )  # fmt: skip
 

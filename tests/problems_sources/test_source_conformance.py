@@ -112,7 +112,7 @@ def command(*words: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RTL_DISTILL__")}
     path = os.pathsep.join([str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", "from cli import main; main()", *words],
+        [sys.executable, "-c", "from rtl_distill.cli import main; main()", *words],
         capture_output=True, text=True, timeout=600, check=False,
         env={**environment, "PYTHONPATH": path, "COLUMNS": "200"},
     )  # fmt: skip

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
+from rtl_distill import cli
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,6 @@ import pytest
 from tinker.lib.credentials import JsonCredentialStore, ManualKey
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.backend.base import Readiness
 from rtl_core.config import load_config
 from rtl_core.errors import BackendUnavailableError, PolicyError
@@ -33,6 +32,7 @@ from rtl_core.run.check.cost import cost, disk
 from rtl_core.run.check.known import Known
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
+from rtl_distill import cli
 from tests.run.service_in_front import Front, Model, in_front_of
 
 STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
@@ -174,7 +174,7 @@ def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(
     overrides = settings(front, tmp_path, *([] if fault else ["tinker.student=Qwen/Qwen3-30B-A3B"]))
     sets = [word for one in overrides for word in ("--set", one)]
     done = subprocess.run(
-        [sys.executable, "-m", "cli", command, "demo", *sets],
+        [sys.executable, "-m", "rtl_distill.cli", command, "demo", *sets],
         capture_output=True, text=True, check=False, timeout=600, env={**os.environ, "COLUMNS": "200"},
     )  # fmt: skip
     said = done.stdout + done.stderr

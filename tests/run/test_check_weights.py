@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import load_config
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
+from rtl_distill import cli
 
 STUDENT, TEACHER = str(model_path("student")), str(model_path("teacher"))
 

@@ -17,7 +17,6 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-import cli
 from rtl_core.backend.base import Adam, Datum, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
@@ -30,6 +29,7 @@ from rtl_core.run.export import export_merged
 from rtl_core.run.merging import load_model, merged, save_model
 from rtl_core.tinymodels import model_path
 from rtl_core.types.rollout import Rollout
+from rtl_distill import cli
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 PROMPT = [40, 41, 42, 43, 44, 45, 46]

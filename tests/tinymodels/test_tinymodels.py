@@ -73,7 +73,7 @@ def test_the_shipped_models_are_small():
 
 
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
-    from cli import app, register
+    from rtl_distill.cli import app, register
 
     register()
     run = CliRunner().invoke(app, ["make-models", "--output", str(tmp_path / "pair"), "--seconds", "3"])
@@ -153,7 +153,7 @@ def test_the_hard_pair_is_as_far_apart_as_the_hard_tier_needs(tokenizer):
 
 
 def test_make_models_names_a_model_that_it_does_not_know_or_cannot_start(tmp_path):
-    from cli import app, register
+    from rtl_distill.cli import app, register
 
     register()
     for only, said in (("parent", "there is no such model"), ("reader", "add --only student")):

@@ -187,7 +187,7 @@ def test_the_report_shows_an_audit_where_one_was_made(run: Audited, tmp_path: Pa
 def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
     run.answer(run.half, RIGHT, WRONG)
 
-    line = [sys.executable, "-c", "from cli import main; main()", "audit", "r", "--db", str(run.path)]
+    line = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "audit", "r", "--db", str(run.path)]
     told = subprocess.run(
         [*line, "--cycles", "600", "--json", "--strict"], capture_output=True, text=True, env=os.environ, check=False
     )

@@ -19,7 +19,7 @@ def prefect() -> Iterator[None]:
     """A temporary Prefect server with a database of its own."""
     from prefect.testing.utilities import prefect_test_harness
 
-    import flows  # noqa: F401  (sets Prefect's start-up patience)
+    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
 
     with prefect_test_harness(server_startup_timeout=300):
         yield
@@ -60,7 +60,7 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
 ) -> None:
     from prefect.client.orchestration import get_client
 
-    from flows.validate import validate
+    from rtl_distill.flows.validate import validate
 
     history_path = tmp_path / "history.duckdb"
     overrides = [
@@ -100,9 +100,9 @@ def test_a_set_is_validated_once_and_each_unfit_problem_is_named(
 
 
 def test_only_fit_problems_take_part_in_a_run(prefect: None, tmp_path: Path, problem_file: Path) -> None:
-    from flows.validate import validate_problems
     from rtl_core.config import load_config
     from rtl_core.run.session import open_session
+    from rtl_distill.flows.validate import validate_problems
 
     settings = load_config(
         "demo",
@@ -142,8 +142,8 @@ def test_figures_by_source_count_lines_that_were_never_problems() -> None:
 def test_a_long_validation_tells_what_is_at_work(
     prefect: None, tmp_path: Path, problem_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows import validate as flow
     from rtl_core.observe.progress import LogProgress, progress
+    from rtl_distill.flows import validate as flow
 
     lines: list[str] = []
     teller = LogProgress()

@@ -51,7 +51,7 @@ def program(*arguments: str, out: Path) -> subprocess.Popen:
     """A command of ours in a process group of its own."""
     with out.open("w") as file:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        return subprocess.Popen([sys.executable, "-m", "cli", *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True)  # fmt: skip
+        return subprocess.Popen([sys.executable, "-m", "rtl_distill.cli", *arguments], stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True)  # fmt: skip
 
 
 def end(process: subprocess.Popen, number: signal.Signals) -> int:
