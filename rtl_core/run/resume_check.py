@@ -27,6 +27,7 @@ _MAY_CHANGE = {
     "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
     "backend": {"options"},
     "evaluation": {"samples", "k", "every", "teacher"},
+    "problems": {"validate_first"},
 }
 
 

@@ -102,6 +102,9 @@ class GeneratedSource(ProblemSource):
     """How many training problems to make."""
     heldout: int = Field(default=64, ge=0)
     """How many held-out problems to make; they never share a specification with training. 0: the source is for training alone."""
+    seed: int | None = None
+    """Which training problems are made; left out, those of `run.seed`. With a seed of its own, runs of several seeds share them and what
+    validation found of them."""
     heldout_split: HeldoutSplit = "heldout"
     """Which held-out specifications: `heldout` while tuning, `test` for figures that are reported."""
 
@@ -117,7 +120,7 @@ class GeneratedSource(ProblemSource):
         return cls(kind=kind)
 
     def add_to(self, loaded: LoadedProblems, seed: int) -> None:
-        loaded.train += self.make("train", self.train, seed)
+        loaded.train += self.make("train", self.train, seed if self.seed is None else self.seed)
         if self.heldout:
             # The held-out problems are the same for every seed of a run, so that runs can be compared.
             loaded.heldout_split = self.heldout_split
