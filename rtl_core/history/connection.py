@@ -104,8 +104,16 @@ def _identity(path: Path) -> tuple[Path, int]:
     return path.resolve(), path.stat().st_ino
 
 
+OLDEST_READER = "v1.5.0"
+"""The oldest DuckDB that can read the files we write: the oldest that pyproject.toml allows."""
+
+
 def _config() -> dict[str, str | bool | int | float | list[str]]:
-    return {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    return {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "storage_compatibility_version": OLDEST_READER,
+    }
 
 
 def _engine(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -206,7 +214,8 @@ def unreadable(path: Path, text: str) -> HistoryError:
     if "newer" in text.lower() or "version" in text.lower():
         return HistoryError(
             f"{path} was written by another version of DuckDB than {duckdb.__version__}: {_first_line(text)}",
-            "install the version it names; the file was left untouched",
+            "pip install --upgrade duckdb, within what pyproject.toml allows, or open it with the program that wrote it and export the "
+            "runs (`rtl-distill export`); the file was left untouched",
         )
     if "WAL" in text:
         return HistoryError(

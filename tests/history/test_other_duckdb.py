@@ -1,0 +1,73 @@
+"""A history opens with every DuckDB that the package allows, whichever of them wrote it."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from rtl_core.history.connection import unreadable
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+from tests.conftest import REPOSITORY
+
+STORAGE_OF_1_5 = 68
+"""What a file's header says that DuckDB 1.5 can read."""
+
+WRITE = """\
+import sys
+from pathlib import Path
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
+history = History(Path(sys.argv[1]))
+history.start_run(RunRecord(name=sys.argv[2]))
+print(sorted(run.name for run in history.runs()))
+"""
+
+
+def storage_version(path: Path) -> int:
+    return struct.unpack_from("<Q", path.read_bytes()[:64], 12)[0]
+
+
+def test_what_we_write_can_be_read_by_the_oldest_version_that_is_allowed(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+    history.start_run(RunRecord(name="r"))
+    history.heartbeat("r")
+    assert storage_version(history.path) <= STORAGE_OF_1_5
+    oldest = re.search(r'"duckdb>=([\d.]+)', (REPOSITORY / "pyproject.toml").read_text())
+    assert oldest is not None
+    assert oldest[1] == "1.5", "another floor has another storage version"
+
+
+def test_a_file_of_a_newer_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    said = "IO Error: Trying to read a database file with version number 69, but we can only read versions between 64 and 68."
+    refused = unreadable(tmp_path / "h.duckdb", said)
+    assert "another version of DuckDB" in refused.message
+    assert "pip install --upgrade duckdb" in (refused.hint or "")
+
+
+@pytest.mark.slow
+def test_duckdb_1_5_and_the_locked_one_take_turns_at_one_history(tmp_path: Path) -> None:
+    older = tmp_path / "older"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), "duckdb==1.5.*"]
+    subprocess.run(pip, check=True)
+
+    def start(name: str, path: str, file: str = "h.duckdb") -> str:
+        environment = {**os.environ, "PYTHONPATH": path}
+        command = [sys.executable, "-c", WRITE, str(tmp_path / file), name]
+        done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or done.stderr
+
+    start("first", "")
+    assert start("second", str(older)) == "['first', 'second']"
+    assert start("third", "") == "['first', 'second', 'third']"
+    assert start("fourth", str(older)) == "['first', 'fourth', 'second', 'third']"
+
+    duckdb.connect(str(tmp_path / "newest.duckdb"), config={"storage_compatibility_version": "latest"}).close()
+    assert "was written by another version of DuckDB than 1.5" in start("fifth", str(older), "newest.duckdb")
