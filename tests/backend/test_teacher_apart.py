@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Saved, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.pauses import Pauses
+from rtl_core.backend.tinker.places import own_folder
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
@@ -233,6 +236,36 @@ def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service() ->
     tinker = made(*alone).tinker.model_copy(update={"teacher": None})
     assert not tinker.teacher_apart
     assert tinker.all_local
+
+
+HOLD = """\
+import sys, time
+from pathlib import Path
+from rtl_core.backend.tinker.places import own_folder
+with own_folder(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_stays(tmp_path: Path) -> None:
+    def hold(name: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    killed, living = hold("teacher-1"), hold("teacher-2")
+    try:
+        killed.kill()
+        killed.wait()
+        (tmp_path / "teacher-1" / "registry.db").write_text("left behind")
+        with own_folder(tmp_path / "teacher-3"):
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["teacher-2", "teacher-3"]
+        assert [path.name for path in tmp_path.iterdir()] == ["teacher-2"]
+    finally:
+        living.kill()
+        living.wait()
 
 
 SIZES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import (
@@ -42,7 +41,7 @@ from rtl_core.backend.tinker.connect import (
 )
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
-from rtl_core.backend.tinker.places import Place, places_of
+from rtl_core.backend.tinker.places import Place, own_folder, places_of
 from rtl_core.backend.tinker.saved import describe, found_at
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
@@ -268,7 +267,7 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
         for place in places:
             line = tell if place.part != "teacher" else partial(_tell_of_teacher, tell)
             if place.is_local and place.part == "teacher":
-                stack.callback(shutil.rmtree, place.state, ignore_errors=True)
+                stack.enter_context(own_folder(place.state))
             endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(place, line)))
             sessions = await stack.enter_async_context(Sessions(endpoint, line))
             # The embedded service never waits for credit, and its answers do not say that another one is paid.

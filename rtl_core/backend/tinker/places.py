@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -66,6 +70,38 @@ class Place:
 
     def _has(self, key: str) -> bool:
         return self.part == "all" or key.startswith("tinker.teacher") == (self.part == "teacher")
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[None]:
+    """A folder of this process alone, gone with it; those beside it that killed processes left (of the same name up to the last `-`) go, too.
+
+    Its lock, which ends with its process, tells that it is in use: process ids do not, since a container counts its own.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
+        with suppress(OSError), _locked(other):
+            shutil.rmtree(other)
+    fresh = folder.with_name(f".{folder.name}")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    with _locked(fresh):
+        fresh.rename(folder)
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """BlockingIOError where a process holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def places_of(config: RunConfig) -> list[Place]:
