@@ -57,6 +57,8 @@ async def evaluate(
     """
     other = Conditions(template=template, temperature=temperature, top_p=top_p, max_tokens=max_tokens)
     settings = reopen.settings_of(Path(history), run, split, other)
+    if policy == "student":
+        settings = reopen.without_teachers(settings)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
             plan = reopen.plan(session, policy, step, samples, other)

@@ -35,6 +35,11 @@ def settings_of(
     return RunConfig.model_validate(data)
 
 
+def without_teachers(config: RunConfig) -> RunConfig:
+    """The same for whoever asks the student alone: no service of a teacher need answer."""
+    return config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})})
+
+
 def plan(
     session: Session,
     policy: Literal["student", "teacher"],

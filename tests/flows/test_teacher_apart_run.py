@@ -25,6 +25,7 @@ SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'a
 def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_between(
     small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from rtl_distill.flows.evaluate import evaluate
     from rtl_distill.flows.train import train
 
     history = History(tmp_path / "history.duckdb")
@@ -54,3 +55,9 @@ def test_every_step_is_scored_by_the_teacher_of_the_other_service_which_died_in_
     assert {row["teacher"] for row in scored} == {"teacher"}
     policies = {evaluation.policy for evaluation in history.evaluations("apart")}
     assert policies == {"student", "teacher"}
+
+    # The teacher's service is gone: the student alone can still be evaluated.
+    key = asyncio.run(evaluate("apart", str(history.path), samples=1))
+    found = history.evaluation(key)
+    assert found is not None
+    assert (found.policy, found.step, found.status) == ("student", 4, "done")
