@@ -73,23 +73,20 @@ def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> lis
 
 
 def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
-    """Hand each scored answer the differences q − s of another one, token by token.
+    """Hand each scored answer the differences q − s of another one, token by token; none keeps its own.
 
     Of a longer answer as many as there are tokens; after a shorter one's end the difference is 0.
     """
-    differences = [
-        np.subtract(stored.teacher.logprobs_T, stored.rollout.logprobs_T)
-        for stored in answers
-        if stored.teacher is not None
-    ]
-    rng.shuffle(differences)
-    moved = iter(differences)
-    found = []
-    for stored in answers:
-        if stored.teacher is not None:
-            scores_T = np.array(stored.rollout.logprobs_T, np.float64)
-            other_T = next(moved)[: len(scores_T)]
+    scored = [index for index, stored in enumerate(answers) if stored.teacher is not None]
+    rng.shuffle(scored)
+    found = list(answers)
+    for index, other in zip(scored, [*scored[1:], *scored[:1]], strict=True):
+        stored, given, teacher = answers[index], answers[other], answers[other].teacher
+        scores_T = np.array(stored.rollout.logprobs_T, np.float64)
+        assert teacher is not None
+        assert stored.teacher is not None
+        if index != other:  # a single one gets no scores at all
+            other_T = np.subtract(teacher.logprobs_T, given.rollout.logprobs_T)[: len(scores_T)]
             scores_T[: len(other_T)] += other_T
-            stored = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T))
-        found.append(stored)
+        found[index] = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T))
     return found
