@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "config": "rtl_distill.cli.config:config",
     "pause": "rtl_distill.cli.pause:pause",
     "resume": "rtl_distill.cli.pause:resume",
+    "set-aside": "rtl_distill.cli.set_aside:set_aside",
     "regrade": "rtl_distill.cli.regrade:regrade",
     "audit": "rtl_distill.cli.audit:audit",
     "checkpoints": "rtl_distill.cli.checkpoints:checkpoints",

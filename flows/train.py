@@ -9,7 +9,7 @@ from typing import Literal
 from prefect import flow
 
 from rtl_core.config import NO_OPTIONS, Options, load_config
-from rtl_core.errors import ConfigError, RunHealthError
+from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import curriculum_sampling, evaluation, planning
@@ -18,6 +18,7 @@ from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.concurrently import beside, for_each
 from rtl_core.rollouts.credit import credit_group
 from rtl_core.rollouts.run_ahead import in_order
+from rtl_core.rollouts.setting_aside import set_aside_once
 from rtl_core.run import limits, retention, status
 from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.evaluate import evaluate_policy
@@ -133,7 +134,7 @@ async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> s
         stopped = stopped or await in_order(
             steps,
             prepare=partial(prepare_step, session, ahead),
-            finish=partial(train_step, session),
+            finish=partial(train_batch, session, ahead),
             after=partial(after_step, session),
             stop=partial(limits.why_stop, session),
             ahead=session.config.learning.staleness,
@@ -176,6 +177,17 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
     if planning.needs_answers(session, step):
         await for_each(place, range(len(step.planned)))
     return step
+
+
+async def train_batch(session: Session, ahead: ValidationAhead, batch: Batch) -> None:
+    """The train step. Where trainer and sampler disagree on its answers these are set aside, and it is prepared once more."""
+    try:
+        await train_step(session, batch)
+    except SamplerDriftError as error:
+        if not await set_aside_once(session, batch, error):
+            raise
+        state = next(one for one in session.steps if one.step == batch.step)
+        await train_step(session, await prepare_step(session, ahead, state))
 
 
 async def after_step(session: Session, batch: Batch) -> None:

@@ -60,3 +60,7 @@ class HistoryError(RtlDistillError):
 
 class RunHealthError(RtlDistillError):
     """A run left its safe range and was stopped with its state saved."""
+
+
+class SamplerDriftError(RunHealthError):
+    """Trainer and sampler disagree on a step's answers: it was not trained, and its answers should be sampled anew."""

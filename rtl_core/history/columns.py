@@ -75,6 +75,11 @@ def _declared(sql: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def table_names() -> list[str]:
+    """All tables of the schema."""
+    return list(_declared(schema.schema_sql()[0]))
+
+
 def columns_of(name: str) -> Mapping[str, str]:
     """Column -> DuckDB's type, of a table of the schema."""
     return _declared(schema.schema_sql()[0])[name]

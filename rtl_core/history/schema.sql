@@ -153,7 +153,7 @@ CREATE TABLE evaluations (
 CREATE TABLE rollouts (
     rollout      VARCHAR PRIMARY KEY,
     run          VARCHAR NOT NULL,
-    purpose      VARCHAR NOT NULL,          -- train | evaluation | warm_start (the student imitates it) | measurement (of difficulty,
+    purpose      VARCHAR NOT NULL,          -- train | set_aside (and sampled anew) | evaluation | warm_start (the student imitates it) | measurement (of difficulty,
                                             -- before the run) | refinement (a later turn of a train step or an evaluation)
     evaluation   VARCHAR,                   -- key of the evaluation that it belongs to, in whatever turn; NULL outside of evaluations
     epoch        INTEGER NOT NULL,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading, rows
-from rtl_core.history.columns import insert, naive, read, table
+from rtl_core.history.columns import columns_of, insert, naive, read, table, table_names
 from rtl_core.history.memory import memory_of
 from rtl_core.history.records import (
     AuditRecord,
@@ -163,6 +163,30 @@ class History(Transactions):
             insert(con, tables)
             memory.insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
+
+    def set_step_aside(self, run: str, step: int) -> int:
+        """Mark the answers of a step that is not trained as set aside, with all that was found of them; returns how many they are.
+
+        They keep their rows under keys of their own, so that the step can be sampled anew. HistoryError where the step is trained.
+        """
+        own = "run = ? AND step = ? AND purpose IN ('train', 'warm_start', 'refinement') AND evaluation IS NULL"
+        with self._writing() as con:
+            if con.execute(
+                "SELECT 1 FROM steps WHERE run = ? AND step = ? AND status = 'trained'", [run, step]
+            ).fetchall():
+                raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers stay as they are")
+            counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
+            ((before,),) = con.execute(counted, [run, step]).fetchall()
+            keys = [key for (key,) in con.execute(f"SELECT rollout FROM rollouts WHERE {own}", [run, step]).fetchall()]
+            for name in (name for name in table_names() if "rollout" in columns_of(name)):
+                renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
+                changes = [f"{column} = 'set aside {before}/' || {column}" for column in renamed]
+                changes += ["purpose = 'set_aside'"] if "purpose" in columns_of(name) else []
+                for chunk in reading.chunks(keys):
+                    holders = reading.holders(chunk)
+                    con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN ({holders})", chunk)
+            memory_of(self.path).forget()
+        return len(keys)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
         """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
-from rtl_core.errors import RunHealthError
+from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
 from rtl_core.learning.schedule import linear_decay
 from rtl_core.observe.usage import cost_metrics
@@ -32,7 +32,7 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
 
     Raises:
         TrainerLostError: the service was restarted in between.
-        RunHealthError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
+        SamplerDriftError: trainer and sampler disagree by more than the configured KL; the state before the step is kept.
     """
     config = session.config
     with batch.clock.measure("train"):
@@ -45,10 +45,11 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
         metrics, trained = await update(session, batch, trainer)
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
         if drift > config.learning.max_sampler_trainer_kl:
-            raise RunHealthError(
-                f"step {batch.step}: trainer and sampler differ by a KL of {drift:.3f} per token "
+            raise SamplerDriftError(
+                f"step {batch.step + 1}: trainer and sampler differ by a KL of {drift:.3f} per token "
                 f"(limit {config.learning.max_sampler_trainer_kl}): the weights that sampled are not the ones that train",
-                "the state before this step is kept; lower learning.learning_rate or check the service, then run the same command",
+                "the state before this step is kept; lower learning.learning_rate or check the service, then "
+                f"`rtl-distill set-aside {session.run}` has the step sampled anew",
             )
         checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
     session.store_mark = session.recorder.times()

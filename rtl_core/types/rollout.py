@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement"]
+Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement", "set_aside"]
 """Why an answer was sampled: for a train step; for an evaluation; by the teacher, for the student to imitate at first; to find out how
-hard the problems are before the run; as a later turn of a train step or an evaluation."""
+hard the problems are before the run; as a later turn of a train step or an evaluation. `set_aside`: for a train step that was then sampled
+anew, since its answers could not be trained on."""
 PolicyName = Literal["student", "teacher"]
 
 

@@ -18,6 +18,7 @@ from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
 from rtl_core.run import session, status
+from rtl_distill.flows.validate import validated_ahead
 
 pytestmark = pytest.mark.slow
 
@@ -70,9 +71,13 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
 
     @prefect_flow
     async def run(overrides: list[str]) -> None:
-        async with session.open_session(load_config("demo", overrides)) as opened, status.run_status(opened):
+        async with (
+            session.open_session(load_config("demo", overrides)) as opened,
+            status.run_status(opened),
+            validated_ahead(opened) as ahead,
+        ):
             await flow.order_problems(opened)
-            assert await flow.train_epoch(opened, 0) is None
+            assert await flow.train_epoch(opened, ahead, 0) is None
 
     def trained(overrides: list[str]) -> list[list[int]]:
         asyncio.run(run(overrides))

@@ -16,6 +16,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.kl_weight import controlled_weight
 from rtl_core.run import status
 from rtl_core.run.session import open_session
+from rtl_distill.flows.validate import validated_ahead
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +31,14 @@ def train(prefect: None) -> Callable[[list[str]], None]:
 
     @prefect_flow
     async def run(overrides: list[str]) -> None:
-        async with open_session(load_config("demo", overrides)) as session, status.run_status(session):
-            await flow.measure_problems(session)
+        async with (
+            open_session(load_config("demo", overrides)) as session,
+            status.run_status(session),
+            validated_ahead(session) as ahead,
+        ):
+            await flow.measure_problems(session, ahead)
             await flow.order_problems(session)
-            assert await flow.train_epoch(session, 0) is None
+            assert await flow.train_epoch(session, ahead, 0) is None
 
     return lambda overrides: asyncio.run(run(overrides))
 

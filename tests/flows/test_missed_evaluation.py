@@ -21,10 +21,10 @@ def test_an_evaluation_that_a_crash_prevented_is_made_up(
     overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
     evaluate = module.evaluate_now
 
-    async def crash(run: str, policy: Any, step: int) -> None:
+    async def crash(session: Any, policy: Any, step: int, *more: Any) -> None:
         if step == 1:
             raise RuntimeError("as if killed here")
-        await evaluate(run, policy, step)
+        await evaluate(session, policy, step, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(module, "evaluate_now", crash)

@@ -295,3 +295,26 @@ def test_what_the_writer_remembers_never_differs_from_the_file(tmp_path):
     memory_of(history.path).forget()
     history.record_verdicts([(r.key, *first) for r in given])
     assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]
+
+
+def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    rng = np.random.default_rng(1)
+    p = synthetic.problem(1, "train")
+    given = [synthetic.rollout("r", "train", None, 0, 2, p, i, synthetic.Shape(), rng) for i in range(3)]
+    for round_ in (1, 2):
+        assert history.record_rollouts(given) == 3
+        history.record_verdicts([(g.key, *synthetic.judge(p, 0.0, rng)) for g in given])
+        history.record_teacher([synthetic.teacher(g, 0.5, rng) for g in given])
+        assert history.set_step_aside("r", 2) == 3
+        assert history.rollouts_of("r", 2) == []
+        aside = history.rollouts_of("r", 2, "set_aside")
+        assert len(aside) == 3 * round_
+        assert all(one.verdict is not None and one.teacher is not None for one in aside)
+        assert sorted({one.rollout.text for one in aside}) == sorted({g.text for g in given})
+    for counted in ("pass_by_step", "reward_by_step", "teacher_kl_by_step"):
+        assert history.query(f"SELECT * FROM {counted}").num_rows == 0
+
+    history.finish_step(StepRecord(run="r", epoch=0, step=2, state_path="s", sampler_path="p", examples=1, train_tokens=1, times={}, metrics={}))  # fmt: skip
+    with pytest.raises(HistoryError, match="step 3 of 'r' is trained"):
+        history.set_step_aside("r", 2)

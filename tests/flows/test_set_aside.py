@@ -1,0 +1,53 @@
+"""A step on whose answers trainer and sampler disagree is sampled anew: once by itself, then by a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rtl_core.errors import SamplerDriftError
+from rtl_core.history.store import History
+from rtl_distill import cli
+from tests.flows import drifting_backend
+
+pytestmark = pytest.mark.usefixtures("prefect")
+COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('train', 'set_aside') GROUP BY ALL ORDER BY ALL"
+
+
+def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(
+    small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rtl_distill.flows.train import train
+
+    overrides = small_run(
+        "drift", "backend.name=tests.flows.drifting_backend:BACKEND", "run.epochs=1", "problems.sources.0.heldout=1",
+        "evaluation.teacher=false", "learning.replacements=0",
+    )  # fmt: skip
+    monkeypatch.setattr(drifting_backend, "DRIFTS", [2])
+    with pytest.raises(SamplerDriftError, match=r"step 1: trainer and sampler differ by a KL of") as stopped:
+        asyncio.run(train("demo", overrides))
+    assert "rtl-distill set-aside drift" in (stopped.value.hint or "")
+    history = History(tmp_path / "history.duckdb")
+    assert history.query(COUNT).to_pylist() == [
+        {"purpose": "set_aside", "step": 0, "n": 6},
+        {"purpose": "train", "step": 0, "n": 6},
+    ]
+    assert history.trained_steps("drift") == []
+
+    if "set-aside" not in {command.name for command in cli.app.registered_commands}:
+        cli.register()
+    done = CliRunner().invoke(cli.app, ["set-aside", "drift", "--db", str(history.path)])
+    assert (done.exit_code, done.output) == (
+        0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step anew\n",
+    )  # fmt: skip
+    asyncio.run(train("demo", overrides))
+    assert [state.status for state in history.steps("drift")] == ["trained"] * 2
+    assert history.query(COUNT).to_pylist() == [
+        {"purpose": "set_aside", "step": 0, "n": 12},
+        {"purpose": "train", "step": 0, "n": 6},
+        {"purpose": "train", "step": 1, "n": 6},
+    ]
