@@ -159,12 +159,12 @@ def _made(
 
 
 def record_of(problem: Problem) -> dict[str, Any]:
-    """A problem with a golden answer as a CVDP single-turn record."""
+    """A problem as a CVDP single-turn record; without a golden answer its target files are named and empty, as in the public set."""
     return {
         "id": problem.id,
         "categories": [problem.category, problem.difficulty],
         **({"family": problem.family} if problem.family else {}),
         "input": {"prompt": problem.prompt, "context": problem.context},
-        "output": {"response": "", "context": problem.golden or {}},
+        "output": {"response": "", "context": problem.golden or dict.fromkeys(problem.targets, "")},
         "harness": {"files": problem.harness},
     }

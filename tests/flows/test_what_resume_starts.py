@@ -6,10 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rtl_core.config import load_config
 from rtl_core.history.records import EndedBy, RunRecord, RunStatus
 from rtl_distill.flows.resume import wants_to_run
+from tests.conftest import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,8 @@ def test_a_killed_run_and_one_that_a_signal_ended_are_started_again(
     assert wants_to_run(record, config, here) is starts
     assert not wants_to_run(record, config, {**here, "host": "elsewhere"})
     assert not wants_to_run(record, config, {**here, "deployment": ""})
+
+
+def test_a_worker_of_compose_keeps_its_host_name_when_its_container_is_made_anew() -> None:
+    services = yaml.safe_load((REPOSITORY / "deployments" / "compose.yaml").read_text())["services"]
+    assert services["worker"]["hostname"], "wants_to_run compares host names, and a new container has a new one"

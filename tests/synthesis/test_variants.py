@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +105,12 @@ def test_what_is_close_to_a_held_out_problem_is_dropped(counter):
     near = twin.model_copy(update={"prompt": counter.prompt, "context": {}})
     assert keeping.far_enough([near], [], [heldout], dropped) == []
     assert sum(dropped.values()) == 2
+
+
+def test_a_problem_without_a_golden_answer_keeps_its_targets_when_it_is_written(tmp_path: Path) -> None:
+    bare = starter_problems("train", 1, 0)[0].model_copy(update={"golden": None})
+    keeping.write([bare], tmp_path / "bare.jsonl")
+    (read,) = read_cvdp(tmp_path / "bare.jsonl").problems
+    assert read.targets == bare.targets
+    assert read.golden is None
+    assert read.prompt == bare.prompt
