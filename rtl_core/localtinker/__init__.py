@@ -12,7 +12,7 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     downloads.py  an adapter's files, by signed URLs
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
-    batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
+    batching.py   continuous batching             lora.py      adapters on a frozen base
     samplers.py   which batch a row joins         dense_training.py  gradients by hand, for larger models on a CPU
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
     packing.py    what sequences share, once      kv_cache.py, shared_cache.py  caches of running batches

@@ -287,9 +287,8 @@ class DenseDecoder:
         )
 
     def _linear(self, name: str, module: Any) -> Linear:
-        base = getattr(module, "base_layer", module)
-        weight = base.weight.detach()
-        bias = None if base.bias is None else base.bias.detach()
+        weight = module.weight.detach()
+        bias = None if module.bias is None else module.bias.detach()
         pair = self._pairs.get(name)
         if pair is None:
             return Linear(weight, bias)
