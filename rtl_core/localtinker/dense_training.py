@@ -6,7 +6,7 @@ computes the cheap rest again in the backward pass; the frozen weights take no g
 layer's weight while that layer computes, so that its forward pass and the gradient of its input cost nothing extra. Layers whose
 results do not fit into the budget are computed again as a whole (gradient checkpointing, for as many layers as it takes).
 
-The same weights and the same mathematics as `decoder.py`, which says for which models it holds.
+The same weights and the same mathematics as `modules.py`, which says for which models it holds.
 
 Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary, K targets a position.
 """

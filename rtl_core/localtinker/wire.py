@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
-from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.errors import RequestError
+
+
+def _sdk_messages() -> Any:
+    """The SDK's `tinker.proto.tinker_public_pb2`, run from its file: importing it by its name imports the whole SDK first.
+
+    It needs nothing but protobuf, and messages of both imports are of the same classes. An SDK that keeps it elsewhere is asked by name.
+    """
+    sdk = importlib.util.find_spec("tinker")
+    for folder in sdk.submodule_search_locations or () if sdk else ():
+        file = Path(folder) / "proto" / "tinker_public_pb2.py"
+        spec = importlib.util.spec_from_file_location("tinker_public_pb2", file) if file.is_file() else None
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return importlib.import_module("tinker.proto.tinker_public_pb2")
+
+
+if TYPE_CHECKING:
+    from tinker.proto import tinker_public_pb2 as pb
+else:
+    pb = _sdk_messages()
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matrix
