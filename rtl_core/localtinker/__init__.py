@@ -17,7 +17,8 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
     packing.py    what sequences share, once      kv_cache.py, shared_cache.py  caches of running batches
     attention.py  causal attention on a CPU       (the losses: rtl_core/learning/losses.py)
-    lockstep.py   any other transformers model    models.py    base models: loading, and which path is exact for them
+    modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading, and what each can do
+    lockstep.py   any other transformers model
     sampling.py   options, seeds, the next token  settings.py  how one service runs
 
 Limits, against the cloud:

@@ -196,7 +196,7 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Callable[[Sequence[int]],
         return partial(tokenizer.decode, skip_special_tokens=False), tokenizer.token_to_id(config["eos_token"])
     from transformers import AutoTokenizer
 
-    theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     return theirs.decode, theirs.eos_token_id
 
 

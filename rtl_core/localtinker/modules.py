@@ -121,10 +121,10 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = (n * self.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
-        bias = config.attention_bias and config.model_type != "qwen2"
-        for name, size in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
-            setattr(self, name, Linear(config.hidden_size, size, bias=bias or config.model_type == "qwen2"))
-        self.o_proj = Linear(queries, config.hidden_size, bias=bias)
+        bias = config.attention_bias or config.model_type == "qwen2"
+        self.q_proj = Linear(config.hidden_size, queries, bias=bias)
+        self.k_proj, self.v_proj = (Linear(config.hidden_size, keys, bias=bias) for _ in range(2))
+        self.o_proj = Linear(queries, config.hidden_size, bias=bias and config.model_type != "qwen2")
         if config.model_type == "qwen3":
             self.q_norm, self.k_norm = (RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2))
         self._grouped = queries != keys
@@ -173,8 +173,8 @@ class Body(nn.Module):
 
     def __init__(self, config: DenseConfig, rotary: Rotary) -> None:
         super().__init__()
-        empty = torch.empty(config.vocab_size, config.hidden_size)
-        self.embed_tokens = nn.Embedding(*empty.shape, _weight=empty)
+        weight = torch.empty(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, _weight=weight)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.rotary_emb = rotary

@@ -16,19 +16,20 @@ from rtl_core.localtinker.errors import RequestError
 
 
 def _sdk_messages() -> Any:
-    """The SDK's `tinker.proto.tinker_public_pb2`, run from its file: importing it by its name imports the whole SDK first.
+    """The SDK's `tinker.proto.tinker_public_pb2`, run from its file: an import by its name would run the whole SDK first.
 
-    It needs nothing but protobuf, and messages of both imports are of the same classes. An SDK that keeps it elsewhere is asked by name.
+    protobuf gives both the same classes. Of an SDK that has no such file it is imported by its name, which says what is missing.
     """
+    name = "tinker.proto.tinker_public_pb2"
     sdk = importlib.util.find_spec("tinker")
-    for folder in sdk.submodule_search_locations or () if sdk else ():
-        file = Path(folder) / "proto" / "tinker_public_pb2.py"
-        spec = importlib.util.spec_from_file_location("tinker_public_pb2", file) if file.is_file() else None
-        if spec is not None and spec.loader is not None:
+    for folder in (sdk and sdk.submodule_search_locations) or ():
+        file = Path(folder, *name.split(".")[1:]).with_suffix(".py")
+        spec = importlib.util.spec_from_file_location(name, file)
+        if file.is_file() and spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             return module
-    return importlib.import_module("tinker.proto.tinker_public_pb2")
+    return importlib.import_module(name)
 
 
 if TYPE_CHECKING:

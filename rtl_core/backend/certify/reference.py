@@ -150,7 +150,10 @@ def gradient_by_torch(
 def off_by(found: Tensors, expected: Tensors) -> float:
     """The length of the difference of two sets of tensors, in lengths of the expected one."""
     other = sorted(found.keys() ^ expected.keys())
-    demand(not other, f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}")
+    demand(
+        not other,
+        f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}",
+    )
     difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
     length = sum((value**2).sum() for value in expected.values())
     return float((torch.as_tensor(difference) / torch.as_tensor(length)).sqrt())
