@@ -331,14 +331,8 @@ def _answer(future: Future) -> Response:
 
 
 def _window(request: Request, limit: int = 20) -> tuple[int, int]:
-    """The offset and the limit that a list is asked for with. Raises RequestError (422) for what is no number."""
-    values = []
-    for name, otherwise in (("offset", 0), ("limit", limit)):
-        text = request.query_params.get(name, str(otherwise))
-        if not text.isdecimal():
-            raise RequestError(f"{name}: {text!r} is no number", status=422)
-        values.append(int(text))
-    return values[0], values[1]
+    """The offset and the limit that a list is asked for with."""
+    return rq.number(request.query_params, "offset", "0"), rq.number(request.query_params, "limit", str(limit))
 
 
 def _path(request: Request) -> str:

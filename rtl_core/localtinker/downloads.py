@@ -20,6 +20,7 @@ from starlette.responses import FileResponse, Response
 
 from rtl_core.localtinker.errors import NotFoundError
 from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.requests import number
 
 PREFIX = "/local/external"
 """Below this, a request needs a signature instead of the key."""
@@ -49,10 +50,9 @@ def download_routes(registry: Registry) -> dict[str, Callable[[Request], Awaitab
 
     async def download(request: Request) -> Response:
         run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
-        path, query = _path(run_id, name), request.query_params
-        expires = int(query["expires"]) if query.get("expires", "").isdecimal() else 0
-        signed = hmac.compare_digest(query.get("signature", "").encode(), sign(path, file, expires).encode())
-        if not signed or expires < time.time():
+        path, expires = _path(run_id, name), number(request.query_params, "expires")
+        signature = request.query_params.get("signature", "").encode()
+        if not hmac.compare_digest(signature, sign(path, file, expires).encode()) or expires < time.time():
             raise NotFoundError("signature: this URL has expired or was not made by this service; ask for a new one")
         return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
 

@@ -155,11 +155,9 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         model=model,
         decode=decode,
         adapters=AdapterBank(model),
-        eos_ids=_eos_ids(path, model.config.eos_token_id, eos_id),
+        eos_ids=_eos_ids(path, model, eos_id),
         vocab_size=model.get_input_embeddings().weight.shape[0],
-        max_context=min(max_context, model.config.max_position_embeddings)
-        if dense
-        else context_of(model.config, max_context),
+        max_context=context_of(model.config, max_context),
         nbytes=nbytes,
         dense=dense,
         split_head=dense or _splits_head(model),
@@ -185,15 +183,14 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Callable[[Sequence[int]],
     """
     named, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
     config = json.loads(named.read_text()) if named.is_file() else {}
-    as_it_is = (
-        config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast") and model_type != "qwen2"
-    )
+    as_it_is = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
     changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get("clean_up_tokenization_spaces")
-    if as_it_is and not changed and own.is_file() and isinstance(config.get("eos_token"), str):
+    end = config.get("eos_token")
+    if as_it_is and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(own))
-        return partial(tokenizer.decode, skip_special_tokens=False), tokenizer.token_to_id(config["eos_token"])
+        return partial(tokenizer.decode, skip_special_tokens=False), tokenizer.token_to_id(end)
     from transformers import AutoTokenizer
 
     theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -230,9 +227,11 @@ def _splits_head(model: Any) -> bool:
     return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
 
 
-def _eos_ids(path: Path, *known: int | list[int] | None) -> frozenset[int]:
+def _eos_ids(path: Path, model: Any, of_tokenizer: int | None) -> frozenset[int]:
     """Every id that the generation config, the model config or the tokenizer calls an end of sequence."""
-    generation = path / "generation_config.json"
-    named = json.loads(generation.read_text()).get("eos_token_id") if generation.is_file() else None
-    found = [ids if isinstance(ids, list) else [ids] for ids in (named, *known) if ids is not None]
-    return frozenset(itertools.chain.from_iterable(found))
+    file = path / "generation_config.json"
+    named = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, of_tokenizer]
+    named += [
+        getattr(source, "eos_token_id", None) for source in (model.config, getattr(model, "generation_config", None))
+    ]
+    return frozenset(itertools.chain.from_iterable([ids] if isinstance(ids, int) else ids or () for ids in named))

@@ -1,5 +1,5 @@
-"""Llama, Qwen2 and Qwen3 as torch modules, loaded from a model's folder without transformers, whose import would be a third of a small
-service's start.
+"""Llama, Qwen2 and Qwen3 as torch modules, loaded from a model's folder without transformers, whose import would take half as
+long as all else at the start of a small service.
 
 `decoder.py` and `dense_training.py` take their weights from these modules; training by autograd runs through them. Names, shapes and
 the order of operations are those of transformers' modules, so that results have the same bits. What a folder does not hold in the
@@ -49,20 +49,22 @@ class DenseConfig:
     def read(folder: Path) -> DenseConfig | None:
         """Of a model's folder; None for what these modules do not compute: other families, sliding windows, quantised weights."""
         raw = json.loads((folder / "config.json").read_text())
-        if raw.get("model_type") not in _FAMILIES or raw.keys() & {"quantization_config", "auto_map"}:
+        if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
             return None
         if not raw.get("rope_scaling") and "rope_theta" in raw:  # version 4 of transformers wrote these two
             raw.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]})
         if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
             raw["head_dim"] = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
-        known = {field.name for field in fields(DenseConfig)}
-        if not {*known, "hidden_act"} - {"attention_bias", "mlp_bias"} <= raw.keys() or not raw["rope_parameters"]:
+        names = {field.name for field in fields(DenseConfig)}
+        given = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
+        needed = {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
+        if not needed <= given or not {"rope_type", "rope_theta"} <= raw["rope_parameters"].keys():
             raw = _transformers_config(folder).to_dict()
         kinds = raw.get("layer_types")
         windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
         if windows or raw["hidden_act"] != "silu" or raw["rope_parameters"]["rope_type"] not in _ROTATIONS:
             return None
-        return DenseConfig(**{name: raw[name] for name in known & raw.keys()})
+        return DenseConfig(**{name: raw[name] for name in names & raw.keys()})
 
 
 def _transformers_config(folder: Path) -> Any:
