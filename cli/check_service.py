@@ -50,8 +50,8 @@ def check_service(
     """Certify a server: hold it to everything that a run asks of Tinker's protocol, and say what a run could not do on it.
 
     Some fifty cases: the SDK's calls, saved weights, arithmetic that must agree, and the answers to wrong requests. With the folder of a
-    served model (`--model`) its log-probabilities, the gradient of each loss and a step of AdamW are compared with transformers, torch and
-    peft. The cases train tiny adapters, sample some thousand tokens in all, and delete what they saved. The key is TINKER_API_KEY, as for
+    served model (`--model`) its log-probabilities, the gradient of each loss and a step of AdamW are compared with transformers and
+    torch. The cases train tiny adapters, sample some thousand tokens in all, and delete what they saved. The key is TINKER_API_KEY, as for
     the SDK.
 
     The exit code is 0 when everything that each run needs works (options that do not are told), 1 when something is missing or differs,

@@ -12,12 +12,13 @@ serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
     downloads.py  an adapter's files, by signed URLs
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
-    batching.py   continuous batching             lora.py      adapters on a frozen base, through peft
+    batching.py   continuous batching             lora.py      adapters on a frozen base
     samplers.py   which batch a row joins         dense_training.py  gradients by hand, for larger models on a CPU
     decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
     packing.py    what sequences share, once      kv_cache.py, shared_cache.py  caches of running batches
     attention.py  causal attention on a CPU       (the losses: rtl_core/learning/losses.py)
-    lockstep.py   any other transformers model    models.py    base models: loading, and which path is exact for them
+    modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading, and what each can do
+    lockstep.py   any other transformers model
     sampling.py   options, seeds, the next token  settings.py  how one service runs
 
 Limits, against the cloud:

@@ -1,9 +1,8 @@
 """A lean forward pass for the Llama family of decoders (Llama, Qwen2, Qwen3): what sampling and scoring run on.
 
-transformers' own modules cost more in Python than a small model costs in arithmetic. This file runs the same
-mathematics on the same weights, with a key-value cache whose rows have their own lengths, so that requests join and
-leave a running batch. `DenseDecoder.supports` says for which models it holds; `models.py` checks its output against
-transformers' when a model is loaded and leaves a model that differs to `lockstep.py`.
+torch's modules cost more in Python than a small model costs in arithmetic. This file runs the mathematics of `modules.py`, which
+says for which models it holds, on the same weights, with a key-value cache whose rows have their own lengths, so that requests join
+and leave a running batch. All other models are left to `lockstep.py`.
 
 Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
 """
@@ -25,7 +24,6 @@ from rtl_core.localtinker.kv_cache import Attend, KVCache
 from rtl_core.localtinker.packing import Layout
 from rtl_core.localtinker.shared_cache import SharedCache
 
-_FAMILIES = ("Qwen3ForCausalLM", "Qwen2ForCausalLM", "LlamaForCausalLM")
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
@@ -107,18 +105,6 @@ class DenseDecoder:
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
         self._bounded_scores = self.is_small and self.dtype == torch.float32 and self._largest_score() <= LARGEST_SCORE
-
-    @staticmethod
-    def supports(model: Any) -> bool:
-        """Whether this file computes what `model` computes: a known family with full causal attention everywhere."""
-        config = model.config
-        rope = getattr(config, "rope_parameters", None) or {}
-        return (
-            type(model).__name__ in _FAMILIES
-            and config.hidden_act == "silu"
-            and all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or [])
-            and rope.get("rope_type", "default") in ("default", "linear", "llama3", "yarn")
-        )
 
     @property
     def is_small(self) -> bool:
@@ -287,9 +273,8 @@ class DenseDecoder:
         )
 
     def _linear(self, name: str, module: Any) -> Linear:
-        base = getattr(module, "base_layer", module)
-        weight = base.weight.detach()
-        bias = None if base.bias is None else base.bias.detach()
+        weight = module.weight.detach()
+        bias = None if module.bias is None else module.bias.detach()
         pair = self._pairs.get(name)
         if pair is None:
             return Linear(weight, bias)

@@ -1,12 +1,12 @@
 """Training passes of a LoRA adapter on a dense model, on a CPU: gradients by hand, so that memory and time are known.
 
-Autograd through transformers' and peft's modules keeps every intermediate result of every layer (2.4 MB a token for a model of
+Autograd keeps every intermediate result of every layer (2.4 MB a token for a model of
 135 million parameters) and passes over memory once for each of them. Here a layer keeps what its matrix products gave and
 computes the cheap rest again in the backward pass; the frozen weights take no gradient; in float32 the adapter is added to a
 layer's weight while that layer computes, so that its forward pass and the gradient of its input cost nothing extra. Layers whose
 results do not fit into the budget are computed again as a whole (gradient checkpointing, for as many layers as it takes).
 
-The same weights and the same mathematics as `decoder.py`, which says for which models it holds.
+The same weights and the same mathematics as `modules.py`, which says for which models it holds.
 
 Shapes: B sequences, L positions, N rows (`packing.py`), H hidden, V vocabulary, K targets a position.
 """
@@ -35,11 +35,10 @@ class Projection:
     """Frozen linear layers of one input, side by side, each with its low-rank term or none: y = x (W + s B A)^T + b."""
 
     def __init__(self, modules: Mapping[str, Any], pairs: Pairs, scaling: float) -> None:
-        layers = {name: getattr(module, "base_layer", module) for name, module in modules.items()}
-        self._weights = [layer.weight.detach() for layer in layers.values()]
-        biases = [layer.bias for layer in layers.values()]
+        self._weights = [module.weight.detach() for module in modules.values()]
+        biases = [module.bias for module in modules.values()]
         self._bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
-        self._pairs = [pairs.get(name) for name in layers]
+        self._pairs = [pairs.get(name) for name in modules]
         self._sizes = [weight.shape[0] for weight in self._weights]
         self._scaling = scaling
         self.dtype = self._weights[0].dtype

@@ -1,29 +1,29 @@
-"""LoRA adapters on a shared, frozen base model, through peft.
+"""LoRA adapters on a shared, frozen base model: y = W x + s B A x.
 
 An adapter belongs to one training client; several live on one base at once and only the active one computes and
-collects gradients. Scaling is alpha / rank with alpha = 32 for every rank, as Tinker fixes it. A is drawn uniformly
+collects gradients. Scaling s is alpha / rank with alpha = 32 for every rank, as Tinker fixes it. A is drawn uniformly
 (Kaiming, a = sqrt 5) from a generator of the client's seed, B is zero, so that a fresh adapter changes nothing.
-On disk an adapter is an ordinary peft folder: `PeftModel.from_pretrained(base, folder)` loads it elsewhere.
+On disk an adapter is an ordinary peft folder: `PeftModel.from_pretrained(base, folder)` loads it elsewhere. peft itself is
+not needed here; its import takes three times as long as torch's.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 LORA_ALPHA = 32
 MAX_RANK = 512
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,9 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
     head = model.get_output_embeddings()
     names = []
     for name, module in model.named_modules():
-        if name.endswith(".base_layer") or ".lora_" in name:
+        if not isinstance(module, nn.Linear):
             continue
-        base = getattr(module, "base_layer", module)
-        if not isinstance(base, nn.Linear):
-            continue
-        if base is getattr(head, "base_layer", head):
+        if module is head:
             wanted = spec.train_unembed
         elif "attn" in name or "attention" in name:
             wanted = spec.train_attn
@@ -77,66 +74,47 @@ def target_modules(model: Any, spec: LoraSpec) -> list[str]:
     return names
 
 
-class AdapterBank:
-    """All adapters of one base model.
+Pairs = dict[str, tuple[nn.Parameter, nn.Parameter]]
 
-    `model` is the transformers model itself; peft replaces its linear layers in place when the first adapter comes.
-    """
+
+class AdapterBank:
+    """All adapters of one base model. The model's modules stay as they are: the active adapter hooks into them."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._peft: Any = None  # a PeftModel while there is an adapter
-        self._targets: dict[str, list[str]] = {}
-        self._specs: dict[str, LoraSpec] = {}
-        self._active: tuple[str | None] | None = None  # (name,) once it is known what computes
+        self._adapters: dict[str, tuple[LoraSpec, Pairs]] = {}
+        self._active: str | None = None
+        self._hooks: list[Any] = []  # of the active adapter, which torch calls with the output of each layer
 
     def add(self, name: str, spec: LoraSpec) -> None:
-        """Create adapter `name`, freshly initialised from `spec.seed`."""
-        targets = target_modules(self.model, spec)
-        config = LoraConfig(
-            r=spec.rank,
-            lora_alpha=LORA_ALPHA,
-            lora_dropout=0.0,
-            bias="none",
-            target_modules=targets,
-            task_type="CAUSAL_LM",
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # peft warns about tied heads, which only matters when merging in place
-            if self._peft is None:
-                self._peft = get_peft_model(self.model, config, adapter_name=name)
-            else:
-                self._peft.add_adapter(name, config)
-        self._targets[name], self._specs[name] = targets, spec
+        """Create adapter `name`, freshly initialised from `spec.seed`, in float32. It does not compute before `activate`."""
         generator = torch.Generator().manual_seed(spec.seed)
-        for target in targets:
-            lora_a = self._layer(target).lora_A[name].weight
-            fresh = torch.empty(lora_a.shape, dtype=torch.float32)
-            nn.init.kaiming_uniform_(fresh, a=math.sqrt(5), generator=generator)
-            lora_a.data.copy_(fresh)
-        self._active = None
+        pairs: Pairs = {}
+        for target in target_modules(self.model, spec):
+            weight = self.model.get_submodule(target).weight
+            lora_a = torch.empty(spec.rank, weight.shape[1])
+            nn.init.kaiming_uniform_(lora_a, a=math.sqrt(5), generator=generator)
+            lora_b = torch.zeros(weight.shape[0], spec.rank)
+            pairs[target] = nn.Parameter(lora_a.to(weight.device)), nn.Parameter(lora_b.to(weight.device))
+        self._adapters[name] = spec, pairs
 
     def activate(self, name: str | None) -> None:
         """Make `name` the only adapter that computes and trains; None leaves the base alone."""
-        if self._peft is None or self._active == (name,):
+        if name == self._active:
             return
-        if name is None:
-            self._peft.base_model.disable_adapter_layers()
-        else:
-            self._peft.base_model.enable_adapter_layers()
-            self._peft.set_adapter(name)
-        self._active = (name,)
+        while self._hooks:
+            self._hooks.pop().remove()
+        if name is not None:
+            spec, pairs = self._adapters[name]
+            for target, pair in pairs.items():
+                hook = _low_rank_term(*pair, spec.scaling)
+                self._hooks.append(self.model.get_submodule(target).register_forward_hook(hook))
+        self._active = name
 
     def remove(self, name: str) -> None:
-        assert self._peft is not None
-        if len(self._targets) == 1:
-            # peft will not delete the last adapter of a model cleanly; unload gives the plain layers back.
-            self._peft.base_model.unload()
-            self._peft = None
-        else:
-            self._peft.delete_adapter(name)
-        del self._targets[name], self._specs[name]
-        self._active = None
+        if name == self._active:
+            self.activate(None)
+        del self._adapters[name]
 
     def parameters(self, name: str) -> list[nn.Parameter]:
         """The trainable parameters of one adapter, in a fixed order (A then B, module by module)."""
@@ -146,31 +124,37 @@ class AdapterBank:
         """Detached copies of the weights under peft's names, on the CPU."""
         flat = {}
         for target, (lora_a, lora_b) in self.pairs(name).items():
-            flat[f"{_PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
-            flat[f"{_PREFIX}{target}.lora_B.weight"] = lora_b.detach().cpu().clone()
+            flat[f"{PREFIX}{target}.lora_A.weight"] = lora_a.detach().cpu().clone()
+            flat[f"{PREFIX}{target}.lora_B.weight"] = lora_b.detach().cpu().clone()
         return flat
 
     def load(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Overwrite the weights of `name`. Raises KeyError when a tensor is missing, RuntimeError on a wrong shape."""
         with torch.no_grad():
             for target, (lora_a, lora_b) in self.pairs(name).items():
-                lora_a.copy_(tensors[f"{_PREFIX}{target}.lora_A.weight"])
-                lora_b.copy_(tensors[f"{_PREFIX}{target}.lora_B.weight"])
+                lora_a.copy_(tensors[f"{PREFIX}{target}.lora_A.weight"])
+                lora_b.copy_(tensors[f"{PREFIX}{target}.lora_B.weight"])
 
-    def pairs(self, name: str) -> dict[str, tuple[nn.Parameter, nn.Parameter]]:
-        """The trainable (A, B) of one adapter by the name of the module that they belong to."""
-        layers = {target: self._layer(target) for target in self._targets[name]}
-        return {t: (layer.lora_A[name].weight, layer.lora_B[name].weight) for t, layer in layers.items()}
+    def pairs(self, name: str) -> Pairs:
+        """The trainable (A [r, in], B [out, r]) of one adapter by the name of the module that they belong to."""
+        return self._adapters[name][1]
 
-    def _layer(self, target: str) -> Any:
-        return self.model.get_submodule(target)
+
+def _low_rank_term(lora_a: Tensor, lora_b: Tensor, scaling: float) -> Callable[[nn.Module, tuple, Tensor], Tensor]:
+    """A forward hook that adds s B A x to the output of a linear layer, in float32, and keeps the output's dtype."""
+
+    def add(module: nn.Module, inputs: tuple, output: Tensor) -> Tensor:
+        x = inputs[0].to(lora_a.dtype)
+        return (output + F.linear(F.linear(x, lora_a), lora_b) * scaling).to(output.dtype)
+
+    return add
 
 
 def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Tensor]]:
     """{module name: (A [r, in], B [out, r])} from tensors under peft's names."""
     suffix = ".lora_A.weight"
     return {
-        key[len(_PREFIX) : -len(suffix)]: (value, tensors[key[: -len(suffix)] + ".lora_B.weight"])
+        key[len(PREFIX) : -len(suffix)]: (value, tensors[key[: -len(suffix)] + ".lora_B.weight"])
         for key, value in tensors.items()
         if key.endswith(suffix)
     }
@@ -179,17 +163,18 @@ def pairs_by_module(tensors: Mapping[str, Tensor]) -> dict[str, tuple[Tensor, Te
 def write_adapter(folder: Path, tensors: Mapping[str, Tensor], spec: LoraSpec, base_path: str) -> None:
     """Write a peft folder: adapter_model.safetensors and adapter_config.json."""
     save_file(dict(tensors), folder / "adapter_model.safetensors")
-    config = LoraConfig(
-        r=spec.rank,
-        lora_alpha=LORA_ALPHA,
-        lora_dropout=0.0,
-        bias="none",
-        target_modules=sorted(pairs_by_module(tensors)),
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=base_path,
-        inference_mode=True,
-    )
-    config.save_pretrained(str(folder))
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_path,
+        "r": spec.rank,
+        "lora_alpha": LORA_ALPHA,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted(pairs_by_module(tensors)),
+        "inference_mode": True,
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2))
 
 
 def read_adapter(folder: Path) -> dict[str, Tensor]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rtl_core.errors import PolicyError
 from rtl_core.localtinker.decoder import DenseDecoder, is_small
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
+from rtl_core.localtinker.modules import load_dense
 from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
 from rtl_core.localtinker.settings import context_of
 
@@ -32,14 +35,15 @@ _names = itertools.count()
 class ServedModel:
     """One base model: frozen weights, the adapters trained on it, and what requests are checked against.
 
-    `dense`: `decoder.py` computes what this model computes. `split_head`: so does running the decoder and the head
-    apart, which keeps the logits of long batches out of memory.
+    `dense`: `modules.py` made it, and `decoder.py` samples from it; otherwise it is transformers'. `split_head`: its logits are those
+    of its body and its head run apart, which keeps the logits of long batches out of memory.
     """
 
     name: str
     path: Path
     model: Any
-    tokenizer: Any
+    decode: Callable[[Sequence[int]], str]
+    """The text of tokens, special ones included."""
     adapters: AdapterBank
     eos_ids: frozenset[int]
     vocab_size: int
@@ -69,8 +73,11 @@ class ServedModel:
         """Whether training runs on `dense_training.py`: for a small model, autograd's memory and time do not matter."""
         return self.dense and self.device.type == "cpu" and not self.small
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self.tokenizer.decode(tokens)
+    def hidden(self, tokens_BL: Tensor) -> Tensor:
+        """Final hidden states [B, L, H] of right-padded tokens, with the active adapter; where `split_head` holds."""
+        if self.dense:
+            return self.model.model(tokens_BL)
+        return self.model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
 
     def decoder(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None) -> DenseDecoder:
         """The base alone, or with an adapter's weights as they are; for `dense` models."""
@@ -121,40 +128,73 @@ def room_on(device: str, models: Iterable[ServedModel]) -> Room:
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:
-    """Load a transformers causal-LM folder.
+    """Load a causal-LM folder: by our own modules where they compute it, else by transformers.
 
-    Raises PolicyError naming the folder when transformers cannot load it.
+    Raises PolicyError naming the folder when neither can load it.
     """
     if not (path / "config.json").is_file():
         raise PolicyError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise PolicyError(f"model {name!r}: transformers cannot load {path}: {error}") from error
-    model = model.to(device).eval()
-    model.requires_grad_(False)
-    _disable_dropout(model)
+        model: Any = load_dense(path, getattr(torch, dtype), device)
+        dense = model is not None
+        if not dense:
+            model = _by_transformers(path, dtype, device)
+        decode, eos_id = _tokenizer(path, model.config.model_type)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise PolicyError(f"model {name!r}: cannot load {path}: {error}") from error
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
-    recompute = nbytes > CHECKPOINT_BYTES and model.supports_gradient_checkpointing
-    if recompute:
+    recompute = nbytes > CHECKPOINT_BYTES and (dense or model.supports_gradient_checkpointing)
+    if recompute and dense:
+        model.model.recompute = True
+    elif recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    split_head, dense = _probe(model)
-    logger.info("model %s: %s, %.1f MB, dense decoder: %s", name, type(model).__name__, nbytes / 1e6, dense)
+    logger.info("model %s: %s, %.1f MB, dense: %s", name, type(model).__name__, nbytes / 1e6, dense)
     return ServedModel(
         name=name,
         path=path,
         model=model,
-        tokenizer=tokenizer,
+        decode=decode,
         adapters=AdapterBank(model),
-        eos_ids=_eos_ids(model, tokenizer),
+        eos_ids=_eos_ids(path, model, eos_id),
         vocab_size=model.get_input_embeddings().weight.shape[0],
         max_context=context_of(model.config, max_context),
         nbytes=nbytes,
         dense=dense,
-        split_head=split_head,
+        split_head=dense or _splits_head(model),
         recompute=recompute,
     )
+
+
+def _by_transformers(path: Path, dtype: str, device: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype), local_files_only=True)
+    model = model.to(device).eval()
+    model.requires_grad_(False)
+    _disable_dropout(model)
+    return model
+
+
+def _tokenizer(folder: Path, model_type: str) -> tuple[Callable[[Sequence[int]], str], int | None]:
+    """The text of tokens, special ones included, and the end token, without transformers where it would say the same.
+
+    That is so where transformers takes tokenizer.json as it is: for classes without a way of their own, with no tokens added beside that
+    file. (To a Qwen2 it gives a class of its own, whatever the folder says.)
+    """
+    named, own = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    config = json.loads(named.read_text()) if named.is_file() else {}
+    as_it_is = config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    changed = config.keys() & {"added_tokens_decoder", "auto_map"} or config.get("clean_up_tokenization_spaces")
+    end = config.get("eos_token")
+    if as_it_is and not changed and model_type != "qwen2" and own.is_file() and isinstance(end, str):
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(own))
+        return partial(tokenizer.decode, skip_special_tokens=False), tokenizer.token_to_id(end)
+    from transformers import AutoTokenizer
+
+    theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return theirs.decode, theirs.eos_token_id
 
 
 def _disable_dropout(model: Any) -> None:
@@ -167,39 +207,31 @@ def _disable_dropout(model: Any) -> None:
 
 
 @torch.inference_mode()
-def _probe(model: Any) -> tuple[bool, bool]:
-    """(split_head, dense): which shortcuts give this model's own logits on a short probe."""
+def _splits_head(model: Any) -> bool:
+    """Whether a model's body and head, run apart, give its own logits on a short probe."""
+    body, head = getattr(model, "model", None), getattr(model, "lm_head", None)
+    if body is None or not callable(head):
+        return False
     exact = model.dtype == torch.float32
     # The first ids are special tokens, of which a model in bfloat16 makes something else with every rounding.
     ids = torch.arange(1, 13) if exact else 7919 * torch.arange(1, 49)
     tokens = ids.to(model.device)[None] % model.get_input_embeddings().weight.shape[0]
     truth = model(input_ids=tokens, use_cache=False).logits.float()
-
-    def agrees(logits: Tensor) -> bool:
-        if logits.shape != truth.shape:
-            return False
-        difference = (logits.float() - truth).abs()
-        if exact:
-            return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
-        # Rounding alone sets single positions of a model in bfloat16 far apart; another computation would set all of them apart.
-        return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
-
-    split_head = False
-    body = getattr(model, "model", None)
-    if body is not None and callable(getattr(model, "lm_head", None)):
-        split_head = agrees(model.lm_head(body(input_ids=tokens, use_cache=False).last_hidden_state))
-    dense = False
-    if DenseDecoder.supports(model):
-        decoder = DenseDecoder(model, {}, 1.0, merge=False)
-        dense = agrees(decoder.logits(decoder.hidden(tokens)[0])[None])
-    return split_head, dense
+    logits = head(body(input_ids=tokens, use_cache=False).last_hidden_state).float()
+    if logits.shape != truth.shape:
+        return False
+    difference = (logits - truth).abs()
+    if exact:
+        return bool(difference.max() <= 1e-4 * truth.abs().max().clamp(min=1.0))
+    # Rounding alone sets single positions of a model in bfloat16 far apart; another computation would set all of them apart.
+    return bool(difference.mean(-1).median() <= 0.1 * truth.std(-1).median().clamp(min=1.0))
 
 
-def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
+def _eos_ids(path: Path, model: Any, of_tokenizer: int | None) -> frozenset[int]:
     """Every id that the generation config, the model config or the tokenizer calls an end of sequence."""
-    found: set[int] = set()
-    for source in (getattr(model, "generation_config", None), model.config, tokenizer):
-        value = getattr(source, "eos_token_id", None)
-        if value is not None:
-            found.update([value] if isinstance(value, int) else value)
-    return frozenset(found)
+    file = path / "generation_config.json"
+    named = [json.loads(file.read_text()).get("eos_token_id") if file.is_file() else None, of_tokenizer]
+    named += [
+        getattr(source, "eos_token_id", None) for source in (model.config, getattr(model, "generation_config", None))
+    ]
+    return frozenset(itertools.chain.from_iterable([ids] if isinstance(ids, int) else ids or () for ids in named))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -182,6 +183,14 @@ def parse(kind: type[T], body: bytes) -> T:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "body"
         raise RequestError(f"{where}: {first['msg']}", status=422) from error
+
+
+def number(query: Mapping[str, str], name: str, otherwise: str = "") -> int:
+    """A whole number of a request's query. Raises RequestError (422) where it is none."""
+    text = query.get(name, otherwise)
+    if not text.isdecimal():
+        raise RequestError(f"{name}: {text!r} is no whole number", status=422)
+    return int(text)
 
 
 def check_name(name: str) -> str:

@@ -11,8 +11,10 @@ MAX_CONTEXT = 32768
 
 
 def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
-    """Tokens of the longest sequence of a model with this configuration (transformers'): its own limit, and no more than `most`."""
-    own = getattr(model_config.get_text_config(), "max_position_embeddings", None) or most
+    """Tokens of the longest sequence of a model with this configuration (transformers', or that of `modules.py`): its own limit, and no
+    more than `most`."""
+    text = getattr(model_config, "get_text_config", lambda: model_config)()
+    own = getattr(text, "max_position_embeddings", None) or most
     return min(most, own)
 
 

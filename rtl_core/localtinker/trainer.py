@@ -178,7 +178,7 @@ class TrainingModel:
         model = self.base.model
         if not self.base.split_head:
             return gather_logprobs(model(input_ids=tokens_BL, use_cache=False).logits, targets_BLK)
-        hidden_BLH = model.model(input_ids=tokens_BL, use_cache=False).last_hidden_state
+        hidden_BLH = self.base.hidden(tokens_BL)
 
         def head(hidden: Tensor, targets: Tensor) -> Tensor:
             return gather_logprobs(model.lm_head(hidden), targets)

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
-from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.errors import RequestError
+
+
+def _sdk_messages() -> Any:
+    """The SDK's `tinker.proto.tinker_public_pb2`, run from its file: an import by its name would run the whole SDK first.
+
+    protobuf gives both the same classes. Of an SDK that has no such file it is imported by its name, which says what is missing.
+    """
+    name = "tinker.proto.tinker_public_pb2"
+    sdk = importlib.util.find_spec("tinker")
+    for folder in (sdk and sdk.submodule_search_locations) or ():
+        file = Path(folder, *name.split(".")[1:]).with_suffix(".py")
+        spec = importlib.util.spec_from_file_location(name, file)
+        if file.is_file() and spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+    return importlib.import_module(name)
+
+
+if TYPE_CHECKING:
+    from tinker.proto import tinker_public_pb2 as pb
+else:
+    pb = _sdk_messages()
 
 _NUMPY_OF = {pb.DTYPE_FLOAT32: np.float32, pb.DTYPE_INT64: np.int64, pb.DTYPE_INT32: np.int32}
 MISSING_LOGPROB = -99999.0  # the proto's mark of an empty cell in a top-k matrix

@@ -1,13 +1,14 @@
 """An adapter merged into its base model: a folder that transformers loads without peft and without this package.
 
-The whole model is held in memory once. What peft cannot apply to the base (adapters of fused experts, for
-example) is refused; tinker-cookbook's `weights.build_hf_model` merges those.
+The whole model is held in memory once. Adapters of anything but linear layers (of fused experts, for example) are
+refused; tinker-cookbook's `weights.build_hf_model` merges those.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
-import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -76,35 +77,43 @@ def dtype_of(folder: Path) -> Dtype:
 
 
 def merged(model: Any, adapter: Path) -> Any:
-    """The model with the adapter in a peft folder added to its weights, in place; it is the same class as before.
+    """The model with the adapter in a peft folder added to its weights, in place: W + alpha / r B A. It is the same class as before.
 
     An output head that the adapter changes is untied from the input embeddings first.
 
     Raises:
-        PolicyError: the adapter is not of this model, or peft has no use for some of its tensors.
+        PolicyError: the adapter is not of this model, is no plain LoRA, or has tensors that belong to no linear layer.
     """
-    from peft import PeftModel, get_peft_model_state_dict
-    from safetensors import safe_open
+    import torch
 
-    with safe_open(adapter / "adapter_model.safetensors", "pt") as tensors:
-        names = set(tensors.keys())
-    _untie_changed_head(model, names)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # peft tells of tensors that do not fit; they are counted here
-        try:
-            wrapped: Any = PeftModel.from_pretrained(model, str(adapter))
-        except (ValueError, RuntimeError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            raise PolicyError(f"the adapter does not fit the base model: {reason}", _HINT) from error
-        unused = sorted(names - set(get_peft_model_state_dict(wrapped)))
+    from rtl_core.localtinker.lora import PREFIX, pairs_by_module, read_adapter
+
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    if more := sorted(key for key in _MORE_THAN_LORA if config.get(key)):
+        raise PolicyError(f"the adapter is no plain LoRA: its configuration sets {', '.join(more)}", _HINT)
+    tensors = read_adapter(adapter)
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    unused = sorted(tensors.keys() - {f"{PREFIX}{name}.lora_{part}.weight" for name in layers for part in "AB"})
     if unused:
         raise PolicyError(
-            f"{len(unused)} of {len(names)} tensors of the adapter fit no layer of the base model, such as {unused[0]}",
+            f"{len(unused)} of {len(tensors)} tensors of the adapter fit no layer of the base model, such as {unused[0]}",
             _HINT,
         )
-    return wrapped.merge_and_unload(safe_merge=True)
+    pairs = pairs_by_module(tensors)
+    _untie_changed_head(model, pairs)
+    for name, (lora_a, lora_b) in pairs.items():
+        weight = layers[name].weight
+        if (*lora_b.shape, *lora_a.shape) != (weight.shape[0], config["r"], config["r"], weight.shape[1]):
+            shapes = f"{list(weight.shape)}, B {list(lora_b.shape)}, A {list(lora_a.shape)}"
+            raise PolicyError(f"the adapter does not fit the base model: {name} is {shapes}", _HINT)
+        term = lora_b.float() @ lora_a.float() * (config["lora_alpha"] / config["r"])
+        if not term.isfinite().all():
+            raise PolicyError(f"the adapter of {name} holds numbers that are not finite")
+        weight.data += term.to(weight.dtype)
+    return model
 
 
+_MORE_THAN_LORA = ("alpha_pattern", "lora_bias", "modules_to_save", "rank_pattern", "use_dora", "use_rslora")
 _HINT = "check that --base is the model that was trained; experts in one tensor: merge with tinker_cookbook.weights.build_hf_model"
 
 
@@ -122,7 +131,7 @@ def save_model(model: Any, base: Path, folder: Path, dtype: Dtype) -> None:
             shutil.copyfile(file, folder / file.name)
 
 
-def _untie_changed_head(model: Any, names: set[str]) -> None:
+def _untie_changed_head(model: Any, changed: Collection[str]) -> None:
     """Give the output head weights of its own where it shares the input embeddings' and the adapter changes it."""
     import torch
 
@@ -130,7 +139,7 @@ def _untie_changed_head(model: Any, names: set[str]) -> None:
     if head is None or head.weight is not embeddings.weight:
         return
     (path,) = (name for name, module in model.named_modules() if module is head)
-    if not any(f".{path}.lora_" in name for name in names):
+    if path not in changed:
         return
     head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
     for config in (model.config, model.config.get_text_config()):

@@ -1,4 +1,4 @@
-"""Training passes by hand against autograd through transformers and peft, on tiny models of every family. No HTTP."""
+"""Training passes by hand against autograd, on tiny models of every family. No HTTP."""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ PLAIN = PromptOptions()
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4, 3, 2, 9, 11, 12], [100, 101, 102], [5, 6, 7, 8, 9]]
 
 
-def truth(model, tokens: list[int]) -> np.ndarray:
+def truth(folder: Path, tokens: list[int], dtype: str = "float32") -> np.ndarray:
+    """Log-probabilities of all tokens but the first, by transformers."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].double()
     return torch.log_softmax(logits, -1)[:-1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0].numpy()
@@ -118,7 +120,7 @@ def test_sampling_and_scoring_agree_with_transformers(served):
     for prompt, (tokens, logprobs, scores) in zip(
         PROMPTS, run(sampler, PROMPTS, 12, PromptOptions(logprobs=True)), strict=True
     ):
-        expected = truth(model.model, prompt + tokens)
+        expected = truth(model.path, prompt + tokens)
         np.testing.assert_allclose(logprobs, expected[len(prompt) - 1 :], atol=1e-4)
         np.testing.assert_allclose(scores.logprobs_P[1:], expected[: len(prompt) - 1], atol=1e-4)
 
@@ -170,7 +172,7 @@ def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
     tokens, logprobs, _ = run(
         model.sampler((training.tensors(), training.spec), deterministic=False), PROMPTS, 12, PLAIN
     )[1]
-    expected = truth(model.model, PROMPTS[1] + tokens)[len(PROMPTS[1]) - 1 :]
+    expected = truth(model.path, PROMPTS[1] + tokens, "bfloat16")[len(PROMPTS[1]) - 1 :]
     np.testing.assert_allclose(logprobs, expected, atol=0.1)  # bfloat16 keeps 8 bits
     # Two ways to round would differ by percents: importance ratios that start from `forward` must start at exactly 1.
     data = [TrainDatum(np.arange(5, 5 + n), {"target_tokens": np.arange(6, 6 + n)}) for n in (20, 3, 11)]

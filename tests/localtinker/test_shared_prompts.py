@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from localtinker_helpers import served
-from transformers import LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from rtl_core.localtinker import decoder
 from rtl_core.localtinker.batching import GenerationBatch
@@ -154,5 +154,6 @@ def test_groups_that_join_and_leave_a_batch_are_sampled_as_each_alone(
 
 @torch.no_grad()
 def true_logprobs(model: ServedModel, prompt: list[int]) -> np.ndarray:
-    logits = model.model(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
+    whole = AutoModelForCausalLM.from_pretrained(model.path, dtype=model.model.dtype)
+    logits = whole(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
     return torch.log_softmax(logits, -1).numpy()

@@ -253,6 +253,17 @@ def test_tensors_that_no_layer_takes_are_refused(tmp_path: Path) -> None:
         merged(load_model(model_path("student"), "float32"), tmp_path)
 
 
+def test_an_adapter_that_is_more_than_a_low_rank_term_is_refused(tmp_path: Path) -> None:
+    model = load_model(model_path("student"), "float32")
+    bank = AdapterBank(model)
+    bank.add("one", LoraSpec(4, 0))
+    write_adapter(tmp_path, bank.tensors("one"), LoraSpec(4, 0), "")
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True, "rank_pattern": {}}))
+    with pytest.raises(PolicyError, match="no plain LoRA: its configuration sets use_dora"):
+        merged(model, tmp_path)
+
+
 def test_the_card_is_one_that_the_hub_reads_with_the_figures_of_these_weights(run: Trained, tmp_path: Path) -> None:
     cli.register()
     wrong = CliRunner().invoke(cli.app, ["checkpoints", "two", "--merged"])

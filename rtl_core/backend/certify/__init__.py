@@ -8,7 +8,7 @@
     calls.py       the SDK's calls that training and sampling need
     keeping.py     saved weights: listed, described, deleted, expiring, fetched
     numbers.py     arithmetic that shows without the model's folder
-    reference.py   arithmetic against transformers, torch and peft, with the model's folder
+    reference.py   arithmetic against transformers and torch, with the model's folder
     faults.py      what a server says to requests that are wrong
     examine.py     runs cases one after the other, each for a limited time
     statuses.py    sees the 5xx answers that the SDK repeats in silence

@@ -1,8 +1,9 @@
-"""Arithmetic against transformers, torch and peft, for models whose folder is given."""
+"""Arithmetic against transformers and torch, for models whose folder is given."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -116,32 +117,43 @@ async def trained(bench: Bench, folder: Path) -> tuple[tinker.TrainingClient, Te
     return begun, await adapter(bench, begun, "before", folder)
 
 
-def gradient_by_peft(
+def gradient_by_torch(
     model: Path, folder: Path, data: Sequence[types.Datum], name: str, parameters: Mapping[str, float]
 ) -> Tensors:
-    """The gradient of a loss with respect to the adapter in `folder`, by torch and peft, under the names of its file."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
+    """The gradient of a loss with respect to the adapter in `folder`, under the names of its file, through transformers' model with
+    the weights W + alpha / r B A."""
+    from safetensors.torch import load_file
 
-    plain = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, local_files_only=True)
-    policy = PeftModel.from_pretrained(plain, str(folder), is_trainable=True).eval()
+    policy = _model(model).requires_grad_(False)
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = {key: value.requires_grad_() for key, value in load_file(folder / "adapter_model.safetensors").items()}
+    weights = dict(policy.named_parameters(remove_duplicate=False))
     loss = LOSSES[name]
+
+    def adapted(tokens: torch.Tensor) -> Any:
+        changed = {}
+        for key in tensors:
+            layer = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+            if key.endswith(".lora_A.weight") and f"{layer}.weight" in weights:
+                term = tensors[key.replace(".lora_A.", ".lora_B.")] @ tensors[key]
+                changed[f"{layer}.weight"] = weights[f"{layer}.weight"] + config["lora_alpha"] / config["r"] * term
+        return torch.func.functional_call(policy, changed, (tokens,), tie_weights=False)
+
     for item in data:
         inputs = {key: value.to_torch().double() for key, value in item.loss_fn_inputs.items()}
         targets = inputs.pop("target_tokens").long().tolist()
-        logp = target_logprobs(policy, item.model_input.to_ints(), targets)
+        logp = target_logprobs(adapted, item.model_input.to_ints(), targets)
         loss.function(logp, inputs, {**loss.parameters, **parameters}).sum().backward()  # type: ignore[no-untyped-call]
-    return {
-        key.replace(".default", ""): value.grad.double()
-        for key, value in policy.named_parameters()
-        if value.grad is not None
-    }
+    return {key: value.grad.double() for key, value in tensors.items() if value.grad is not None}
 
 
 def off_by(found: Tensors, expected: Tensors) -> float:
     """The length of the difference of two sets of tensors, in lengths of the expected one."""
     other = sorted(found.keys() ^ expected.keys())
-    demand(not other, f"the adapter has other tensors than peft trains, such as {other[0] if other else ''}")
+    demand(
+        not other,
+        f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}",
+    )
     difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
     length = sum((value**2).sum() for value in expected.values())
     return float((torch.as_tensor(difference) / torch.as_tensor(length)).sqrt())
@@ -163,7 +175,7 @@ async def one_gradient(name: str, bench: Bench) -> str:
             logprobs_of(output, data)
             await trainer.optim_step(SHOW_GRADIENT)
             after = await adapter(bench, trainer, "after", Path(place) / "after")
-            expected = await asyncio.to_thread(gradient_by_peft, model, Path(place) / "before", data, name, parameters)
+            expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, name, parameters)
         shown = {key: value - after[key] for key, value in before.items()}
         words.append(demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}"))
     return "; ".join(words)
@@ -177,7 +189,7 @@ for _name in LOSSES:
         needs=(*GRADIENTS, f"forward_backward: {_name}"),
         needed=False,
         without=f"a step of the loss {_name} learns something else than its formula says",
-        promise=f"The gradient of the loss {_name} is the one that torch and peft compute from the same adapter.",
+        promise=f"The gradient of the loss {_name} is the one that torch computes from the same adapter.",
     )(partial(one_gradient, _name))
 
 
@@ -197,7 +209,7 @@ async def adam_step(bench: Bench) -> str:
         await bench.step(trainer, data, "importance_sampling", ADAM)
         after = await adapter(bench, trainer, "after", Path(place) / "after")
         gradient = await asyncio.to_thread(
-            gradient_by_peft, model, Path(place) / "before", data, "importance_sampling", {}
+            gradient_by_torch, model, Path(place) / "before", data, "importance_sampling", {}
         )
     expected = {}
     for key, value in before.items():

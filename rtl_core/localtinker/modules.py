@@ -1,0 +1,253 @@
+"""Llama, Qwen2 and Qwen3 as torch modules, loaded from a model's folder without transformers, whose import would take half as
+long as all else at the start of a small service.
+
+`decoder.py` and `dense_training.py` take their weights from these modules; training by autograd runs through them. Names, shapes and
+the order of operations are those of transformers' modules, so that results have the same bits. What a folder does not hold in the
+usual form (pickled weights, a configuration with keys left out, scaled rotations) is asked of transformers.
+
+Shapes: B sequences, L positions, H hidden, N query heads, M key-value heads, D head size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+_FAMILIES = ("llama", "qwen2", "qwen3")
+_ROTATIONS = ("default", "linear", "llama3", "yarn")
+
+
+@dataclass(frozen=True)
+class DenseConfig:
+    """What a model of these families computes, under the names of config.json."""
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    max_position_embeddings: int
+    tie_word_embeddings: bool
+    eos_token_id: int | list[int] | None
+    rope_parameters: dict[str, Any]
+    attention_bias: bool = False
+    mlp_bias: bool = False
+
+    @staticmethod
+    def read(folder: Path) -> DenseConfig | None:
+        """Of a model's folder; None for what these modules do not compute: other families, sliding windows, quantised weights."""
+        raw = json.loads((folder / "config.json").read_text())
+        if raw.get("model_type") not in _FAMILIES or "quantization_config" in raw:
+            return None
+        if not raw.get("rope_scaling") and "rope_theta" in raw:  # version 4 of transformers wrote these two
+            raw.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": raw["rope_theta"]})
+        if raw["model_type"] != "qwen3" and {"hidden_size", "num_attention_heads"} <= raw.keys():
+            raw["head_dim"] = raw.get("head_dim") or raw["hidden_size"] // raw["num_attention_heads"]
+        names = {field.name for field in fields(DenseConfig)}
+        given = {name for name in raw if raw[name] is not None or name == "eos_token_id"}
+        needed = {*names, "hidden_act"} - {"attention_bias", "mlp_bias"}
+        if not needed <= given or not {"rope_type", "rope_theta"} <= raw["rope_parameters"].keys():
+            raw = _transformers_config(folder).to_dict()
+        kinds = raw.get("layer_types")
+        windows = set(kinds) != {"full_attention"} if kinds else raw.get("use_sliding_window")
+        if windows or raw["hidden_act"] != "silu" or raw["rope_parameters"]["rope_type"] not in _ROTATIONS:
+            return None
+        return DenseConfig(**{name: raw[name] for name in names & raw.keys()})
+
+
+def _transformers_config(folder: Path) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(folder, local_files_only=True)
+
+
+class Linear(nn.Linear):
+    """Without torch's random beginning: the weights are loaded."""
+
+    def reset_parameters(self) -> None:
+        """Leaves them as they are."""
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight, computed in float32."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size))
+        self._eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.float()
+        y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self._eps)
+        return self.weight * y.to(x.dtype)
+
+
+class Rotary:
+    """Cosines and sines of rotary position embeddings."""
+
+    def __init__(self, config: DenseConfig, folder: Path, device: str) -> None:
+        if config.rope_parameters["rope_type"] == "default":
+            exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
+            frequencies, self._factor = 1.0 / (config.rope_parameters["rope_theta"] ** exponents), 1.0
+        else:
+            from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+            of_type = ROPE_INIT_FUNCTIONS[config.rope_parameters["rope_type"]]
+            frequencies, self._factor = of_type(_transformers_config(folder))
+        self._frequencies = frequencies.to(device)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, positions_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, L, D] each, in the dtype of x."""
+        angles = positions_BL[..., None].float() * self._frequencies
+        angles = torch.cat((angles, angles), -1)
+        return (angles.cos() * self._factor).to(x.dtype), (angles.sin() * self._factor).to(x.dtype)
+
+
+class Attention(nn.Module):
+    """Causal self-attention over whole sequences."""
+
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.head_dim = config.head_dim
+        queries, keys = (n * self.head_dim for n in (config.num_attention_heads, config.num_key_value_heads))
+        bias = config.attention_bias or config.model_type == "qwen2"
+        self.q_proj = Linear(config.hidden_size, queries, bias=bias)
+        self.k_proj, self.v_proj = (Linear(config.hidden_size, keys, bias=bias) for _ in range(2))
+        self.o_proj = Linear(queries, config.hidden_size, bias=bias and config.model_type != "qwen2")
+        if config.model_type == "qwen3":
+            self.q_norm, self.k_norm = (RMSNorm(self.head_dim, config.rms_norm_eps) for _ in range(2))
+        self._grouped = queries != keys
+
+    def forward(self, x_BLH: Tensor, cos_BLD: Tensor, sin_BLD: Tensor) -> Tensor:
+        q, k, v = (p(x_BLH).unflatten(-1, (-1, self.head_dim)) for p in (self.q_proj, self.k_proj, self.v_proj))
+        if hasattr(self, "q_norm"):
+            q, k = self.q_norm(q), self.k_norm(k)
+        cos, sin = cos_BLD[:, None], sin_BLD[:, None]
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        q, k = q * cos + _rotate_half(q) * sin, k * cos + _rotate_half(k) * sin
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=x_BLH.shape[1] > 1, enable_gqa=self._grouped)
+        return self.o_proj(attended.transpose(1, 2).flatten(2))
+
+
+def _rotate_half(x: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return torch.cat((-second, first), -1)
+
+
+class MLP(nn.Module):
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self.gate_proj, self.up_proj = (Linear(hidden, inner, bias=config.mlp_bias) for _ in range(2))
+        self.down_proj = Linear(inner, hidden, bias=config.mlp_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Layer(nn.Module):
+    def __init__(self, config: DenseConfig) -> None:
+        super().__init__()
+        self.self_attn, self.mlp = Attention(config), MLP(config)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Body(nn.Module):
+    """The layers between tokens and final hidden states."""
+
+    def __init__(self, config: DenseConfig, rotary: Rotary) -> None:
+        super().__init__()
+        weight = torch.empty(config.vocab_size, config.hidden_size)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, _weight=weight)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.rotary_emb = rotary
+        self.recompute = False
+        """Whether a layer's activations are computed again in the backward pass."""
+
+    def forward(self, tokens_BL: Tensor) -> Tensor:
+        """Final hidden states [B, L, H] of right-padded sequences."""
+        x = self.embed_tokens(tokens_BL)
+        cos, sin = self.rotary_emb(x, torch.arange(tokens_BL.shape[1], device=x.device)[None])
+        for layer in self.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(layer, x, cos, sin, use_reentrant=False)
+            else:
+                x = layer(x, cos, sin)
+        return self.norm(x)
+
+
+class DenseModel(nn.Module):
+    """A causal language model: a body, and the head that turns its hidden states into logits."""
+
+    def __init__(self, config: DenseConfig, rotary: Rotary) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Body(config, rotary)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.lm_head.weight.dtype
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.model.embed_tokens
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head
+
+
+def load_dense(folder: Path, dtype: torch.dtype, device: str) -> DenseModel | None:
+    """The model in a folder, frozen; None where these modules do not compute it.
+
+    Raises:
+        OSError, ValueError, KeyError, RuntimeError, SafetensorError: files cannot be read, or do not fit each other.
+    """
+    config = DenseConfig.read(folder)
+    if config is None:
+        return None
+    rotary = Rotary(config, folder, device)
+    model, weights = DenseModel(config, rotary), _safetensors(folder)
+    if weights.keys() != dict(model.named_parameters()).keys():
+        from transformers import AutoModelForCausalLM
+
+        theirs: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        tied = theirs.lm_head.weight is theirs.model.embed_tokens.weight
+        model, weights = DenseModel(replace(config, tie_word_embeddings=tied), rotary), theirs.state_dict()
+    for name, parameter in model.named_parameters():
+        if parameter.shape != weights[name].shape:
+            raise ValueError(f"{name} is {list(weights[name].shape)}, not {list(parameter.shape)}")
+        # A copy: what is mapped from the file is aligned by chance, which matrix products feel.
+        parameter.data = weights[name].to(dtype, copy=True)
+    return model.to(device).requires_grad_(False).eval()
+
+
+def _safetensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, mapped from its files; none where the weights are stored in another form."""
+    files, index = {"model.safetensors"}, folder / "model.safetensors.index.json"
+    if not (folder / "model.safetensors").is_file():
+        files = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    found: dict[str, Tensor] = {}
+    for file in files:
+        found |= load_file(folder / file)
+    return found

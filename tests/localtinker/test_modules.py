@@ -1,0 +1,159 @@
+"""Our modules and tokenizers against those of transformers, bit by bit, and what a start does without. No HTTP."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from localtinker_helpers import served
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
+
+from rtl_core.localtinker.models import ServedModel, load_model
+from rtl_core.tinymodels import MODEL_NAMES, model_path
+
+SHAPE = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.1,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+CONFIGS: dict[str, PretrainedConfig] = {
+    "llama": LlamaConfig(**SHAPE),
+    "llama, biases everywhere, tied": LlamaConfig(
+        **SHAPE, attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    ),
+    "llama, head size of its own": LlamaConfig(**SHAPE, head_dim=32),
+    "llama, linear rope": LlamaConfig(
+        **SHAPE, rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}
+    ),
+    "llama 3": LlamaConfig(**SHAPE, rope_parameters=LLAMA3),
+    "qwen2": Qwen2Config(**SHAPE),
+    "qwen3": Qwen3Config(**SHAPE, head_dim=32, tie_word_embeddings=True),
+    "qwen3, yarn, biases": Qwen3Config(**SHAPE, head_dim=16, rope_parameters=YARN, attention_bias=True),
+}
+TOKENS = torch.arange(3, 60).view(3, -1)
+
+
+def plain(folder: Path, dtype: str = "float32") -> Any:
+    """transformers' model; copied, since the place of a matrix in memory may change the bits of a product."""
+    return copy.deepcopy(AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))).eval()
+
+
+def load(folder: Path, dtype: str = "float32") -> ServedModel:
+    return load_model("model", folder, dtype=dtype, device="cpu", max_context=4096)
+
+
+def assert_same_bits(mine: ServedModel, theirs: Any, tokens: torch.Tensor = TOKENS) -> None:
+    assert mine.dense
+    with torch.inference_mode():
+        assert torch.equal(mine.model.lm_head(mine.hidden(tokens)), theirs(tokens).logits)
+    assert mine.nbytes == sum(p.numel() * p.element_size() for p in theirs.parameters())
+    assert (mine.max_context, mine.vocab_size) == (theirs.config.max_position_embeddings, theirs.config.vocab_size)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_family_has_the_bits_of_transformers(tmp_path: Path, name: str, dtype: str) -> None:
+    served(tmp_path, CONFIGS[name])
+    assert_same_bits(load(tmp_path, dtype), plain(tmp_path, dtype))
+
+
+def old_configuration(folder: Path) -> None:
+    """config.json as the models' authors wrote it, for version 4 of transformers."""
+    raw = json.loads((folder / "config.json").read_text())
+    raw["rope_theta"], raw["rope_scaling"] = raw.pop("rope_parameters")["rope_theta"], None
+    raw.pop("layer_types", None)
+    (folder / "config.json").write_text(json.dumps(raw))
+
+
+def sparse_configuration(folder: Path) -> None:
+    """config.json without what transformers has defaults for."""
+    raw = json.loads((folder / "config.json").read_text())
+    kept = ("architectures", "model_type", "head_dim", *SHAPE)
+    (folder / "config.json").write_text(json.dumps({key: raw[key] for key in kept}))
+
+
+def in_parts(folder: Path) -> None:
+    plain(folder).save_pretrained(folder, max_shard_size="100KB")
+    (folder / "model.safetensors").unlink()
+
+
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def untied(folder: Path) -> None:
+    """A head of its own beside a configuration that ties it."""
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {**tensors, "lm_head.weight": tensors["lm_head.weight"] + 1}, folder / "model.safetensors", {"format": "pt"}
+    )
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**raw, "tie_word_embeddings": True}))
+
+
+@pytest.mark.parametrize("change", [old_configuration, sparse_configuration, in_parts, pickled, untied])
+def test_a_folder_in_another_form_is_read_as_transformers_reads_it(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    served(tmp_path, Qwen3Config(**SHAPE, head_dim=32, tie_word_embeddings=False))
+    change(tmp_path)
+    assert_same_bits(load(tmp_path), plain(tmp_path))
+
+
+def test_what_the_modules_do_not_compute_is_left_to_transformers(tmp_path: Path) -> None:
+    windows = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    for number, config in enumerate((Qwen2Config(**SHAPE, **windows), LlamaConfig(**SHAPE, hidden_act="gelu"))):
+        model = served(tmp_path / str(number), config)
+        assert not model.dense
+        with torch.inference_mode():
+            mine, theirs = model.model.lm_head(model.hidden(TOKENS)), plain(model.path)(TOKENS).logits
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_the_shipped_models_have_the_bits_the_ends_and_the_texts_of_transformers(name: str) -> None:
+    model, theirs = load(model_path(name)), plain(model_path(name))
+    assert_same_bits(model, theirs)
+    tokenizer = AutoTokenizer.from_pretrained(model_path(name))
+    assert model.eos_ids == {theirs.generation_config.eos_token_id, tokenizer.eos_token_id}
+    ids = torch.randint(0, len(tokenizer), (200, 12), generator=torch.Generator().manual_seed(0)).tolist()
+    for some in [*([n] for n in range(len(tokenizer))), *ids]:
+        assert model.decode(some) == tokenizer.decode(some)
+
+
+START = """
+import sys
+from pathlib import Path
+from rtl_core.localtinker import app, service, settings
+from rtl_core.tinymodels import model_path
+models = {name: model_path(name) for name in ("student", "teacher")}
+app.create_app(service.Service(settings.Settings(models, Path(sys.argv[1]))), "tml-x")
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_a_start_with_the_shipped_models_imports_no_library_that_it_does_not_need(tmp_path: Path) -> None:
+    """Each of these costs as much of the start as all of this package, or more."""
+    done = subprocess.run([sys.executable, "-c", START, str(tmp_path)], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"torch", "tokenizers", "safetensors"} <= loaded
+    assert not loaded & {"transformers", "peft", "tinker", "accelerate", "huggingface_hub", "sqlalchemy", "sympy"}
