@@ -8,6 +8,7 @@ import pytest
 
 from rtl_core.grading.budget import Budget, KnownGood
 from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import starter_problems
@@ -28,6 +29,12 @@ HANGING = {
 }
 SLEEPING = '`ifdef __ICARUS__\n`include "/dev/ptmx"\n`endif\n'
 """The compiler reads from a terminal that nobody types at."""
+
+
+@pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
+def executor(request):
+    with make_executor(request.param) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
