@@ -67,11 +67,10 @@ def _mutated(text: str) -> str:
 def cause(one: Verdict, other: Verdict) -> str:
     """Why two verdicts may differ, as far as they tell."""
     tools = {t for t in set(one.tools) & set(other.tools) if one.tools[t] != other.tools[t]}
-    words = " ".join((*one.reasons, *other.reasons)).lower()
     if "infrastructure_error" in (one.outcome, other.outcome):
         broken = one if one.outcome is Outcome.INFRASTRUCTURE_ERROR else other
         return f"{broken.executor} could not: " + next(iter(broken.reasons), "")[:80]
-    if "longer than" in words:
+    if Outcome.TIMEOUT in (one.outcome, other.outcome):
         return "time: one ran into its limit"
     if "compile_failed" in (one.outcome, other.outcome):
         return f"compiler versions ({', '.join(sorted(tools)) or 'the same'})"

@@ -38,7 +38,14 @@ def grade(
             min=1, help="Seeds of which a majority decides on answers that fail, where no golden answer is known."
         ),
     ] = 3,
-    timeout: Annotated[float, typer.Option(help="Wall time of one service, in seconds.", min=1, max=3600)] = 120.0,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            help="Limit of one service, in seconds in which it computes or sleeps; less where a right answer needed far less.",
+            min=1,
+            max=3600,
+        ),
+    ] = 120.0,
     repeat: Annotated[int, typer.Option(help="Grade each answer so often and report verdicts that flip.", min=1)] = 1,
 ) -> None:
     """Grade answers to CVDP problems and write their verdicts.

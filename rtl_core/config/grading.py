@@ -17,9 +17,15 @@ class GradingSection(Section):
     workers: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^dask://[^\s/]+:\d+$")] = 0
     """Answers graded at once on this machine, 0 for one per core; or `dask://host:port`, the scheduler of a Dask cluster."""
     timeout_s: float = Field(default=60.0, gt=0)
-    """Wall-clock limit of one service of a harness, in seconds. CVDP's own is 600."""
+    """Limit of one service of a harness, in seconds in which it computes or sleeps: what a busy machine keeps from it is not counted.
+    CVDP's own is 600."""
     cpu_s: float = Field(default=60.0, gt=0)
-    """CPU limit of one process of a harness, in seconds."""
+    """CPU limit of one service of a harness, in seconds of all its processes together."""
+    cpu_floor_s: float = Field(default=2.0, gt=0)
+    """An answer may use `cpu_factor` times the CPU seconds of the known-good answer (of the slowest that passed, where there is none), but
+    never less than these seconds and never more than `cpu_s`. Where nothing has passed yet, `cpu_s` alone holds."""
+    cpu_factor: float = Field(default=10.0, ge=1)
+    """See `cpu_floor_s`: how many times slower to simulate than the known-good answer an answer may be."""
     memory_mb: int = Field(default=4096, ge=256)
     """Memory limit of a harness, in MiB."""
     disk_mb: int = Field(default=512, ge=8)

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
+from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor, Job, JobResult
-from rtl_core.grading.grader import Grader
 from rtl_core.grading.jobs import harness_steps
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.folder import config_of
-from rtl_core.run.session import limits_of
+from rtl_core.run.session import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Stage, Verdict
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Case:
     """The recorded one."""
     problem: Problem
     config: RunConfig
+    known_good: KnownGood = field(default_factory=KnownGood)
+    """What known-good answers of the history took."""
 
     @property
     def answer(self) -> Answer:
@@ -51,7 +53,8 @@ def open_case(history: History, key: str) -> Case:
     record = history.problem_record(rollout.run, rollout.problem_id)
     if record is None:
         raise HistoryError(f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot")
-    return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run))
+    known_good = KnownGood(*history.cpu_of_known_good())
+    return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run), known_good)
 
 
 @dataclass
@@ -94,7 +97,7 @@ def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) ->
         stage: the last stage to grade; None for the one that the run graded to.
     """
     section, rollout = case.config.grading, case.stored.rollout
-    grader = Grader(executor, limits=limits_of(case.config), seed=section.seed, seeds=section.seeds)
+    grader = grader_of(case.config, executor, case.known_good)
     try:
         return grader.grade(
             case.problem, case.answer, stage or Stage(section.last_stage(rollout.purpose, rollout.step))
@@ -104,13 +107,13 @@ def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) ->
 
 
 def is_same(was: Verdict, now: Verdict) -> bool:
-    """Whether two verdicts say the same; times and tools aside."""
-    return (was.outcome, was.tests_passed, was.tests_total, was.reasons) == (
-        now.outcome,
-        now.tests_passed,
-        now.tests_total,
-        now.reasons,
-    )
+    """Whether two verdicts say the same; times and tools aside, and how much time was allowed where it ran out."""
+
+    def said(verdict: Verdict) -> tuple[object, ...]:
+        reasons = () if verdict.outcome is Outcome.TIMEOUT else verdict.reasons
+        return verdict.outcome, verdict.tests_passed, verdict.tests_total, reasons
+
+    return said(was) == said(now)
 
 
 @contextmanager

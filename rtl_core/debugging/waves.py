@@ -123,9 +123,11 @@ def _with_waves(job: Job, *, patient: bool) -> Job:
         replace(step, env={**step.env, "PYTEST_ADDOPTS": f"{step.env.get('PYTEST_ADDOPTS', '')} -x".strip()})
         for step in job.steps
     )
-    seconds = min(3600.0, job.limits.wall_s * (SLOWER if patient else 1))
+    slower = SLOWER if patient else 1
+    seconds = min(3600.0, job.limits.wall_s * slower)
     more = {"wall_s": seconds, "cpu_s": seconds, "file_mb": 1024, "disk_mb": 2048, "output_kb": 8192}
-    return replace(job, steps=steps, waves=True, limits=job.limits.model_copy(update=more))
+    budget_s = job.budget_s and job.budget_s * slower
+    return replace(job, steps=steps, waves=True, limits=job.limits.model_copy(update=more), budget_s=budget_s)
 
 
 def _why_none(watched: Watched, verdict: Verdict) -> str:

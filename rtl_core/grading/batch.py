@@ -73,6 +73,9 @@ def grade_file(
         places = [Place(line.problem.id, line.sample, answer_key(grader, line, repeat)) for line in lines]
         verdicts = VerdictFile(output, places)
         records = dict(verdicts.known)
+        for index, record in records.items():
+            if record["passed"]:
+                grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
         waiting = [index for index in range(len(lines)) if index not in records]
         tell_taken_up(console, verdicts)
         try:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, Analyst
+from rtl_core.grading.budget import Budget, KnownGood
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import Limits
@@ -20,8 +21,10 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
+MUCH = 2.0
+"""A cached verdict on an answer that ran out of CPU time is not served where it may use more than so many times as much."""
 PATIENCE = 0.25
-"""An answer is tried with further seeds only when the first took no longer than this part of the wall limit."""
+"""An answer is tried with further seeds only when the first took no more than this part of the limit of CPU time."""
 _T = TypeVar("_T")
 
 
@@ -34,6 +37,9 @@ class Grader:
     `seed` is what harnesses draw their random numbers from. Some fail right designs under some seeds. A golden answer shows
     that when the problem is validated; without one, an answer whose tests fail is tried with further seeds until a
     majority of `seeds` says the same. 1 asks the first seed alone, as the public runner does.
+
+    `known_good` tells what CPU time known-good answers took, by which others are limited (budget.py). The grader adds what
+    it sees pass.
     """
 
     def __init__(
@@ -45,6 +51,7 @@ class Grader:
         seeds: int = 3,
         until: Stage = Stage.TESTS,
         cache: VerdictCache | None = None,
+        known_good: KnownGood | None = None,
     ) -> None:
         self.executor = executor
         self.limits = limits or Limits()
@@ -52,6 +59,7 @@ class Grader:
         self.seeds = seeds
         self.until = until
         self.cache = cache
+        self.known_good = known_good or KnownGood()
         self.tools = executor.tools()
         self._analyst = Analyst()
         self._known: dict[tuple[object, ...], Any] = {}
@@ -67,7 +75,8 @@ class Grader:
         cache = self.cache if answer.files else None
         key = "" if cache is None else self.key(problem, answer, until)
         known = None if cache is None else cache.get(key)
-        if known is not None:
+        if known is not None and self._still_holds(known, problem, answer):
+            self._learn(problem, answer, known)
             return known.model_copy(update={"cached": True, "wall_s": time.monotonic() - started})
         try:
             verdict = self._under_seeds(problem, answer, until)
@@ -76,6 +85,7 @@ class Grader:
         except Exception as error:
             verdict = self._infrastructure_error(f"the grader failed: {type(error).__name__}: {error}")
         verdict = verdict.model_copy(update={"wall_s": time.monotonic() - started})
+        self._learn(problem, answer, verdict)
         if cache is not None and verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR:
             cache.put(key, verdict)
         return verdict
@@ -96,10 +106,8 @@ class Grader:
     def _under_seeds(self, problem: Problem, answer: Answer, until: Stage) -> Verdict:
         """The verdict under the first seed or, where that may hang on the seed, what the majority of seeds says."""
         first = Grading(self, problem, answer, until, self.seed)
-        started = time.monotonic()
         verdict = first.run()
-        quick = time.monotonic() - started < PATIENCE * self.limits.wall_s
-        if not first.failed_tests or not quick:
+        if not first.failed_tests or verdict.cpu_s > PATIENCE * self.limits.cpu_s:
             return verdict
         seeds = self._seeds(problem)
         verdicts = [verdict]
@@ -119,6 +127,22 @@ class Grader:
     def _seeds(self, problem: Problem) -> int:
         """Under how many seeds an answer may be tried: one, where a golden answer has shown that the seed decides nothing."""
         return self.seeds if problem.golden is None and draws_random(problem.harness) else 1
+
+    def budget(self, problem: Problem, answer: Answer) -> Budget | None:
+        """What an answer may use of CPU time, as far as known-good answers tell."""
+        return self.known_good.budget(problem, answer, self.limits)
+
+    def limit_s(self, budget: Budget | None) -> float:
+        """The CPU seconds of an answer with that budget."""
+        return self.limits.cpu_s if budget is None else budget.cpu_s
+
+    def _learn(self, problem: Problem, answer: Answer, verdict: Verdict) -> None:
+        if verdict.passed:
+            self.known_good.learn(problem, answer, verdict.cpu_s)
+
+    def _still_holds(self, known: Verdict, problem: Problem, answer: Answer) -> bool:
+        """Whether grading would say the same as a cached verdict: where CPU time ran out, only if there is not much more of it now."""
+        return known.cpu_limit_s is None or self.limit_s(self.budget(problem, answer)) <= MUCH * known.cpu_limit_s
 
     def close(self) -> None:
         """Ends the helpers of the grader; the executor belongs to the caller."""

@@ -10,9 +10,13 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     wall_s: float = Field(default=120.0, gt=0, le=3600)
-    """Wall time of one service. CVDP's own runner allows 600."""
+    """Time of one service in which it computes or sleeps; what the machine does meanwhile is not counted. CVDP's own runner allows 600."""
     cpu_s: float = Field(default=120.0, gt=0, le=3600)
-    """CPU time of any one process."""
+    """CPU time of all processes of one service together, and of any one process."""
+    cpu_floor_s: float = Field(default=2.0, gt=0)
+    """Where a known-good answer tells what is needed: the CPU time that an answer may use in any case (see budget.py)."""
+    cpu_factor: float = Field(default=10.0, ge=1)
+    """Where a known-good answer tells what is needed: how many times as much CPU time an answer may use."""
     memory_mb: int = Field(default=4096, ge=256)
     """Address space of any one process, and resident memory of all processes together, in MiB."""
     processes: int = Field(default=128, ge=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rtl_core.grading.budget import Budget
 from rtl_core.grading.executors.base import StepResult
 from rtl_core.grading.limits import Limits
 
@@ -15,7 +16,8 @@ MAX_REASONS = 12
 MAX_CHARS = 400
 _OVERRUNS = {
     "wall": "ran longer than {wall_s:g} s",
-    "cpu": "used more than {cpu_s:g} s of CPU time",
+    "cpu": "used more than {cpu_s:.3g} s of CPU time",
+    "asleep": "slept for more than {cpu_s:.3g} s",
     "memory": "used more than {memory_mb} MiB of memory",
     "processes": "started more than {processes} processes",
     "output": "wrote more than {output_mb} MiB of output",
@@ -24,10 +26,13 @@ _COMPILE_ERROR = re.compile(r"(?:error|sorry|syntax|give up|not found|unable|unk
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def overrun_reason(step: StepResult, limits: Limits) -> str:
+def overrun_reason(step: StepResult, limits: Limits, budget: Budget | None) -> str:
     """Which limit a step went over."""
     assert step.overrun is not None
-    return f"{step.name} " + _OVERRUNS[step.overrun].format(**limits.model_dump())
+    values, told = limits.model_dump(), ""
+    if budget is not None and step.overrun in ("cpu", "asleep"):
+        values, told = {"cpu_s": budget.cpu_s}, f"; {budget}"
+    return f"{step.name} " + _OVERRUNS[step.overrun].format(**values) + told
 
 
 def compile_reasons(text: str) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
+from rtl_core.grading.budget import Budget
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
 from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless, owned_inputs
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
-from rtl_core.grading.limits import Limits
 from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
@@ -32,9 +32,6 @@ from rtl_core.types.verdict import InterfaceMismatch, Outcome, Stage, StageResul
 
 if TYPE_CHECKING:
     from rtl_core.grading.grader import Grader
-
-ACTIVITY = 0.25
-"""The share of the time limit in which a design must do something, where its harness has seen it do nothing."""
 
 
 @dataclass
@@ -52,6 +49,10 @@ class Grading:
     """The answer's own ports as its text shows them; None before it was read, or where no interface is demanded."""
     failed_tests: bool = False
     """Whether a simulation came to its end and a test of it failed, though no port that it needs is missing."""
+    cpu_s: float = 0.0
+    """What all jobs have used so far; where their processes all slept, the longest stretch of that, too."""
+    ran_out: bool = False
+    """Whether a step ran out of its CPU time, or slept for as long."""
 
     @property
     def files(self) -> dict[str, str]:
@@ -125,7 +126,7 @@ class Grading:
         (result,) = self._run((step,))
         reasons: tuple[str, ...] = ()
         if result.overrun:
-            reasons = (overrun_reason(result, self.grader.limits),)
+            reasons = (self._overrun(result),)
         elif result.exit_code != 0:
             reasons = compile_reasons(result.output)
         self._add(Stage.SYNTAX, "failed" if reasons else "passed", reasons, result.wall_s)
@@ -144,7 +145,7 @@ class Grading:
         if builds:
             return True
         if overrun:
-            self._add(Stage.SYNTAX, "failed", (overrun_reason(overrun, self.grader.limits),))
+            self._add(Stage.SYNTAX, "failed", (self._overrun(overrun),))
             return False
         return self._compile()
 
@@ -152,7 +153,7 @@ class Grading:
         if self.mismatches:
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
         if overrun:
-            return self._verdict(Outcome.TIMEOUT, (overrun_reason(overrun, self.grader.limits),))
+            return self._verdict(Outcome.TIMEOUT, (self._overrun(overrun),))
         return self._verdict(Outcome.COMPILE_FAILED, self.stages[Stage.SYNTAX].reasons)
 
     # Tests
@@ -208,7 +209,8 @@ class Grading:
             self._add(Stage.TESTS, "skipped", reasons, _wall_s(results))
             return self._verdict(Outcome.INTERFACE_MISMATCH, self._interface_reasons)
         self._add(Stage.TESTS, "failed", reasons, _wall_s(results))
-        outcome = Outcome.TIMEOUT if overrun and overrun.overrun in ("wall", "cpu") else Outcome.TESTS_FAILED
+        out_of_time = overrun and overrun.overrun in ("wall", "cpu", "asleep")
+        outcome = Outcome.TIMEOUT if out_of_time else Outcome.TESTS_FAILED
         if self.mismatches:
             outcome, reasons = Outcome.INTERFACE_MISMATCH, self._interface_reasons + reasons
         return self._verdict(outcome, reasons, *evidence.count_tests(results))
@@ -231,14 +233,15 @@ class Grading:
         if check is None:
             return True
         harness, step = check
-        limits = self.grader.limits
-        short = limits.model_copy(update={"wall_s": ACTIVITY * limits.wall_s, "cpu_s": ACTIVITY * limits.cpu_s})
-        (result,) = self._run((step,), harness=harness, limits=short)
+        (result,) = self._run((step,), harness=harness)
         compiled = all(build["exit_code"] == 0 for build in result.builds)
         return not compiled or any(t["status"] == "passed" for session in result.sessions for t in session.tests)
 
     def _why(self, result: StepResult) -> tuple[str, ...]:
-        return (overrun_reason(result, self.grader.limits),) if result.overrun else test_reasons(result)
+        return (self._overrun(result),) if result.overrun else test_reasons(result)
+
+    def _overrun(self, result: StepResult) -> str:
+        return overrun_reason(result, self.grader.limits, self._budget)
 
     # Jobs
 
@@ -247,9 +250,8 @@ class Grading:
         steps: tuple[Step, ...],
         mounts: tuple[Mount, ...] = (Mount("src", "/src"),),
         harness: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
     ) -> tuple[StepResult, ...]:
-        """Runs steps in the answer's workspace, with the problem's harness or another, under the grader's limits or others."""
+        """Runs steps in the answer's workspace, with the problem's harness or another."""
         problem = self.problem
         harness = problem.harness if harness is None else harness
         job = Job(
@@ -257,14 +259,20 @@ class Grading:
             harness=placed(harness),
             steps=tuple(replace(step, env={**step.env, **self._instructions}) for step in steps),
             mounts=mounts,
-            limits=limits or self.grader.limits,
+            limits=self.grader.limits,
+            budget_s=None if self._budget is None else self._budget.cpu_s,
             seed=self.seed,
             cocotb=cocotb_generation(harness),
             dockerfile=problem.harness.get("Dockerfile"),
         )
-        result = self.grader.executor.run(job)
-        # Once: what waits on purpose is as slow the second time, and that is its own fault.
-        return (self.grader.executor.run(job) if any(step.stalled for step in result.steps) else result).steps
+        results = self.grader.executor.run(job).steps
+        self.cpu_s += sum(result.cpu_s + result.asleep_s for result in results)
+        self.ran_out = self.ran_out or any(result.overrun in ("cpu", "asleep") for result in results)
+        return results
+
+    @cached_property
+    def _budget(self) -> Budget | None:
+        return self.grader.budget(self.problem, self.answer)
 
     @cached_property
     def _instructions(self) -> dict[str, str]:
@@ -310,6 +318,8 @@ class Grading:
             executor=self.grader.executor.name,
             tools=self.grader.tools,
             seed=self.seed,
+            cpu_s=self.cpu_s,
+            cpu_limit_s=self.grader.limit_s(self._budget) if self.ran_out else None,
         )
 
 

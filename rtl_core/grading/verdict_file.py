@@ -62,6 +62,7 @@ def verdict_record(line: AnswerLine, graded: Graded, key: str) -> dict[str, Any]
         "reasons": list(verdict.reasons),
         "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
         "wall_s": round(verdict.wall_s, 4),
+        "cpu_s": round(verdict.cpu_s, 4),
         "executor": verdict.executor,
         "tools": verdict.tools,
         "seed": verdict.seed,

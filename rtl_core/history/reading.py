@@ -81,6 +81,19 @@ def validations(con: duckdb.DuckDBPyConnection, tools_key: str) -> dict[str, Val
     return {row["fingerprint"]: noun(ValidationRecord, row) for row in rows}
 
 
+def cpu_of_known_good(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, float], dict[str, float]]:
+    """As `History.cpu_of_known_good`."""
+    golden = con.execute(
+        "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
+        " FROM validations GROUP BY ALL HAVING cpu_s IS NOT NULL"
+    ).fetchall()
+    passing = con.execute(
+        "SELECT fingerprint, max(cpu_s) AS cpu_s FROM verdicts JOIN run_problems USING (run, problem_id)"
+        " WHERE outcome = 'passed' GROUP BY ALL HAVING cpu_s IS NOT NULL"
+    ).fetchall()
+    return dict(golden), dict(passing)
+
+
 def steps(con: duckdb.DuckDBPyConnection, run: str) -> list[StepState]:
     """The run's steps in order, each with its problems in order."""
     problems = defaultdict(list)

@@ -233,6 +233,8 @@ CREATE TABLE verdicts (
     tools         JSON NOT NULL,
     seed          BIGINT NOT NULL,
     wall_s        DOUBLE NOT NULL,
+    cpu_s         DOUBLE,                   -- of the simulators and all else that the grade started; NULL in older histories
+    cpu_limit_s   DOUBLE,                   -- what it was allowed, where it ran out of CPU time or slept for as long
     cached        BOOLEAN NOT NULL,
     graded_at     TIMESTAMP NOT NULL
 );

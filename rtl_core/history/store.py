@@ -235,13 +235,13 @@ class History(Transactions):
             insert(con, {"evaluations": found}, "OR REPLACE")
 
     def record_cached_verdicts(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
-        """Store (cache key, verdict)."""
+        """Store (cache key, verdict); the last word counts."""
         cached = dict(verdicts)
         found = table(
             "verdict_cache", [], key=list(cached), verdict=list(cached.values()), stored_at=[utc_now()] * len(cached)
         )
         with self._writing() as con:
-            insert(con, {"verdict_cache": found}, "OR IGNORE")
+            insert(con, {"verdict_cache": found}, "OR REPLACE")
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
         return memory_of(self.path).places(con, keys, self.path)
@@ -359,6 +359,12 @@ class History(Transactions):
             found = con.execute("SELECT key, verdict FROM verdict_cache").fetchall()
         for key, text in found:
             yield key, Verdict.model_validate_json(text)
+
+    def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Problem fingerprint -> CPU seconds: of golden answers when they were last validated, and of the passing answer that took
+        most."""
+        with self._reading() as con:
+            return reading.cpu_of_known_good(con)
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
         """The answer to one SQL statement that reads. HistoryError with DuckDB's own words when it cannot be run."""

@@ -41,7 +41,6 @@ from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.grading.pool import grade_all
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
@@ -49,7 +48,7 @@ from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
-from rtl_core.run.session import graders_of, limits_of
+from rtl_core.run.session import grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
@@ -64,13 +63,7 @@ class Workbench:
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
         executor = make_executor(config.grading.executor)
-        self._grader = Grader(
-            executor,
-            limits=limits_of(config),
-            seed=config.grading.seed,
-            seeds=config.grading.seeds,
-            cache=MemoryCache(),
-        )
+        self._grader = grader_of(config, executor, cache=MemoryCache())
 
     async def grade(self, problem: Problem, text: str) -> Verdict:
         """The verdict on a response. InfrastructureError when grading itself failed: never a reward."""

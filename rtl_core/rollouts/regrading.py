@@ -23,6 +23,7 @@ from rich.text import Text
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.pool import grade_all
@@ -30,7 +31,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
 from rtl_core.run.folder import Which, texts_of
-from rtl_core.run.session import Cluster, graders_of, limits_of
+from rtl_core.run.session import Cluster, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 
@@ -149,7 +150,7 @@ def open_regrading(
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
-        grader = Grader(executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds)
+        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
         label = label or label_of(executor, config.grading.seed)
         chosen = history.query(

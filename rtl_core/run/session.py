@@ -22,6 +22,7 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, load_prices
 from rtl_core.errors import ConfigError, HistoryError, PolicyError
+from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -209,9 +210,7 @@ async def open_session(
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
         cache = MemoryCache(history.cached_verdicts())
-        grader = Grader(
-            executor, limits=limits_of(config), seed=config.grading.seed, seeds=config.grading.seeds, cache=cache
-        )
+        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
         stack.callback(grader.close)
         session = Session(
             config=config,
@@ -310,12 +309,22 @@ async def _heartbeat(session: Session) -> None:
             await session.recorder.call(session.history.heartbeat, session.run)
 
 
+def grader_of(
+    config: RunConfig, executor: Executor, known_good: KnownGood | None = None, cache: MemoryCache | None = None
+) -> Grader:
+    """A grader with the limits and seeds that a run's configuration sets."""
+    limits, section = limits_of(config), config.grading
+    return Grader(executor, limits=limits, seed=section.seed, seeds=section.seeds, cache=cache, known_good=known_good)
+
+
 def limits_of(config: RunConfig) -> Limits:
     """The grader's limits as the configuration sets them."""
     section = config.grading
     return Limits(
         wall_s=section.timeout_s,
         cpu_s=section.cpu_s,
+        cpu_floor_s=section.cpu_floor_s,
+        cpu_factor=section.cpu_factor,
         memory_mb=section.memory_mb,
         disk_mb=section.disk_mb,
         processes=section.processes,

@@ -87,6 +87,10 @@ class Verdict(BaseModel):
     """Name -> version of each tool, or `image` -> digest."""
     seed: int = 0
     wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """CPU seconds of the simulators and all else that the grade started; of what slept, the longest stretch, too."""
+    cpu_limit_s: float | None = None
+    """The CPU seconds that it was allowed, where it ran out of them."""
     cached: bool = False
     """Whether this verdict was taken from the cache instead of a simulator."""
 

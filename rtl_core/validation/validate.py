@@ -41,7 +41,7 @@ MOST = 0.5
 MOST_GENERATED = 0.01
 """The same for generated problems, whose harnesses know the specification."""
 WRONG_S = 60.0
-"""How long a wrong answer is waited for where no golden answer tells how long a right one takes. The slowest known-good answer of the public
+"""Seconds that a wrong answer has where no golden answer tells how long a right one takes. The slowest known-good answer of the public
 CVDP problems takes 59 s, and some harnesses wait for ever for an output that a stub never sets: 600 s each would take hours."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
 _MISSING = ("ModuleNotFoundError", "No module named", "command not found", ": not found", "sorry:")
@@ -124,8 +124,6 @@ class _Validation:
     first: Grader
     """The grader of the level's first seed."""
     evidence: dict[str, Any] = field(default_factory=dict)
-    slowest_s: float = 0.0
-    """Wall time of the golden answer's longest grading."""
     missed: list[str] = field(default_factory=list)
     """What verdicts say of tools that were not found."""
 
@@ -173,10 +171,10 @@ class _Validation:
             ],
             "wall_s": round(verdicts[0].wall_s, 3),
         }
-        self.slowest_s = max(v.wall_s for v in verdicts)
         good = [v for v in verdicts if v.passed]
         bad = [v for v in verdicts if not v.passed]
         if not bad:
+            self.evidence["golden"]["cpu_s"] = round(max(v.cpu_s for v in good), 3)
             return None
         why = f"{bad[0].outcome.value.replace('_', ' ')}: {'; '.join(bad[0].reasons[:3]) or 'no reason given'}"
         if good:
@@ -235,11 +233,11 @@ class _Validation:
         return paid
 
     def _hasty(self) -> Grader:
-        """A grader with a short clock: a wrong answer that never ends must not cost what a harness may."""
+        """A grader for wrong answers: one that never ends must not cost what a harness may. A golden answer limits them anyway."""
         grader = copy.copy(self.first)
-        patience = WRONG_S if self.problem.golden is None else max(4.0, 4 * self.slowest_s)
-        wall_s = min(grader.limits.wall_s, patience)
-        grader.limits = grader.limits.model_copy(update={"wall_s": wall_s})
+        if self.problem.golden is None:
+            most = {name: min(getattr(grader.limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
+            grader.limits = grader.limits.model_copy(update=most)
         return grader
 
     def _hollow(self) -> dict[str, str] | None:

@@ -44,6 +44,32 @@ def kill_sandboxes(executor):
             cell.kill()
 
 
+@contextlib.contextmanager
+def stopped(executor):
+    """All that runs in an executor's sandboxes stands still, as on a machine that sleeps."""
+    if executor.name == "docker":
+        entries = executor._api.containers(filters={"label": f"rtl-distill.owner={executor._owner}"})
+        for entry in entries:
+            executor._api.pause(entry["Id"])
+        yield
+        for entry in entries:
+            executor._api.unpause(entry["Id"])
+    else:
+        inside = [pid for cell in list(executor._busy) for pid in below(cell._process.pid)]
+        for signalled in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in inside:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signalled)
+            if signalled == signal.SIGSTOP:
+                yield
+
+
+def below(pid: int) -> list[int]:
+    """A process and all that it has started, on this machine."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(found for child in children for found in below(int(child)))]
+
+
 def running(marker: str) -> list[int]:
     """Process ids of this machine whose command line holds `marker`."""
     found = []
@@ -186,6 +212,64 @@ def test_a_child_that_holds_the_output_open_does_not_hold_up_the_grade(shell):
 def test_cpu_time_is_limited(shell):
     done = shell("while :; do :; done", limits=SMALL.model_copy(update={"cpu_s": 1, "wall_s": 600}))
     assert done.overrun == "cpu"
+
+
+BURN = "burn() { i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; }; "
+"""Some hundredths of a second of CPU."""
+SPREAD = {
+    "several at once": "for n in 1 2 3 4; do (while :; do burn; done) & done; wait",
+    "one after another": "while :; do (burn); done",
+    "a session of its own": "setsid sh -c 'while :; do :; done' & sleep 98765.5",
+    "children that another has waited for": "(while :; do (burn); done) & sleep 98765.5",
+    "orphans": "for n in 1 2 3 4; do (sh -c 'while :; do :; done' &) ; done; sleep 98765.5",
+    "another thread": 'python3 -c "import threading; t = threading.Thread(target=lambda: [None for _ in iter(int, 1)]); t.start(); t.join()"',
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_cpu_time_of_all_processes_together_is_limited(shell, name):
+    done = shell(BURN + SPREAD[name], limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
+    assert done.overrun == "cpu"
+    assert done.cpu_s > 0.5
+    assert gone("98765.5")
+
+
+def test_what_only_sleeps_ends_when_it_has_slept_for_its_budget(shell):
+    done = shell("sleep 98766.5 | sleep 98766.5", limits=SMALL.model_copy(update={"wall_s": 600}), budget_s=0.5)
+    assert done.overrun == "asleep"
+    assert done.asleep_s > 0.5
+    assert gone("98766.5")
+
+
+def test_short_sleeps_and_sleeps_without_a_budget_are_nobodys_business(shell):
+    now_and_then = BURN + "for n in 1 2 3 4 5 6; do sleep 0.15; burn; done"
+    assert shell(now_and_then, limits=SMALL, budget_s=0.5).exit_code == 0
+    assert shell("sleep 1.5", limits=SMALL.model_copy(update={"cpu_s": 1})).exit_code == 0
+
+
+def test_time_in_which_others_have_the_machine_is_not_counted(shell):
+    with contextlib.ExitStack() as stack:
+        for _ in range(4 * (os.cpu_count() or 1)):
+            stack.callback(stack.enter_context(subprocess.Popen(["sh", "-c", "while :; do :; done"])).kill)
+        done = shell(
+            "python3 -c 'import time\nwhile time.process_time() < 0.7: pass'",
+            limits=SMALL.model_copy(update={"wall_s": 0.9}),
+            budget_s=0.9,
+        )
+    assert (done.exit_code, done.overrun) == (0, None)
+    assert done.wall_s > 0.9
+
+
+def test_time_in_which_the_sandbox_was_stopped_is_not_counted(executor, shell):
+    with ThreadPoolExecutor(1) as pool:
+        limits = SMALL.model_copy(update={"wall_s": 1.5})
+        waiting = pool.submit(shell, "sleep 0.91824; echo done", limits=limits, budget_s=1.5)
+        deadline = time.monotonic() + 300
+        while not running("sleep\x000.91824") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with stopped(executor):
+            time.sleep(2)
+        assert waiting.result().output == "done\n"
 
 
 def test_memory_of_one_process_is_limited(shell):

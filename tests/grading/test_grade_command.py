@@ -225,6 +225,17 @@ def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path)
         assert len(read(output)) == 4
 
 
+def test_what_passed_before_an_interrupt_limits_what_is_left(files, tmp_path):
+    problems, (right, *_), _ = files
+    answers, output = write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]), tmp_path / "verdicts.jsonl"
+    limits = Limits(wall_s=600, cpu_s=600, cpu_floor_s=0.5)
+    graded(problems, answers, output, limits=limits)
+    text = right["response"].replace("logic q1,", "integer i; initial while (1) i = i + 1; logic q1,")
+    write(answers, [{**right, "sample": 0}, {**right, "response": text, "sample": 1}])
+    assert "1 verdicts taken up" in graded(problems, answers, output, limits=limits)
+    assert "answers that pass take at most" in read(output)[1]["reasons"][0]
+
+
 def test_a_failed_grading_is_done_again(files, tmp_path):
     problems, lines, _ = files
     answers, output = write(tmp_path / "answers.jsonl", lines[1:3]), tmp_path / "verdicts.jsonl"

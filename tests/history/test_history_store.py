@@ -212,10 +212,32 @@ def test_cached_verdicts_come_back(tmp_path):
     verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
     odd = verdict.model_copy(update={"reasons": ("a\ud800b\x00",)})
     history.record_cached_verdicts([("k", verdict), ("odd", odd), ("k", verdict)])
-    history.record_cached_verdicts([("k", verdict)])
+    again = verdict.model_copy(update={"cpu_limit_s": 20.0})
+    history.record_cached_verdicts([("k", again)])
     found = dict(history.cached_verdicts())
-    assert found["k"] == verdict
+    assert found["k"] == again
     assert found["odd"].reasons == ("a?b\x00",)
+
+
+def test_what_known_good_answers_took_is_found_again(tmp_path):
+    history, rng = History(tmp_path / "h.duckdb"), np.random.default_rng(1)
+    problem, other = synthetic.problem(1, "train"), synthetic.problem(2, "train")
+    assert history.cpu_of_known_good() == ({}, {})
+    history.record_problems("r", [(problem, "train", 0), (other, "train", 1)])
+    for tools, evidence in (("old", {"cpu_s": 0.5}), ("new", {"cpu_s": 0.25}), ("without", {"digest": "x"})):
+        found = synthetic.validation(problem, 0).model_copy(
+            update={"tools_key": tools, "evidence": {"golden": evidence}}
+        )
+        history.record_validation("r", [found])
+    given = [synthetic.rollout("r", "train", None, 0, 0, other, i, synthetic.Shape(), rng) for i in range(3)]
+    history.record_rollouts(given)
+    took = [(Outcome.PASSED, 0.5), (Outcome.PASSED, 0.75), (Outcome.TIMEOUT, 2.0)]
+    judged = [
+        synthetic.judge(other, 1.0, rng)[0].model_copy(update={"outcome": outcome, "cpu_s": cpu_s})
+        for outcome, cpu_s in took
+    ]
+    history.record_verdicts([(r.key, verdict, None) for r, verdict in zip(given, judged, strict=True)])
+    assert history.cpu_of_known_good() == ({problem.fingerprint: 0.25}, {other.fingerprint: 0.75})
 
 
 def test_regrades_leave_the_verdict_that_training_saw(tmp_path):

@@ -35,6 +35,7 @@ def test_an_honest_harness_is_fit_with_its_mutation_score(grader: Grader, plante
     assert found.evidence["stubs"] == dict.fromkeys(("zeros", "ones", "inputs", "blip", "one step"), "tests_failed")
     assert found.evidence["empty"] == "no_answer"
     assert [v["seed"] for v in found.evidence["golden"]["verdicts"]] == [1, 2, 1]
+    assert 0 < found.evidence["golden"]["cpu_s"] <= grader.known_good.golden[planted().fingerprint] + 0.001
     assert found.tools["iverilog"]
     json.dumps(found.evidence, allow_nan=False)
 
@@ -234,6 +235,18 @@ def test_a_harness_that_waits_for_ever_is_not_waited_for(
     found = validate_problem(waiting, grader, level=Level("quick", 0, (1,), ("zeros", "ones")))
     assert found.status == "fit_without_golden", found.evidence
     assert found.evidence["stubs"] == {"zeros": "timeout", "ones": "timeout"}
+
+
+def test_stubs_and_mutants_that_hang_end_by_what_the_golden_answer_took(grader: Grader, planted: Make) -> None:
+    """The harness computes for ever where an output is wrong; the limits themselves are two minutes for each answer."""
+    waits = (
+        planted().harness["src/run.py"].replace("sys.exit(0", "while 'all good' not in done.stdout: pass\nsys.exit(0")
+    )
+    before_s = grader.executor.cpu_s
+    found = validate_problem(planted(waits), grader, level=Level("full", 2, (1,), ("zeros", "ones")))
+    assert found.status == "fit", found.evidence
+    assert found.evidence["stubs"] == {"zeros": "timeout", "ones": "timeout"}
+    assert grader.executor.cpu_s - before_s < 60
 
 
 def test_without_a_golden_answer_what_can_be_checked_is(grader: Grader, planted: Make) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.limits import Limits
 
-Overrun = Literal["wall", "cpu", "memory", "processes", "output"]
+Overrun = Literal["wall", "cpu", "asleep", "memory", "processes", "output"]
 
 
 class ExecutorDiedError(InfrastructureError):
@@ -51,6 +51,10 @@ class Job:
     steps: tuple[Step, ...]
     mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
     limits: Limits = field(default_factory=Limits)
+    budget_s: float | None = None
+    """CPU seconds that all processes of a step may use together, and how long all of them may sleep at a stretch. None: they
+    may use `limits.cpu_s`, and sleep as long as `limits.wall_s` allows.
+    """
     seed: int = 0
     cocotb: int = 2
     """Major version of cocotb that the harness is written for."""
@@ -102,6 +106,8 @@ class StepResult:
     wall_s: float
     cpu_s: float = 0.0
     """CPU time of the programs that were started, without the sandbox around them."""
+    asleep_s: float = 0.0
+    """The longest stretch in which all of them slept."""
     overrun: Overrun | None = None
     sessions: tuple[Session, ...] = ()
     builds: tuple[dict[str, Any], ...] = ()
@@ -117,14 +123,6 @@ class StepResult:
     def reach(self) -> int:
         """How far the harness came: 0 nothing was built, 1 a build was tried, 2 a simulator was started, 3 tests began."""
         return 3 if self.sessions else 2 if self.started else 1 if self.builds else 0
-
-    @property
-    def stalled(self) -> bool:
-        """Whether the clock ran out on a command that could hardly compute: the machine was stopped or overloaded.
-
-        A loop that never ends gets more than this of any machine that is merely busy.
-        """
-        return self.overrun == "wall" and self.cpu_s < 0.2 * self.wall_s
 
 
 @dataclass(frozen=True)

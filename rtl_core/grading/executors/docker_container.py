@@ -102,8 +102,10 @@ class Container:
             raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
         (step,) = job.steps
         waiting = replace(step, argv=("sh", "-c", f"touch {_READY}; exec sleep infinity"), cwd="/")
-        limits = job.limits.model_copy(update={"wall_s": 3600.0})
-        held = threading.Thread(target=self._hold, args=(replace(job, steps=(waiting,), limits=limits),), daemon=True)
+        limits = job.limits.model_copy(update={"wall_s": 3600.0, "cpu_s": 3600.0})
+        held = threading.Thread(
+            target=self._hold, args=(replace(job, steps=(waiting,), limits=limits, budget_s=None),), daemon=True
+        )
         held.start()
         environment = job_message(job, 0, self._inside)["steps"][0]["env"]
         given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]

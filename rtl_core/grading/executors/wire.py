@@ -21,6 +21,8 @@ INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
 """Where the agent and its helpers stand here, and inside."""
 GRACE_S = 40.0
+SLOWEST = 20
+"""A step ends after so many times its limit of time, whatever share of the machine it had."""
 
 MAX_WAVE = 256 << 20
 """Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
@@ -92,6 +94,8 @@ def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
         "harness": dict(job.harness),
         "mounts": [asdict(mount) for mount in job.mounts],
         "limits": job.limits.model_dump(),
+        "budget_s": job.budget_s,
+        "longest_s": SLOWEST * job.limits.wall_s,
         "stop_at_failure": job.stop_at_failure,
         "waves": job.waves,
         "steps": [_step(step, job, inside) for step in job.steps],
@@ -105,7 +109,7 @@ def agent_environment(python: str) -> dict[str, str]:
 
 def patience(job: Job) -> float:
     """Seconds after which an agent that has not answered is taken for dead."""
-    return job.limits.wall_s * len(job.steps) + GRACE_S
+    return SLOWEST * job.limits.wall_s * len(job.steps) + GRACE_S
 
 
 def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobResult | None:
@@ -132,6 +136,7 @@ def step_result(step: Mapping[str, Any]) -> StepResult:
         output=step["output"],
         wall_s=step["wall_s"],
         cpu_s=step.get("cpu_s", 0.0),
+        asleep_s=step.get("asleep_s", 0.0),
         overrun=step["overrun"],
         sessions=tuple(
             Session(

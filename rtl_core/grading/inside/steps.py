@@ -97,13 +97,22 @@ def run_step(job, step, server, launch):
 
 
 class Running:
-    """One step under way: an event loop over its output, its end, its simulators and their reports."""
+    """One step under way: an event loop over its output, its end, its simulators and their reports.
+
+    What a step may use does not depend on how busy the machine is. Its processes may together use `cpu_s` seconds of CPU,
+    or the job's `budget_s` where that is given; then they may not all sleep for as long at a stretch either. `wall_s` counts
+    the time in which they compute or all sleep; what else passes is the machine's, up to the job's `longest_s`.
+
+    Not counted: children of a process that ignores SIGCHLD, once they have ended. No simulator, compiler or shell does.
+    """
 
     def __init__(self, job, step, server, launch):
         self.job, self.step, self.server, self.launch = job, step, server, launch
-        self.limits = job["limits"]
+        self.limits, self.budget_s = job["limits"], job["budget_s"]
+        self.own = {int(os.readlink("/proc/self")), *job["own"]}
         self.started = time.monotonic()
         self.cpu_before = cpu_of_children()
+        self.cpu_s = self.counted_s = self.asleep_s = self.longest_sleep_s = 0.0
         self.reading, writing = os.pipe()
         os.set_blocking(self.reading, False)
         self.output, self.reports = Output(self.limits["output_kb"] << 10), attestation.Reports()
@@ -120,26 +129,23 @@ class Running:
         if requests is not None:
             self.selector.register(requests, selectors.EVENT_READ, self.on_request)
         if "control" in job:
-            # In a container nobody else watches: neither the other side's end nor what is used.
+            # In a container nobody else watches for the other side's end.
             self.selector.register(job["control"], selectors.EVENT_READ, self.on_gone)
         self.pipe_open = True
 
     def to_end(self):
+        events: list = []
         while self.status is None or self.pipe_open or self.reports.buffers or self.on_connection(None):
-            left = self.started + self.limits["wall_s"] - time.monotonic()
             if self.status is None:
-                if left <= 0:
-                    self.overrun = self.overrun or "wall"
+                self.watch(waited_for=bool(events))
                 if self.output.total > self.limits["output_mb"] << 20:
                     self.overrun = self.overrun or "output"
-                if "control" in self.job and not self.overrun:
-                    left = min(left, WATCH_EVERY_S)
-                    self.watch()
                 if self.overrun:
                     kill_all()
                     self.status = os.waitpid(self.pid, 0)[1]
                     continue
-            for key, _ in self.selector.select(max(0.0, left) if self.status is None else 0.25):
+            events = self.selector.select(WATCH_EVERY_S if self.status is None else 0.25)
+            for key, _ in events:
                 key.data(key.fileobj)
         kill_all()
         reap_all()
@@ -150,16 +156,44 @@ class Running:
         self.selector.close()
         return self.result()
 
-    def watch(self):
-        """In a container: memory and number of processes. What grew faster than we look, the kernel has killed."""
+    def watch(self, waited_for):
+        """Memory, processes and time. What grew faster than we look, the kernel has killed.
+
+        `waited_for`: the processes had something to tell, so they may have slept only until we would read it.
+        """
         now = time.monotonic()
-        if now - self.watched > WATCH_EVERY_S:
-            self.watched = now
-            count, memory = usage({os.getpid()})
-            if memory > self.limits["memory_mb"] << 20 or oom_kills() > self.killed_before:
-                self.overrun = "memory"
-            elif count > self.limits["processes"] + 16:
-                self.overrun = "processes"
+        passed = now - self.watched
+        if passed < WATCH_EVERY_S:
+            return
+        self.watched = now
+        count, memory, cpu_s = self.look()
+        most_s = self.budget_s or self.limits["cpu_s"]
+        if cpu_s > most_s:
+            # A process that ended while we looked may have been counted twice, with its parent.
+            cpu_s = min(cpu_s, self.look()[2])
+        computed, self.cpu_s = cpu_s - self.cpu_s, max(cpu_s, self.cpu_s)
+        asleep = not waited_for and computed <= 0 and all_asleep(self.own)
+        # Only what was seen counts as sleep: who looks late was kept waiting, too.
+        counted = min(passed, 2 * WATCH_EVERY_S if asleep else computed)
+        self.counted_s += counted
+        self.asleep_s = self.asleep_s + counted if asleep else 0.0
+        self.longest_sleep_s = max(self.longest_sleep_s, self.asleep_s)
+        if memory > self.limits["memory_mb"] << 20 or oom_kills() > self.killed_before:
+            self.overrun = "memory"
+        elif count > self.limits["processes"] + 16:
+            self.overrun = "processes"
+        elif self.cpu_s > most_s:
+            self.overrun = "cpu"
+        elif self.budget_s and self.asleep_s > self.budget_s:
+            self.overrun = "asleep"
+        elif self.counted_s > self.limits["wall_s"] or now - self.started > self.job["longest_s"]:
+            self.overrun = "wall"
+
+    def look(self):
+        """(processes, resident bytes, CPU seconds) of all that the step has started."""
+        ended = cpu_of_children()
+        count, memory, cpu_s = usage(self.own)
+        return count, memory, ended - self.cpu_before + cpu_s
 
     def on_gone(self, _):
         os._exit(1)
@@ -167,7 +201,7 @@ class Running:
     def result(self):
         assert self.status is not None
         exit_code = os.waitstatus_to_exitcode(self.status)
-        if "control" in self.job and exit_code != 0 and oom_kills() > self.killed_before:
+        if exit_code != 0 and oom_kills() > self.killed_before:
             self.overrun = self.overrun or "memory"
         if exit_code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
             self.overrun = self.overrun or "cpu"
@@ -176,7 +210,8 @@ class Running:
             "exit_code": None if self.overrun else exit_code,
             "output": self.output.text(),
             "wall_s": time.monotonic() - self.started,
-            "cpu_s": cpu_of_children() - self.cpu_before,
+            "cpu_s": max(self.cpu_s, cpu_of_children() - self.cpu_before),
+            "asleep_s": self.longest_sleep_s,
             "overrun": self.overrun,
             "sessions": self.reports.sessions,
             "builds": self.reports.builds,
@@ -252,19 +287,38 @@ class Running:
 
 
 def usage(own):
-    """(processes, resident bytes) of all processes that are not `own`; a sandbox runs one job at a time."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    count = memory = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) not in own:
-            try:
-                with open(f"/proc/{name}/statm", "rb") as file:
-                    fields = file.read().split()
-                memory += (int(fields[1]) - int(fields[2])) * page
-                count += 1
-            except (OSError, IndexError):
-                continue
-    return count, memory
+    """(processes, resident bytes, CPU seconds with those of their ended children) of all processes that are not `own`; a
+    sandbox runs one job at a time. Parents are read before their children, which are younger: none is counted twice.
+    """
+    page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+    count = memory = ticks = 0
+    for pid in processes(own):
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                ticks += sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))
+            with open(f"/proc/{pid}/statm", "rb") as file:
+                fields = file.read().split()
+            memory += (int(fields[1]) - int(fields[2])) * page
+            count += 1
+        except (OSError, IndexError):
+            continue
+    return count, memory, ticks / tick
+
+
+def all_asleep(own):
+    """Whether no thread of a process that is not `own` computes, waits for a processor (R) or for a disk (D)."""
+    for pid in processes(own):
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                    if file.read().rpartition(b")")[2].split()[0] in (b"R", b"D"):
+                        return False
+    return True
+
+
+def processes(own):
+    """Ids of all processes that are not `own`, the oldest first."""
+    return sorted({int(name) for name in os.listdir("/proc") if name.isdigit()} - own)
 
 
 def oom_kills():
