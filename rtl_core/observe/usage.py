@@ -17,7 +17,8 @@ from rtl_core.history.store import History
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
-       coalesce(list([coalesce(t.n_prompt, r.n_prompt), r.n_tokens]) FILTER (WHERE t.rollout IS NOT NULL), []) AS scored
+       list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt), 'tokens': r.n_tokens, 'text': r.text})
+                               FILTER (WHERE t.rollout IS NOT NULL), []), lambda one: [one.read, one.tokens]) AS scored
 FROM rollouts r
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
@@ -30,7 +31,7 @@ _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run
 @dataclass
 class PaidGroup:
     """Answers to one prompt that were asked for together: tokens of the prompt and of each answer, and (tokens of the prompt that the
-    teacher read, of the answer) of those that it scored.
+    teacher read, of the answer) of those that it scored; equal ones are scored once.
 
     `source` is the problem's, None where the history does not know it; `scorer` the teacher that scored, None where it was not recorded.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,8 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
     """Training data of a batch.
 
     This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
-    masked ones and quarantined groups. How many are left, and their tokens, is counted where they are sent (`StepResult`).
+    masked ones and quarantined groups. Equal answers to one prompt become one datum (`together`). How many are left, and their tokens,
+    is counted where they are sent (`StepResult`).
 
     Args:
         kl_weight: λ of this step.
@@ -33,11 +35,22 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
     if config.learning.permute_advantages and algorithm.signal == "advantages":
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    return [
-        Datum(stored.rollout.prompt_P, stored.rollout.tokens_T, inputs)
-        for stored, inputs in rows
-        if inputs[algorithm.signal].any()
-    ]
+    alike: dict[tuple[Sequence[int], Sequence[int]], list[Inputs]] = defaultdict(list)
+    for stored, inputs in rows:
+        if inputs[algorithm.signal].any():
+            alike[stored.rollout.prompt_P, stored.rollout.tokens_T].append(inputs)
+    return [Datum(*texts, together(inputs, algorithm.signal)) for texts, inputs in alike.items()]
+
+
+def together(alike: Sequence[Inputs], signal: str) -> Inputs:
+    """What the loss reads of equal answers, sent once: their signals added, all else its mean.
+
+    Every loss is linear in the signal and a sum over answers, so the gradient is that of all of them.
+    """
+    return {
+        name: (np.sum if name == signal else np.mean)([inputs[name] for inputs in alike], axis=0, dtype=np.float32)
+        for name in alike[0]
+    }
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:

@@ -95,6 +95,7 @@ def batch_usage(
     """Tokens of one training batch: sampled and scored in all its turns, and the `train_tokens` that were trained on. `problems`, by id,
     tell whose teacher it was where there are several."""
     groups: dict[tuple[str, str, tuple[int, ...]], PaidGroup] = {}
+    scored: set[tuple[object, ...]] = set()
     for turn in (batch, *batch.later.values()):
         for stored in turn.rollouts.values():
             rollout = stored.rollout
@@ -102,7 +103,11 @@ def batch_usage(
             source = problems[rollout.problem_id].source if problems else None
             group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P), source))
             group.completions.append(len(rollout.tokens_T))
-            if stored.teacher is not None:
+            if stored.teacher is None:
+                continue
+            read = stored.teacher.n_prompt or len(rollout.prompt_P)
+            if (text := (place, read, rollout.tokens_T)) not in scored:
+                scored.add(text)
                 group.scorer = stored.teacher.teacher
-                group.scored.append((stored.teacher.n_prompt or len(rollout.prompt_P), len(rollout.tokens_T)))
+                group.scored.append((read, len(rollout.tokens_T)))
     return usage_of(groups.values(), train_tokens, config)

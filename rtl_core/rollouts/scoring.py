@@ -48,11 +48,13 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
         if stored.teacher is None and (scorer := scorer_of(session, batch, stored)) is not None
     ]
     with batch.clock.measure("score"):
-        scores = await asyncio.gather(
-            *(backend.logprobs(by.weights, by.prompt_P, stored.rollout.tokens_T) for stored, by in asked)
-        )
+        # Equal answers behind one prompt have equal scores.
+        texts = [(by.weights, tuple(by.prompt_P), stored.rollout.tokens_T) for stored, by in asked]
+        distinct = list(dict.fromkeys(texts))
+        scores = dict(zip(distinct, await asyncio.gather(*(backend.logprobs(*text) for text in distinct)), strict=True))
     records = []
-    for (stored, by), scores_T in zip(asked, scores, strict=True):
+    for (stored, by), text in zip(asked, texts, strict=True):
+        scores_T = scores[text]
         student_T = np.array(stored.rollout.logprobs_T)
         record = TeacherRecord(
             rollout=stored.rollout.key,

@@ -28,8 +28,8 @@ PRICES = Prices(as_of="2026-01-01", models={"student": ModelPrice(prefill=0, cac
 def answer(problem: str, sample: int, tokens: int, prompt: tuple[int, ...], **place: Any) -> Rollout:
     values = {"run": "r", "purpose": "train", "epoch": 0, "step": 0, "policy_step": 0, **place}
     return Rollout(
-        problem_id=problem, sample=sample, prompt_P=prompt, tokens_T=(1,) * tokens, logprobs_T=(-0.5,) * tokens,
-        stop_reason="stop", text="x", **values,
+        problem_id=problem, sample=sample, prompt_P=prompt, tokens_T=(1,) * (tokens - 1) + (sample,), logprobs_T=(-0.5,) * tokens,
+        stop_reason="stop", text=f"x{sample}", **values,
     )  # fmt: skip
 
 

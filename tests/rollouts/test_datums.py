@@ -30,10 +30,10 @@ def config(*overrides: str) -> RunConfig:
 def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True) -> Batch:
     """A graded batch: problem -> rewards of its answers of two tokens each; `cut` names the truncated ones."""
     made = Batch("train", epoch=0, step=3, policy_step=3, problem_ids=tuple(rewards), group_size=2)
-    for problem, totals in rewards.items():
+    for number, (problem, totals) in enumerate(rewards.items()):
         for sample, total in enumerate(totals):
             rollout = Rollout(
-                run="r", purpose="train", epoch=0, step=3, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3, 4 + sample),
+                run="r", purpose="train", epoch=0, step=3, problem_id=problem, sample=sample, prompt_P=(1, 2), tokens_T=(3 + number, 4 + sample),
                 logprobs_T=STUDENT, stop_reason="length" if (problem, sample) in cut else "stop", text="x", policy_step=3,
             )  # fmt: skip
             teacher = TeacherRecord(rollout.key, np.array(TEACHER), 0.25, 0.0625, 0.1, 2) if scored else None
@@ -61,6 +61,20 @@ def test_a_group_of_equal_rewards_is_skipped_without_a_kl_and_trained_on_the_kl_
     assert len(tokens(made, config(), 0.0)) == 2
     assert tokens(made, config(), 0.5)[:2] == [[-0.25, 0.0], [-0.25, 0.0]]
     assert (has_signal(made, "a"), has_signal(made, "b")) == (False, True)
+
+
+def test_equal_answers_are_one_datum_with_the_gradient_of_all() -> None:
+    made = batch({"a": [1.0, 0.0]})
+    twice = batch({"a": [1.0, 0.0, 1.0, 0.0]})
+    for stored in twice.group("a")[2:]:
+        rollout = stored.rollout
+        alike = rollout.model_copy(update={"tokens_T": (3, 4 + rollout.sample - 2)})
+        twice.rollouts["a", rollout.sample] = replace(stored, rollout=alike)
+    once, both = tokens(made, config(), 0.1), tokens(twice, config(), 0.1)
+    assert both == [pytest.approx([2 * value for value in values]) for values in once]
+    found = build_datums(twice, Grpo(config()), 0.1)
+    assert [datum.tokens_T for datum in found] == [(3, 4), (3, 5)]
+    assert found[0].inputs["logprobs"].tolist() == pytest.approx(list(STUDENT))
 
 
 def test_the_share_of_the_signal_that_is_the_teachers() -> None:

@@ -29,7 +29,7 @@ def stored(sample: int, passed: bool, reward: float, **place: Any) -> StoredRoll
         problem_id="p",
         sample=sample,
         prompt_P=(1, 2),
-        tokens_T=(3, 4, 5),
+        tokens_T=(3, place.get("turn", 1), 5 + sample),
         logprobs_T=(-0.5, -0.25, -0.75),
         stop_reason="stop",
         text="x",
