@@ -123,6 +123,7 @@ class Publisher:
         names = {
             "env/all/reward/total": "reward",
             "env/all/tests_passed": "pass rate",
+            "env/all/tests_passed_equal_difficulty": "pass rate at equal difficulty",
             "teacher_kl": "teacher KL",
             "cost/usd": "USD",
             "time/total": "seconds",

@@ -80,6 +80,22 @@ class Source:
         self._asked.append(Statement(sql, params))
         return self.history.query(sql, params or None).to_pylist()
 
+    def recorded(self, width: int, *names: str) -> dict[str, tuple[list[float], list[float]]]:
+        """Metric -> (steps, values) of its curve with a point per `width` steps, of those that were recorded."""
+        rows = self.ask(
+            f"SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run"
+            f" AND name IN ({', '.join(f'$m{i}' for i in range(len(names)))})"
+            " GROUP BY name, step // $width ORDER BY name, step // $width",
+            width=width,
+            **{f"m{i}": name for i, name in enumerate(names)},
+        )
+        found: dict[str, tuple[list[float], list[float]]] = {}
+        for r in rows:
+            x, y = found.setdefault(r["name"], ([], []))
+            x.append(r["step"])
+            y.append(r["value"])
+        return found
+
     def asked(self) -> tuple[Statement, ...]:
         """The queries since the last call."""
         asked, self._asked = tuple(self._asked), []

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.store import History
+from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, over_warm_start, paired, run_result
 from rtl_core.reporting.text import p_in_words
@@ -63,7 +64,8 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
         ("entropy", "optim/entropy", ".2f"),
     ):
         if name in metrics:
-            parts.append(f"{label} {metrics[name]:{form}}")
+            raw, equal = f"{metrics[name]:{form}}", metrics.get(name + SUFFIX)
+            parts.append(f"{label} {raw}" if equal is None else f"{label} {equal:{form}} (raw {raw})")
     if "cost/usd" in metrics:
         parts.append(f"${metrics['cost/usd']:.3f}")
     if "time/total" in metrics:

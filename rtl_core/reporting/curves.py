@@ -1,18 +1,20 @@
-"""The curves that every view of a run shows in brief: reward, pass rate and KL by step."""
+"""The curves that every view of a run shows in brief: reward and pass rate, also at equal difficulty, and KL by step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from rtl_core.history.store import History
+from rtl_core.learning.equal_difficulty import SUFFIX
 
 _VIEWS = (
-    ("reward", "reward_by_step", "reward"),
-    ("pass rate", "pass_by_step", "pass_rate"),
-    ("teacher KL", "teacher_kl_by_step", "k1"),
+    ("reward", "reward_by_step", "reward", "env/all/reward/total"),
+    ("pass rate", "pass_by_step", "pass_rate", "env/all/tests_passed"),
+    ("teacher KL", "teacher_kl_by_step", "k1", "teacher_kl"),
 )
 
 
@@ -20,8 +22,15 @@ _VIEWS = (
 class Curve:
     """One quantity by trained step, in order; never empty."""
 
-    label: str
+    quantity: str
+    steps: list[int]
     values: list[float]
+    kind: Literal["", "at equal difficulty", "raw"] = ""
+    """`raw`: the same is there at equal difficulty."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.quantity}, {self.kind}" if self.kind else self.quantity
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -32,7 +41,12 @@ class Curve:
 
 def curves_of(history: History, run: str) -> Iterator[Curve]:
     """The curves of which a run has recorded anything."""
-    for label, view, column in _VIEWS:
-        rows = history.query(f"SELECT {column} AS value FROM {view} WHERE run = $run ORDER BY step", {"run": run})
-        if values := rows.column("value").to_pylist():
-            yield Curve(label, values)
+    for quantity, view, column, metric in _VIEWS:
+        asked = "SELECT step, value FROM step_metrics WHERE run = ? AND name = ? ORDER BY step"
+        equal = history.query(asked, [run, metric + SUFFIX]).to_pydict()
+        if equal["step"]:
+            yield Curve(quantity, equal["step"], equal["value"], "at equal difficulty")
+        asked = f"SELECT step, {column} AS value FROM {view} WHERE run = ? ORDER BY step"
+        raw = history.query(asked, [run]).to_pydict()
+        if raw["step"]:
+            yield Curve(quantity, raw["step"], raw["value"], "raw" if equal["step"] else "")

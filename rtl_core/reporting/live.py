@@ -17,6 +17,7 @@ from rtl_core.reporting.comparison import sparkline
 from rtl_core.reporting.console import step_line
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.figures.progress import duration
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
 
 QUIET_S = 300.0
 """A running run without a sign of life for so long is shown as silent."""
@@ -92,11 +93,12 @@ def _remaining(history: History, run: str, left: int) -> Text:
     return Text(f"about {duration(mean * left)} to go" if mean and left else "", style="dim")
 
 
-def _curves(history: History, run: str) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for curve in curves_of(history, run):
-        table.add_row(curve.label, Text(sparkline(curve.values, 48), style="cyan"), f"{curve.values[-1]:.3f}")
-    return table
+def _curves(history: History, run: str) -> RenderableType:
+    table, found = Table.grid(padding=(0, 2)), list(curves_of(history, run))
+    for curve in found:
+        bars = Text(sparkline(curve.values, 38), style="bright_black" if curve.kind == "raw" else "cyan")
+        table.add_row(curve.label, bars, f"{curve.values[-1]:.3f}")
+    return Group(table, Text(EQUAL_DIFFICULTY, style="dim")) if any(curve.kind for curve in found) else table
 
 
 def _evaluations(history: History, run: str) -> Table | None:

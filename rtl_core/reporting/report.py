@@ -140,7 +140,7 @@ def facts(history: History, run: RunRecord) -> list[tuple[str, str]]:
     if counts["examples"] is not None:
         found.append(("trained on", f"{int(counts['examples']):,}"))
     for curve in curves_of(history, run.name):
-        if curve.label != "pass rate":  # the headline has the one that counts
+        if curve.kind != "raw" and curve.quantity != "pass rate":  # the headline has the one that counts
             found.append((curve.label, " → ".join(f"{end:.2f}" for end in curve.ends)))
     if counts["seconds"]:
         found.append(("training", duration(counts["seconds"])))

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rtl_core.learning.intervals import Interval
 
+EQUAL_DIFFICULTY = (
+    "At equal difficulty a step counts as if it held all training problems; the raw curve (lighter) may fall while the student gets better, because"
+    " the curriculum makes its steps harder."
+)
+
 
 def visible(text: str) -> str:
     """Text that cannot steer a terminal: control and format characters (but newline and tab) become U+FFFD."""

@@ -10,6 +10,8 @@ from rtl_core.backend.base import Checkpoint
 from rtl_core.errors import PolicyError, ProblemError
 from rtl_core.history.records import StepPlan, StepState
 from rtl_core.learning.curriculum import order_problems, plan_epoch
+from rtl_core.observe.progress import progress
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates, planned_step, unfit_error
 from rtl_core.rollouts.warm_start import is_warm_start, samples_answers
@@ -63,6 +65,8 @@ async def plan_run(session: Session) -> int:
             await session.recorder.call(history.plan_epoch, session.run, epoch, plans)
             step += len(plans)
     _take_up(session)
+    if config.curriculum.order != "shuffled":
+        progress.get().line(EQUAL_DIFFICULTY)
     return len(session.steps)
 
 

@@ -18,6 +18,7 @@ from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.credit import algorithm_of
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import build_datums, signal_share
+from rtl_core.rollouts.equal_difficulty import equal_difficulty_metrics
 from rtl_core.rollouts.kl_control import kl_weight_of
 from rtl_core.rollouts.metrics import batch_metrics, batch_usage, drift_metrics, warm_start_metrics
 from rtl_core.rollouts.turns import turn_metrics
@@ -93,6 +94,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
     metrics = {
         **batch_metrics(batch),
+        **equal_difficulty_metrics(session, batch),
         **turn_metrics(batch),
         **drift_metrics(datums, trained),
         **reported(trained, rate),

@@ -34,6 +34,7 @@ class Line:
     colour: str
     points: Sequence[Point]
     dashed: bool = False
+    faded: bool = False
 
 
 @dataclass
@@ -75,6 +76,7 @@ def chart(title: str, lines: Sequence[Line], percent: bool = False, steps: float
             "name": line.name,
             "colour": line.colour,
             "dashed": line.dashed,
+            "faded": line.faded,
             "path": " ".join(f"{across(p.x)},{up(p.y)}" for p in points),
             "band": " ".join(f"{across(x)},{up(y or 0.0)}" for x, y in edges) if len(band) > 1 else "",
             "dots": [(across(p.x), up(p.y), p.words, p.link) for p in points],

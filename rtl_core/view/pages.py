@@ -8,7 +8,9 @@ from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError, RtlDistillError
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
+from rtl_core.reporting.curves import Curve, curves_of
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES, OUTCOMES
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
@@ -27,7 +29,7 @@ def home(history: History, chosen: list[str]) -> Values:
         rows = questions.runs_with_counts(history)
         names = [row["run"] for row in rows]
         drawn = [run for run in chosen if run in names][:MOST_RUNS] or names[: min(3, len(names))]
-        curves = {run: (questions.curves(history, run), evaluations_of_rhythm(history, run)) for run in drawn}
+        curves = {run: (list(curves_of(history, run)), evaluations_of_rhythm(history, run)) for run in drawn}
     colours = {run: f"line{i % LINES}" for i, run in enumerate(drawn)}
     live = any(row["status"] == "running" for row in rows)
     return {"runs": rows, "drawn": drawn, "colours": colours, "charts_": _curves(curves, colours), "live": live}
@@ -37,7 +39,7 @@ def run(history: History, name: str, page: int) -> Values:
     """A run: its curves, evaluations and steps."""
     with history.reading():
         record = history.existing_run(name)
-        curves = questions.curves(history, name)
+        curves = list(curves_of(history, name))
         every, own = history.evaluations(name), evaluations_of_rhythm(history, name)
         steps = questions.steps(history, name, page)
         purposes = history.query(
@@ -46,6 +48,7 @@ def run(history: History, name: str, page: int) -> Values:
     return {
         "record": record,
         "charts_": _curves({name: (curves, own)}, {name: "after"}),
+        "note": EQUAL_DIFFICULTY if any(curve.kind for curve in curves) else "",
         "evaluations": [e for e in every if e.policy == "student"][::-1] + [e for e in every if e.policy != "student"],
         "steps": steps[:PAGE],
         "more": len(steps) > PAGE,
@@ -204,10 +207,8 @@ def _differences(found: one.Whole, files: dict[str, str], against: str) -> list[
     ]
 
 
-def _curves(
-    curves: dict[str, tuple[dict[str, list[tuple[int, float]]], list[EvaluationRecord]]], colours: dict[str, str]
-) -> list[Chart]:
-    """Held-out pass@1, reward and KL, a line a run."""
+def _curves(curves: dict[str, tuple[list[Curve], list[EvaluationRecord]]], colours: dict[str, str]) -> list[Chart]:
+    """Held-out pass@1, reward, pass rate and KL, a line a run; of a single run also, lighter, what is raw."""
     rates: list[Line] = []
     for run, (_, evaluations) in curves.items():
         points = [
@@ -223,22 +224,30 @@ def _curves(
             rates.append(
                 Line("teacher", "teacher", [Point(x, teacher.pass_at_1, words, there) for x in (0, last)], dashed=True)
             )
-    most = max((point[0] for found, _ in curves.values() for values in found.values() for point in values), default=0)
+    shown = [(run, c) for run, (found, _) in curves.items() for c in found if len(curves) == 1 or c.kind != "raw"]
+    most = max((curve.steps[-1] for _, curve in shown), default=0)
     title = "Held-out pass@1" + (", dashed: the teacher" if any(line.dashed for line in rates) else "")
     made = [charts.chart(title, rates, percent=True, steps=most)]
-    for name, title, unit in (("reward", "Training reward", ""), ("kl", "Reverse KL to the teacher", " nats a token")):
+    for quantity, title, unit in (
+        ("reward", "Training reward", ""),
+        ("pass rate", "Training pass rate", ""),
+        ("teacher KL", "Reverse KL to the teacher", " nats a token"),
+    ):
+        mine = [(run, curve) for run, curve in reversed(shown) if curve.quantity == quantity]
         lines = [
             Line(
                 run,
                 colours[run],
                 [
-                    Point(s, v, f"{run}, step {s}: {v:.3f}{unit}", link("/step", run=run, step=s))
-                    for s, v in found[name]
+                    Point(s, v, f"{run}, step {s}: {v:.3f}{unit} {curve.kind}".rstrip(), link("/step", run=run, step=s))
+                    for s, v in zip(curve.steps, curve.values, strict=True)
                 ],
+                faded=curve.kind == "raw",
             )
-            for run, (found, _) in curves.items()
+            for run, curve in mine
         ]
-        made.append(charts.chart(title, lines, steps=most))
+        title += ", at equal difficulty" if any(curve.kind for _, curve in mine) else ""
+        made.append(charts.chart(title, lines, percent=quantity == "pass rate", steps=most))
     return made
 
 

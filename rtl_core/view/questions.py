@@ -136,15 +136,6 @@ def runs_with_counts(history: History) -> list[Row]:
     ).to_pylist()
 
 
-def curves(history: History, run: str) -> dict[str, list[tuple[int, float]]]:
-    """Reward and teacher KL by step."""
-    found = {}
-    for name, view, column in (("reward", "reward_by_step", "reward"), ("kl", "teacher_kl_by_step", "k1")):
-        rows = history.query(f"SELECT step, {column} AS value FROM {view} WHERE run = $run ORDER BY step", {"run": run})
-        found[name] = [(r["step"], r["value"]) for r in rows.to_pylist()]
-    return found
-
-
 def steps(history: History, run: str, page: int) -> list[Row]:
     """A page of the run's steps, newest first, and one row more where there are more."""
     shown = history.query(_SHOWN, {"run": run, "most": PAGE + 1, "skip": page * PAGE}).column(0).to_pylist()

@@ -6,6 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
+from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
 from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
@@ -13,11 +14,11 @@ from rtl_core.reporting.figures.result import error_bar
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
 
-# (figure, title, caption, unit, view, value) of each curve.
+# (figure, title, caption, unit, metric, view, value) of each curve.
 _CURVES = (
-    ("compare-reward", "Reward", "Mean reward of the training rollouts", "reward", "reward_by_step", "sum(reward * rollouts) / sum(rollouts)"),
-    ("compare-pass", "Pass rate", "Share of the training rollouts that pass", "pass rate", "pass_by_step", "sum(pass_rate * rollouts) / sum(rollouts)"),
-    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl_by_step", "sum(k1 * tokens) / sum(tokens)"),
+    ("compare-reward", "Reward", "Mean reward of the training rollouts (at equal difficulty where recorded)", "reward", "env/all/reward/total", "reward_by_step", "sum(reward * rollouts) / sum(rollouts)"),
+    ("compare-pass", "Pass rate", "Share of the training rollouts that pass (at equal difficulty where recorded)", "pass rate", "env/all/tests_passed", "pass_by_step", "sum(pass_rate * rollouts) / sum(rollouts)"),
+    ("compare-kl", "Reverse KL to the teacher", "Mean k1 over tokens", "nats per token", "teacher_kl", "teacher_kl_by_step", "sum(k1 * tokens) / sum(tokens)"),
 )  # fmt: skip
 
 
@@ -140,16 +141,17 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str]) -> Figure | None:
+def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str]) -> Figure | None:
     """One quantity by step, a line per run; `what` as in `_CURVES`."""
-    id_, title, words, unit, view, value = what
+    id_, title, words, unit, metric, view, value = what
     data = []
     width = max(bin_width(source) for source in sources)
     for i, source in enumerate(sources):
         sql = f"SELECT avg(step) AS step, {value} AS value FROM {view} WHERE run = $run GROUP BY step // $width ORDER BY 1"
         rows = source.ask(sql, width=width)
         if rows:
-            x, y = [r["step"] for r in rows], [r["value"] for r in rows]
+            raw = [r["step"] for r in rows], [r["value"] for r in rows]
+            x, y = source.recorded(width, metric + SUFFIX).get(metric + SUFFIX, raw)
             data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
     if not data:
         return None

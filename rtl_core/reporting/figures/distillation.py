@@ -106,16 +106,10 @@ def metric(
 ) -> Figure | None:
     """One recorded metric over steps."""
     width = bin_width(source)
-    rows = source.ask(
-        "SELECT avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run AND name = $name"
-        " GROUP BY step // $width ORDER BY 1",
-        name=name,
-        width=width,
-    )
-    if not rows:
+    if not (found := source.recorded(width, name)):
         return None
-    x = [r["step"] for r in rows]
-    values = curve(title.lower(), x, [r["value"] for r in rows], role, "%{y:.4g}")
+    x, y = found[name]
+    values = curve(title.lower(), x, y, role, "%{y:.4g}")
     data = [{**values, "showlegend": False, "cliponaxis": False}]
     if limit is not None:
         border = curve("healthy below", [x[0], x[-1]], [limit, limit], "@muted", "", width=1.2, dash="dot")

@@ -12,10 +12,6 @@ from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
 
-_SQL = (
-    "SELECT name, avg(step) AS step, avg(value) AS value FROM step_metrics WHERE run = $run AND name IN ({names})"
-    " GROUP BY name, step // $width ORDER BY name, step // $width"
-)
 _ANSWERS = (
     ("env/all/truncated", "cut at the token limit", "@bad"),
     ("env/all/duplicates", "equal to an earlier one of the group", "@mixed"),
@@ -50,22 +46,10 @@ def drift(source: Source) -> Figure | None:
     )
 
 
-def recorded(source: Source, names: list[str], width: int) -> dict[str, tuple[list[float], list[float]]]:
-    """Metric -> (steps, values), of those that were recorded."""
-    holders = ", ".join(f"$m{i}" for i in range(len(names)))
-    rows = source.ask(_SQL.format(names=holders), width=width, **{f"m{i}": name for i, name in enumerate(names)})
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for r in rows:
-        x, y = found.setdefault(r["name"], ([], []))
-        x.append(r["step"])
-        y.append(r["value"])
-    return found
-
-
 def kl_weight(source: Source) -> Figure | None:
     """λ by step, beside the KL that it answers to; only where it moved."""
     width = bin_width(source)
-    found = recorded(source, ["learning/kl_weight", "teacher_kl"], width)
+    found = source.recorded(width, "learning/kl_weight", "teacher_kl")
     if "learning/kl_weight" not in found or len(set(found["learning/kl_weight"][1])) < 2:
         return None
     (x, weights), kl = found["learning/kl_weight"], found.get("teacher_kl")
@@ -87,7 +71,7 @@ def kl_weight(source: Source) -> Figure | None:
 def answers(source: Source) -> Figure | None:
     """Shares that should stay small."""
     width = bin_width(source)
-    found = recorded(source, [name for name, _, _ in _ANSWERS], width)
+    found = source.recorded(width, *(name for name, _, _ in _ANSWERS))
     if not found:
         return None
     data = [
@@ -108,7 +92,7 @@ def answers(source: Source) -> Figure | None:
 def staleness(source: Source) -> Figure | None:
     """How many train steps the sampling weights were behind; only where they ever were."""
     width = bin_width(source)
-    found = recorded(source, ["staleness/mean", "staleness/max"], width)
+    found = source.recorded(width, "staleness/mean", "staleness/max")
     if not found or not any(any(y) for _, y in found.values()):
         return None
     lines = (("staleness/mean", "mean", "@after", "solid"), ("staleness/max", "oldest", "@muted", "dot"))
@@ -128,7 +112,7 @@ def staleness(source: Source) -> Figure | None:
 def pools(source: Source) -> Figure | None:
     """How the problems move between the curriculum's pools."""
     width = bin_width(source)
-    found = recorded(source, [name for name, _, _ in _POOLS], width)
+    found = source.recorded(width, *(name for name, _, _ in _POOLS))
     if not found:
         return None
     data = [

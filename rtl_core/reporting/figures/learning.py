@@ -1,14 +1,16 @@
-"""What did training see? Reward, pass rate, outcomes, stages and groups of the training rollouts."""
+"""What did training see? Reward and pass rate, raw and at equal difficulty, outcomes, stages and groups of the training rollouts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
 
+from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out, parts_of
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
+from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
 
 _STAGES = ("format", "interface", "syntax", "tests")
@@ -21,8 +23,8 @@ _STAGES = ("format", "interface", "syntax", "tests")
     place=30,
 )
 def blocks(source: Source) -> list[Block]:
-    """Reward by term, pass rate by difficulty, outcomes, stage funnel, group mix."""
-    return draw(source, reward, pass_rate, outcomes, funnel, groups)
+    """Reward by term, pass rate at equal difficulty and by difficulty, outcomes, stage funnel, group mix."""
+    return draw(source, reward, equal_difficulty, pass_rate, outcomes, funnel, groups)
 
 
 def reward(source: Source) -> Figure | None:
@@ -46,14 +48,35 @@ def reward(source: Source) -> Figure | None:
         role = f"@{term}" if term in _STAGES else line(i)
         added = curve(term, [r["step"] for r in mine], [r["contribution"] for r in mine], role, "%{y:.3f}", width=0.5)
         data.append({**added, "stackgroup": "terms", "fillcolor": faded(role, 0.85)})
-    data.append(curve("total", list(totals), list(totals.values()), "@ink", "%{y:.3f}", width=1.8))
+    equal = source.recorded(width, f"env/all/reward/total{SUFFIX}")
+    colour = faded("@ink", 0.35) if equal else "@ink"
+    data.append(curve("total", list(totals), list(totals.values()), colour, "%{y:.3f}", width=1.8))
+    data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
     return Figure(
         "reward",
         "Reward by term",
         f"Mean reward of the training rollouts, split into what each term adds (weight × value); {binned(width)}. "
-        "The KL to the teacher is no part of it.",
+        f"The KL to the teacher is no part of it.{f' {EQUAL_DIFFICULTY}' if equal else ''}",
         data,
         layout(xaxis=axis("step"), yaxis=axis("reward", rangemode="tozero")),
+    )
+
+
+def equal_difficulty(source: Source) -> Figure | None:
+    """Pass rate at equal difficulty and, lighter, as the problems of each step gave it."""
+    width, raw = bin_width(source), "env/all/tests_passed"
+    found = source.recorded(width, raw, raw + SUFFIX)
+    if raw + SUFFIX not in found:
+        return None
+    return Figure(
+        "equal-difficulty",
+        "Pass rate at equal difficulty",
+        f"{EQUAL_DIFFICULTY} {binned(width).capitalize()}.",
+        [
+            curve("raw", *found[raw], faded("@after", 0.35), "%{y:.1%}", width=1.6),
+            curve("at equal difficulty", *found[raw + SUFFIX], "@after", "%{y:.1%}", width=2.4),
+        ],
+        layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
     )
 
 
