@@ -61,7 +61,8 @@ def test_one_file_is_an_algorithm_that_trains_through_the_flow(
     )
     asyncio.run(train("demo", settings))
     history = History(tmp_path / "history.duckdb")
-    counted = history.query("SELECT count(*) AS n FROM advantages WHERE counts GROUP BY step ORDER BY step").to_pylist()
+    different = "SELECT count(DISTINCT (rollouts.problem_id, text)) AS n FROM advantages JOIN rollouts USING (rollout) WHERE counts"
+    counted = history.query(different + " GROUP BY rollouts.step ORDER BY rollouts.step").to_pylist()
     assert [step.examples for step in history.trained_steps("own")] == [row["n"] for row in counted]
     groups: dict[tuple[int, str], list[dict[str, float]]] = {}
     sql = "SELECT a.step, a.problem_id, w.total, a.reward, a.advantage FROM advantages a JOIN rewards w USING (rollout)"

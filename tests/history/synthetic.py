@@ -172,8 +172,12 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_teacher(teachers)
         history.record_advantages(advantages)
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
+    reward_mean, pass_rate = (float(np.mean(of)) for of in zip(*((v[2].total, v[1].passed) for v in verdicts)))
     metrics = {
-        "env/all/reward/total": float(np.mean([v[2].total for v in verdicts])),
+        "env/all/reward/total": reward_mean,
+        "env/all/reward/total_equal_difficulty": reward_mean + 0.1,
+        "env/all/tests_passed": pass_rate,
+        "env/all/tests_passed_equal_difficulty": pass_rate + 0.1,
         "teacher_kl": float(kl),
         "optim/entropy": float(0.9 - 0.5 * skill + 0.02 * rng.standard_normal()),
         "optim/kl_sample_train_v1": float(0.001 + 0.001 * rng.random()),

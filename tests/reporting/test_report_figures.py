@@ -16,7 +16,7 @@ from rtl_core.history.named_queries import named_query
 from rtl_core.history.store import History
 
 COMPARED = {
-    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
+    "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
     "kl-position", "entropy", "health", "mistake-kinds", "curriculum", "time-by-step",
 }  # fmt: skip
 """Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
@@ -143,6 +143,15 @@ def test_the_funnel_equals_the_query(drawn, demo):
         assert shown[f"epoch {epoch + 1}"]["y"] == pytest.approx([r["passed_share"] for r in found])
 
 
+def test_pass_rate_at_equal_difficulty_and_as_the_steps_gave_it(drawn, demo):
+    found = named(demo, "equal-difficulty")
+    shown = traces(drawn, "equal-difficulty")
+    assert shown["at equal difficulty"]["y"] == pytest.approx([r["pass_rate_equal_difficulty"] for r in found])
+    assert shown["raw"]["y"] == pytest.approx([r["pass_rate_raw"] for r in found])
+    told = drawn.js("document.getElementById('equal-difficulty').innerText")
+    assert "the raw curve (lighter) may fall while the student gets better" in told
+
+
 def test_the_group_mix_equals_the_query(drawn, demo):
     shown, found = traces(drawn, "groups"), named(demo, "group-mix")
     for kind in ("all_good", "mixed", "all_bad"):
@@ -243,7 +252,7 @@ def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 21
+    assert len(found) == 22
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):

@@ -161,12 +161,10 @@ def test_runs_are_compared_side_by_side(page, demo, tmp_path):
     page.open(write_report(demo, ["demo", "other"], tmp_path / "both.html"))
     page.js("window.report.drawAll().then(() => true)")
     assert_quiet(page)
-    shown = traces(page, "compare-reward")
-    for run in ("demo", "other"):
-        found = rows(demo, f"SELECT reward FROM reward_by_step WHERE run = '{run}' ORDER BY step")
-        assert shown[run]["y"] == pytest.approx([r["reward"] for r in found])
+    at_equal_difficulty = "(SELECT run, step, value FROM step_metrics WHERE name = '{}_equal_difficulty')".format
     for figure, view, column in (
-        ("compare-pass", "pass_by_step", "pass_rate"),
+        ("compare-reward", at_equal_difficulty("env/all/reward/total"), "value"),
+        ("compare-pass", at_equal_difficulty("env/all/tests_passed"), "value"),
         ("compare-kl", "teacher_kl_by_step", "k1"),
     ):
         for run in ("demo", "other"):
