@@ -81,7 +81,9 @@ _FEW = (
 )
 """Known-good answers for 24 of 512 training problems: 64 supervised steps read each of them 21 times."""
 _SHUFFLED = 'curriculum.order="shuffled"'
-_DEMO_RL = ("run.epochs=1", _SHUFFLED, "learning.kl_weight=0.0", "learning.warm_start_steps=0")
+_PERMUTED = "learning.permute_advantages=true"
+_RAW = "learning.normalise_std=false"
+_RL_100 = ("run.epochs=1", "learning.kl_weight=0.0", "learning.warm_start_steps=0")
 """One epoch, of 100 steps."""
 _TWO_TURNS = ("refinement.turns=2", 'refinement.style="terse"', "prompting.max_prompt_tokens=512")
 
@@ -178,7 +180,7 @@ SETTINGS: dict[str, Setting] = {
                     "control: distillation with the teacher's scores of another answer",
                     (*_DISTIL, "learning.permute_teacher=true"),
                 ),
-                ("control", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
+                ("control", "control: RL with permuted advantages", (_PERMUTED,)),
                 ("warm-distillation", "warm start, then distillation alone (λ = 1)", (*_WARM, *_DISTIL)),
                 ("pass-only", "RL alone, reward for passing only", _PASS_ONLY),
                 ("warm-pass-only", "warm start, then RL, reward for passing only", (*_WARM, *_PASS_ONLY)),
@@ -284,69 +286,44 @@ SETTINGS: dict[str, Setting] = {
             ),
             FIVE_SEEDS,
         ),
-        Setting(
-            "demo",
-            "starter",
-            "the demo as it is shipped: supervised steps on the teacher's answers, then RL, the teacher leading at first",
-            (),
-            FIVE_SEEDS,
-            "demo",
-        ),
-        Setting(
-            "demo-shuffled",
-            "starter",
-            "the demo, its problems in no order",
-            (_SHUFFLED,),
-            FIVE_SEEDS,
-            "demo",
-        ),
-        Setting(
-            "demo-10",
-            "starter",
-            "`demo-shuffled` with 10 supervised steps and 40 of RL",
-            ("run.epochs=1", _SHUFFLED, "learning.warm_start_steps=10"),
-            FIVE_SEEDS,
-            "demo",
-        ),
-        Setting(
-            "demo-rl",
-            "starter",
-            "the demo, RL alone, in no order",
-            _DEMO_RL,
-            (0, 1, 2),
-            "demo",
-        ),
-        Setting(
-            "demo-rl-2e-3",
-            "starter",
-            "the demo, RL alone at a learning rate of 2e-3, in no order",
-            (*_DEMO_RL, "learning.learning_rate=2e-3"),
-            (0, 1, 2),
-            "demo",
-        ),
-        Setting(
-            "demo-imitation",
-            "starter",
-            "the demo, supervised steps on the teacher's answers alone: 34, which see every training problem twice",
-            ("learning.warm_start_steps=34",),
-            (0, 1, 2),
-            "demo",
-        ),
-        Setting(
-            "demo-warm-rl",
-            "starter",
-            "the demo, its RL steps without the teacher",
-            ("learning.kl_weight=0.0",),
-            (0, 1, 2),
-            "demo",
-        ),
-        Setting(
-            "demo-warm-distillation",
-            "starter",
-            "the demo, its RL steps without the reward",
-            ("learning.reward_weight=0.0",),
-            (0, 1, 2),
-            "demo",
+        *(
+            Setting(name, "starter", about, overrides, seeds, base)
+            for base, name, seeds, about, overrides in (
+                (
+                    "demo",
+                    "demo",
+                    (0, 1, 2),
+                    "the demo as it is shipped: no supervised steps, problems from easy to hard",
+                    (),
+                ),
+                ("demo", "demo-control", (0, 1, 2), "control: the demo with permuted advantages", (_PERMUTED,)),
+                ("demo", "demo-rl", (0, 1, 2), "the demo without the teacher", _kl(0.0)),
+                ("demo", "demo-shuffled", (0, 1, 2), "the demo, its problems in no order", (_SHUFFLED,)),
+                ("demo", "demo-raw", (0, 1, 2), "the demo, advantages not divided by their deviation", (_RAW,)),
+                (
+                    "demo-pools",
+                    "demo-pools",
+                    FIVE_SEEDS,
+                    "supervised steps on the teacher's answers, then RL from pools, the teacher leading at first",
+                    (),
+                ),
+                ("demo-imitate", "demo-imitate", FIVE_SEEDS, "`demo-pools`, its problems in no order", ()),
+                (
+                    "demo-imitate",
+                    "demo-imitate-10",
+                    FIVE_SEEDS,
+                    "`demo-imitate` with 10 supervised steps and 40 of RL",
+                    ("run.epochs=1", "learning.warm_start_steps=10"),
+                ),
+                ("demo-imitate", "demo-imitate-rl", (0, 1, 2), "`demo-imitate`, RL alone", _RL_100),
+                (
+                    "demo-imitate",
+                    "demo-imitate-rl-2e-3",
+                    (0, 1, 2),
+                    "`demo-imitate`, RL alone at a learning rate of 2e-3",
+                    (*_RL_100, "learning.learning_rate=2e-3"),
+                ),
+            )
         ),
         Setting("rl", "starter", "RL alone", ()),
         Setting("distillation", "starter", "distillation alone (λ = 1)", _DISTIL),
@@ -358,7 +335,7 @@ SETTINGS: dict[str, Setting] = {
             "supervised steps on known-good answers alone",
             ("learning.warm_start_steps=64", _WARM[1]),
         ),
-        Setting("control", "starter", "control: RL with permuted advantages", ("learning.permute_advantages=true",)),
+        Setting("control", "starter", "control: RL with permuted advantages", (_PERMUTED,)),
     )
 }
 """Every setting by name, the first to be run first. A new one is an entry here; what it is compared with is a line below."""
@@ -439,13 +416,15 @@ COMPARISONS = (
         for staleness in (0, 1, 4)
         if (short, staleness) != ("is", 0)
     ),
-    Comparison("demo", "demo-rl", "starter tier: all that the demo has, over RL alone"),
-    Comparison("demo", "demo-rl-2e-3", "starter tier: all that the demo has, over RL alone at a rate of 2e-3"),
-    Comparison("demo", "demo-shuffled", "starter tier: pools by the run's own pass rates"),
-    Comparison("demo-shuffled", "demo-10", "starter tier: 26 supervised steps in place of 10"),
-    Comparison("demo", "demo-imitation", "starter tier: 46 steps of RL in place of 8 supervised ones"),
-    Comparison("demo", "demo-warm-rl", "starter tier: the teacher's scores, after supervised steps"),
-    Comparison("demo", "demo-warm-distillation", "starter tier: the reward, after supervised steps"),
+    Comparison("demo", "demo-rl", "starter tier: the teacher at λ = 0.1, in the demo"),
+    Comparison("demo", "demo-shuffled", "starter tier: easy problems first, in the demo"),
+    Comparison("demo", "demo-raw", "starter tier: advantages divided by their deviation, in the demo"),
+    Comparison("demo", "demo-imitate-rl-2e-3", "starter tier: the demo over RL alone at a rate of 2e-3 (100 steps)"),
+    Comparison("demo-imitate", "demo", "starter tier: supervised steps first, and more of all"),
+    Comparison("demo-pools", "demo-imitate-rl", "starter tier: supervised steps, teacher and pools, over RL alone"),
+    Comparison("demo-pools", "demo-imitate-rl-2e-3", "starter tier: the same, over RL alone at a rate of 2e-3"),
+    Comparison("demo-pools", "demo-imitate", "starter tier: pools by the run's own pass rates"),
+    Comparison("demo-imitate", "demo-imitate-10", "starter tier: 26 supervised steps in place of 10"),
     Comparison("distillation", "rl", "starter tier: distillation in place of the reward"),
     Comparison("both", "rl", "starter tier: the teacher at λ = 0.1"),
     Comparison("led", "rl", "starter tier: the teacher, led"),

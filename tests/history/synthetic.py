@@ -172,7 +172,8 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_teacher(teachers)
         history.record_advantages(advantages)
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
-    reward_mean, pass_rate = (float(np.mean(of)) for of in zip(*((v[2].total, v[1].passed) for v in verdicts)))
+    reward_mean = float(np.mean([earned.total for _, _, earned in verdicts]))
+    pass_rate = float(np.mean([verdict.passed for _, verdict, _ in verdicts]))
     metrics = {
         "env/all/reward/total": reward_mean,
         "env/all/reward/total_equal_difficulty": reward_mean + 0.1,
