@@ -20,7 +20,7 @@ setup: ## Install system packages and the locked Python environment (.venv)
 setup-test: setup ## The same, with the browser that the report's tests open
 	@scripts/system-packages.sh $(TOOLS) $(BROWSER)
 
-train: setup ## Train the embedded demo: a small model learns to follow RTL specifications (about a quarter of an hour)
+train: setup ## Train the embedded demo: a small model learns to follow RTL specifications (minutes)
 	@.venv/bin/rtl-distill train demo $(ARGS)
 
 train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about an hour on two idle cores)

@@ -24,7 +24,7 @@ def train(
 
     Examples:
 
-        rtl-distill train                                    # the embedded demo, about a quarter of an hour on two cores
+        rtl-distill train                                    # the embedded demo, minutes on two cores
 
         rtl-distill train demo --set run.name=second --set run.seed=1
 

@@ -64,13 +64,13 @@ def test_every_field_is_documented() -> None:
 
 
 def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
-    path = broken(tmp_path, group_size="group_siz", **{"train = 800": 'train = "many"'})
+    path = broken(tmp_path, group_size="group_siz", **{"heldout = 64": 'heldout = "many"'})
     lines = path.read_text().splitlines()
     with pytest.raises(ConfigError) as error:
         load_config(path, environment={})
     message = str(error.value)
-    assert f"line {lines.index('group_siz = 6') + 1}: `sampling.group_siz`: unknown key" in message
-    assert f"line {lines.index('train = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.train`" in message
+    assert f"line {lines.index('group_siz = 12') + 1}: `sampling.group_siz`: unknown key" in message
+    assert f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`" in message
     assert "at least 1 item" not in message
 
 
@@ -80,7 +80,7 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
         (["learning.kl_weight=0", "sampling.group_size=1"], "sampling.group_size"),
         (["sampling.temperature=0.7"], "sampling.temperature"),
         (["learning.kl_weight=0", "learning.reward_weight=0"], "learning.kl_weight"),
-        (["evaluation.k=[1, 8]"], "evaluation.k"),
+        (["evaluation.k=[1, 16]"], "evaluation.k"),
         (["reward.weights={tets = 1.0}"], "reward.weights"),
         (["reward.weights={tests = 0.0}"], "reward.weights"),
         (["tinker.base_url=lokal"], "tinker.base_url"),
@@ -227,6 +227,7 @@ def test_supervised_steps_may_have_more_problems_than_the_others(order: str) -> 
         "learning.warm_start_steps=3",
         "learning.warm_start_problems=24",
         f'curriculum.order="{order}"',
+        "curriculum.problems_per_step=8",
         "run.epochs=2",
     ]
     config = load_config("demo", keys, environment={})

@@ -86,11 +86,13 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
         "demo",
         [
             "run.epochs=3",
-            "learning.warm_start_steps=0",
+            "learning.kl_weight=1",
+            "learning.kl_schedule=linear",
             "learning.kl_schedule_part=0.5",
             "curriculum.problems_per_step=8",
             "sampling.group_size=6",
             "evaluation.every=10",
+            "evaluation.samples=4",
         ],
         environment={},
     )

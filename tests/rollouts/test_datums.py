@@ -24,7 +24,7 @@ TEACHER = (-1.5, -0.5)
 
 
 def config(*overrides: str) -> RunConfig:
-    return load_config("demo", overrides, environment={})
+    return load_config("demo", ["learning.normalise_std=false", *overrides], environment={})
 
 
 def batch(rewards: dict[str, list[float]], *, cut: tuple[tuple[str, int], ...] = (), scored: bool = True) -> Batch:

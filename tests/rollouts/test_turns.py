@@ -66,7 +66,10 @@ def test_only_answers_that_failed_are_followed_up(batch):
 
 
 def test_each_turn_is_centred_on_its_own_and_a_later_one_is_paid_for_its_improvement(batch):
-    config = load_config("demo", ["learning.kl_weight=0.0", "evaluation.teacher=false", "refinement.turns=2"])
+    config = load_config(
+        "demo",
+        ["learning.kl_weight=0.0", "learning.normalise_std=false", "evaluation.teacher=false", "refinement.turns=2"],
+    )
     firsts = [one for _, one in credited(batch, "p", Grpo(config))]
     laters = [one for _, one in credited(batch.later[2], "p", Grpo(config))]
     assert [one.reward for one in firsts] == [1.6, 0.6, 0.1]

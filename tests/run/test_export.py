@@ -26,7 +26,7 @@ from rtl_core.run.model_card import model_card
         ),
         (["learning.kl_weight=0", "learning.kl_schedule=constant"], "no teacher."),
         (
-            ["learning.kl_weight=0", "learning.kl_schedule=constant", "learning.warm_start_steps=3"],
+            ["learning.kl_weight=0", "learning.warm_start_steps=3", "learning.warm_start_problems=48"],
             "a warm start of 3 steps of 48 problems on answers of teacher.",
         ),
     ],
