@@ -20,7 +20,9 @@ from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
 
 ADAM = Adam(learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, grad_clip_norm=0.0)
 STUDENT, TEACHER = Weights(), Weights("teacher")
-PROMPT = [40, 41, 42, 43, 44, 45, 46]
+# "<|im_start|>user\nWrite module counter.<|im_end|>\n<|im_start|>assistant\n": what the models were trained on. After tokens that they have
+# never seen they also draw ids of the padded rows of their embedding, which no vocabulary has.
+PROMPT = [1, 87, 281, 84, 201, 57, 84, 280, 71, 223, 302, 535, 16, 2, 201, 1, 305, 85, 523, 446, 201]
 _names = count()
 
 
@@ -147,7 +149,7 @@ def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advant
     trainer, datums = opened.open_trainer(), opened.datums()
     before = [opened.score(STUDENT, datum.tokens_T) for datum in datums]
     result = opened(trainer.step(datums, "importance_sampling", {}, ADAM))
-    assert (result.examples, result.tokens) == (2, (7 + 4 - 1) + (7 + 3 - 1))
+    assert (result.examples, result.tokens) == (2, 2 * len(PROMPT) + (4 - 1) + (3 - 1))
     for found, expected in zip(result.logprobs, before, strict=True):
         assert found == pytest.approx(expected, abs=1e-3)
     assert all(np.isfinite(value) for value in result.metrics.values())
