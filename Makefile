@@ -1,12 +1,14 @@
 # rtl-distill: `make train` and `make test` are all that a newcomer needs; `make help` lists the rest.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
+# Without kept bytecode every start of a command, a service or a test worker compiles the sources anew (seconds each).
+unexport PYTHONDONTWRITEBYTECODE
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
 ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 
-# Tests mostly wait for simulators and servers: three at a time keep two cores busy.
-PARALLEL := -n 3 --dist worksteal
+# Tests mostly wait for simulators and servers: three at a time keep two cores busy. tests/conftest.py makes the groups.
+PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
 

@@ -81,8 +81,21 @@ def _no_module_silences_the_next() -> Iterator[None]:
     assert logging.getLogger("rtl_distill").level == logging.NOTSET
 
 
+LONGEST_FIRST = ("flows", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels")
+"""Folders whose tests start services; begun first, so that no worker ends with one of them alone."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a machine without the published sets their tests are left out, loudly; in CI they fail instead."""
+    """What starts slowly is started once: a module's tests, and all tests that need Prefect, go to one worker (`--dist loadgroup`).
+
+    On a machine without the published sets their tests are left out, loudly; in CI they fail instead.
+    """
+    for item in items:
+        group = "prefect" if "prefect" in getattr(item, "fixturenames", ()) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
     if PUBLISHED.is_dir() or os.environ.get("CI"):
         return
     needing = [item for item in items if {"data", "cvdp"} & set(getattr(item, "fixturenames", ()))]

@@ -93,7 +93,9 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
         return runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER))
 
 
-@pytest.mark.parametrize("embedded", ["neither", "student", "teacher"])
+@pytest.mark.parametrize(
+    "embedded", ["neither", *(pytest.param(role, marks=pytest.mark.slow) for role in ("student", "teacher"))]
+)
 @pytest.mark.usefixtures("keys")
 def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_other(
     services: dict[str, LocalTinker], expected: np.ndarray, embedded: str, tmp_path: Path
@@ -137,7 +139,7 @@ def test_the_teacher_may_be_saved_weights_of_its_service_and_have_the_students_k
         assert scores.shape == (4,)
 
 
-@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_teacher_that_dies_and_comes_back_scores_again_and_the_student_is_not_touched(
     forgets: bool, services: dict[str, LocalTinker], expected: np.ndarray, keys: None, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

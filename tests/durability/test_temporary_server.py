@@ -44,6 +44,7 @@ def test_a_server_that_is_named_anywhere_is_left_to_prefect(tmp_path: Path, file
     assert names_server({"PREFECT_HOME": str(tmp_path / "none"), "PREFECT_API_URL": "http://x/api"}, tmp_path)
 
 
+@pytest.mark.slow
 def test_it_answers_whoever_came_early_and_dies_with_the_command_even_by_kill_9(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(tmp_path)}
     with subprocess.Popen(

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("prefect")
 COUNT = "SELECT purpose, step, count(*) AS n FROM rollouts WHERE purpose IN ('train', 'set_aside') GROUP BY ALL ORDER BY ALL"
 
 
+@pytest.mark.slow
 def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(
     small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

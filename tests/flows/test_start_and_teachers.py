@@ -121,6 +121,7 @@ def refusal(tmp_path: Path, *overrides: str) -> str:
     return f"{refused.value.message}; {refused.value.hint}"
 
 
+@pytest.mark.slow
 def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_path: Path) -> None:
     places = (f"run.directory={tmp_path}", f"run.history={tmp_path / 'h.duckdb'}", *SAME)
 

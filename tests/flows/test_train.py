@@ -60,6 +60,7 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
     assert history.steps("small") == states
 
 
+@pytest.mark.slow
 def test_a_run_that_exists_refuses_another_reward_unless_told(
     small_run: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -161,7 +161,14 @@ def is_gone(group):
 
 
 @pytest.mark.parametrize("executor", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
-@pytest.mark.parametrize(("number", "group"), [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, False)])
+@pytest.mark.parametrize(
+    ("number", "group"),
+    [
+        (signal.SIGINT, False),
+        pytest.param(signal.SIGINT, True, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_ends_at_once_keeps_what_is_finished_and_the_same_command_goes_on(
     files, tmp_path, executor, number, group
 ):

@@ -237,7 +237,12 @@ def test_fetch_without_a_network_says_so_and_what_to_do(tmp_path: Path, environm
 
 @pytest.mark.parametrize(
     "words",
-    [("train", "cvdp"), ("validate", "cvdp"), ("validate", "--source", "cvdp=data/cvdp"), ("grade", str(CVDP.path))],
+    [
+        ("train", "cvdp"),
+        pytest.param(("validate", "cvdp"), marks=pytest.mark.slow),
+        ("validate", "--source", "cvdp=data/cvdp"),
+        ("grade", str(CVDP.path)),
+    ],
 )
 def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

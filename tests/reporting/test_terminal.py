@@ -123,6 +123,7 @@ def test_report_snapshot_and_export_write_where_they_are_told(demo, tmp_path, mo
     assert sorted(p.name for p in tmp_path.iterdir()) == ["copy.duckdb", "out", "report-demo.html", "x"]
 
 
+@pytest.mark.slow
 def test_figures_come_as_png_files_too(demo, tmp_path):
     from rtl_core.reporting.png import write_pngs
 

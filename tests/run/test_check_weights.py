@@ -42,7 +42,7 @@ def saved(overrides: list[str]) -> tuple[str, str]:
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("embedded", [True, False])
+@pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_what_is_there_fits_or_is_gone_is_a_line_each(
     embedded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_the_shipped_models_are_small():
     assert sum(path.stat().st_size for name in MODEL_NAMES for path in model_path(name).iterdir()) <= 12_000_000
 
 
+@pytest.mark.slow
 def test_a_short_make_models_gives_what_is_shipped_in_kind(tmp_path):
     from rtl_distill.cli import app, register
 
