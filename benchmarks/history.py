@@ -117,40 +117,52 @@ def store(folder: Path) -> list[tuple[str, str, str]]:
     return [*rows, ("file", f"{size:.0f} MB", "")]
 
 
-FILL = """
-INSERT INTO problems SELECT md5(i::VARCHAR), 'starter_problem_' || lpad(i::VARCHAR, 5, '0'), 'prompt', NULL, '{}', TIMESTAMP '2026-01-01'
-FROM range(2000) t(i);
-INSERT INTO run_problems SELECT 'bench', problem_id, fingerprint, 'train', row_number() OVER (), 'starter', 'cid003',
-    ['easy', 'medium', 'hard'][(1 + hash(problem_id) % 3)::BIGINT], 'family_' || (hash(problem_id) % 16) FROM problems;
-INSERT INTO validations SELECT fingerprint, 'tools', 'bench', problem_id, 'fit', '{}', '{}', 0.2, TIMESTAMP '2026-01-01' FROM problems;
+PLACE = "rollout, run, purpose, evaluation, epoch, step, problem_id"
+FILL = f"""
+INSERT INTO problems BY NAME SELECT md5(i::VARCHAR) AS fingerprint, 'starter_problem_' || lpad(i::VARCHAR, 5, '0') AS problem_id,
+    'prompt' AS prompt, '{{}}' AS record, TIMESTAMP '2026-01-01' AS first_seen FROM range(2000) t(i);
+INSERT INTO run_problems BY NAME SELECT 'bench' AS run, problem_id, fingerprint, 'train' AS split, row_number() OVER () AS position,
+    'starter' AS source, 'cid003' AS category, ['easy', 'medium', 'hard'][(1 + hash(problem_id) % 3)::BIGINT] AS difficulty,
+    'family_' || (hash(problem_id) % 16) AS family FROM problems;
+INSERT INTO validations BY NAME SELECT fingerprint, 'tools' AS tools_key, 'bench' AS run, problem_id, 'fit' AS status, '{{}}' AS evidence,
+    '{{}}' AS tools, 0.2 AS wall_s, TIMESTAMP '2026-01-01' AS checked_at FROM problems;
 CREATE TEMP TABLE base AS SELECT i, 'bench/step/' || lpad((i // 200)::VARCHAR, 5, '0') || '/starter_problem_'
         || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') || '/' || (i % 8) AS rollout,
     'bench' AS run, 'train' AS purpose, NULL::VARCHAR AS evaluation, (i // 200 // 500)::INTEGER AS epoch, (i // 200)::INTEGER AS step,
     'starter_problem_' || lpad(((i // 8) % 2000)::VARCHAR, 5, '0') AS problem_id, hash(i) % 1000 / 1000.0 AS luck,
-    i / {n} AS skill FROM range({n}) t(i);
-INSERT INTO steps SELECT DISTINCT run, step, epoch, 'trained', TIMESTAMP '2026-01-01', TIMESTAMP '2026-01-01', 's', 'p', 200, 17800 FROM base;
-INSERT INTO step_problems SELECT DISTINCT run, step, ((i // 8) % 25)::INTEGER, problem_id FROM base;
-INSERT INTO step_times SELECT run, step, s, 1.0 FROM steps, (VALUES ('sample'), ('grade'), ('train'), ('total')) v(s);
-INSERT INTO step_metrics SELECT run, step, m, 0.5 FROM steps, (VALUES ('optim/entropy'), ('teacher_kl')) v(m);
-INSERT INTO rollouts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, (i % 8)::INTEGER, step, 'stop', 'prompt', 30, 60,
-    'text ' || i, TIMESTAMP '2026-01-01', 'student', 1, NULL FROM base;
-INSERT INTO verdicts SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
-    CASE WHEN luck < skill THEN 'passed' WHEN luck > 0.6 THEN 'interface_mismatch' ELSE 'tests_failed' END,
-    true, luck < skill OR luck <= 0.6, true, 3, 8, ['reason'], 'bubblewrap', '{}', 0, 0.2, false, TIMESTAMP '2026-01-01' FROM base;
-INSERT INTO verdict_stages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, p, s,
-    CASE WHEN luck < skill OR p < 1 THEN 'passed' WHEN p = 3 THEN 'skipped' ELSE 'failed' END, [], 0.1
-    FROM base, (VALUES (0, 'format'), (1, 'interface'), (2, 'syntax'), (3, 'tests')) v(p, s);
-INSERT INTO interface_mismatches SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, p, ['missing_port', 'extra_port'][1 + p],
-    'port_' || (hash(i, p) % 300), 'input [' || (hash(i) % 7) || ':0]', 'nothing' FROM base, (VALUES (0), (1)) v(p) WHERE luck >= skill AND luck > 0.6;
-INSERT INTO rewards SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, 0.4 + 1.2 * (luck < skill)::INTEGER FROM base;
-INSERT INTO reward_terms SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, t, w, (luck < skill)::INTEGER
-    FROM base, (VALUES ('format', 0.1), ('interface', 0.2), ('syntax', 0.3), ('tests', 1.0)) v(t, w);
-INSERT INTO teacher_scores SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck, luck, luck, 60 FROM base;
-INSERT INTO advantages SELECT rollout, run, purpose, evaluation, epoch, step, problem_id, luck - 0.5, luck, true FROM base;
+    i / $n AS skill FROM range($n) t(i);
+INSERT INTO steps BY NAME SELECT DISTINCT run, step, epoch, 'trained' AS status, TIMESTAMP '2026-01-01' AS planned_at,
+    TIMESTAMP '2026-01-01' AS trained_at, 's' AS state_path, 'p' AS sampler_path, 200 AS examples, 17800 AS train_tokens FROM base;
+INSERT INTO step_problems BY NAME SELECT DISTINCT run, step, ((i // 8) % 25)::INTEGER AS position, problem_id FROM base;
+INSERT INTO step_times BY NAME SELECT run, step, stage, 1.0 AS seconds
+    FROM steps, (VALUES ('sample'), ('grade'), ('train'), ('total')) v(stage);
+INSERT INTO step_metrics BY NAME SELECT run, step, name, 0.5 AS value FROM steps, (VALUES ('optim/entropy'), ('teacher_kl')) v(name);
+INSERT INTO rollouts BY NAME SELECT {PLACE}, (i % 8)::INTEGER AS sample, step AS policy_step, 'stop' AS stop_reason, 'prompt' AS prompt,
+    30 AS n_prompt, 60 AS n_tokens, 'text ' || i AS text, TIMESTAMP '2026-01-01' AS recorded_at, 'student' AS policy, 1 AS turn FROM base;
+INSERT INTO verdicts BY NAME SELECT {PLACE},
+    CASE WHEN luck < skill THEN 'passed' WHEN luck > 0.6 THEN 'interface_mismatch' ELSE 'tests_failed' END AS outcome,
+    true AS format_ok, luck < skill OR luck <= 0.6 AS interface_ok, true AS syntax_ok, 3 AS tests_passed, 8 AS tests_total,
+    ['reason'] AS reasons, 'bubblewrap' AS executor, '{{}}' AS tools, 0 AS seed, 0.2 AS wall_s, 0.1 AS cpu_s, false AS cached,
+    TIMESTAMP '2026-01-01' AS graded_at FROM base;
+INSERT INTO verdict_stages BY NAME SELECT {PLACE}, position, stage,
+    CASE WHEN luck < skill OR position < 1 THEN 'passed' WHEN position = 3 THEN 'skipped' ELSE 'failed' END AS status,
+    []::VARCHAR[] AS reasons, 0.1 AS wall_s
+    FROM base, (VALUES (0, 'format'), (1, 'interface'), (2, 'syntax'), (3, 'tests')) v(position, stage);
+INSERT INTO interface_mismatches BY NAME SELECT {PLACE}, position, ['missing_port', 'extra_port'][1 + position] AS kind,
+    'port_' || (hash(i, position) % 300) AS name, 'input [' || (hash(i) % 7) || ':0]' AS expected, 'nothing' AS got
+    FROM base, (VALUES (0), (1)) v(position) WHERE luck >= skill AND luck > 0.6;
+INSERT INTO rewards BY NAME SELECT {PLACE}, 0.4 + 1.2 * (luck < skill)::INTEGER AS total FROM base;
+INSERT INTO reward_terms BY NAME SELECT {PLACE}, term, weight, (luck < skill)::INTEGER AS value
+    FROM base, (VALUES ('format', 0.1), ('interface', 0.2), ('syntax', 0.3), ('tests', 1.0)) v(term, weight);
+INSERT INTO teacher_scores BY NAME SELECT {PLACE}, luck AS k1_mean, luck AS k2_mean, luck AS k3_mean, 60 AS n_tokens FROM base;
+INSERT INTO advantages BY NAME SELECT {PLACE}, luck - 0.5 AS advantage, luck AS reward, true AS counts FROM base;
 """
+"""By name, so that a column that the schema gains later is NULL here."""
 ARRAYS = """
-INSERT INTO tokens SELECT rollout, range(60)::INTEGER[], list_transform(range(60), lambda j: -0.1 * j)::FLOAT[] FROM base WHERE step < 100;
-INSERT INTO teacher_tokens SELECT rollout, list_transform(range(60), lambda j: -0.2 * j)::FLOAT[] FROM base WHERE step < 100;
+INSERT INTO tokens BY NAME SELECT rollout, range(60)::INTEGER[] AS tokens_T, list_transform(range(60), lambda j: -0.1 * j)::FLOAT[] AS logprobs_T
+    FROM base WHERE step < 100;
+INSERT INTO teacher_tokens BY NAME SELECT rollout, list_transform(range(60), lambda j: -0.2 * j)::FLOAT[] AS logprobs_T
+    FROM base WHERE step < 100;
 """
 
 
@@ -161,7 +173,7 @@ def fill(path: Path, n: int) -> History:
         half.unlink(missing_ok=True)
         History(half).start_run(RunRecord(name="bench", student="s", teacher="t"))
         with connection.connect(half, read_only=False) as con:
-            con.execute(FILL.replace("{n}", str(n)))
+            con.execute(FILL.replace("$n", str(n)))
             con.execute(ARRAYS)
         half.rename(path)
     return History(path)

@@ -416,7 +416,7 @@ COMPARISONS = (
         for staleness in (0, 1, 4)
         if (short, staleness) != ("is", 0)
     ),
-    Comparison("demo", "demo-rl", "starter tier: the teacher at λ = 0.1, in the demo"),
+    Comparison("demo", "demo-rl", "starter tier: the teacher at λ = 0.3 on failed answers, in the demo"),
     Comparison("demo", "demo-shuffled", "starter tier: easy problems first, in the demo"),
     Comparison("demo", "demo-raw", "starter tier: advantages divided by their deviation, in the demo"),
     Comparison("demo", "demo-imitate-rl-2e-3", "starter tier: the demo over RL alone at a rate of 2e-3 (100 steps)"),

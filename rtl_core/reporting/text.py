@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 EQUAL_DIFFICULTY = (
     "At equal difficulty a step counts as if it held all training problems; the raw curve (lighter) may fall while the student gets better, because"
-    " the curriculum makes its steps harder."
+    " the curriculum makes its steps harder. A step that holds the hardest problems alone still dips."
 )
 
 

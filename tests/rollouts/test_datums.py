@@ -139,7 +139,10 @@ def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward() ->
     for stored, outcome in zip(made.group("a"), (Outcome.PASSED, Outcome.TESTS_FAILED), strict=True):
         verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
         made.take_up([replace(stored, verdict=verdict)])
-    assert tokens(made, config('learning.kl_on="all"'), 0.1) == [pytest.approx([0.45, 0.5]), pytest.approx([-0.55, -0.5])]
+    assert tokens(made, config('learning.kl_on="all"'), 0.1) == [
+        pytest.approx([0.45, 0.5]),
+        pytest.approx([-0.55, -0.5]),
+    ]
     assert tokens(made, config('learning.kl_on="failed"'), 0.1) == [[0.5, 0.5], pytest.approx([-0.55, -0.5])]
 
 

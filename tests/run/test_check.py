@@ -165,7 +165,11 @@ def test_what_no_time_mends_is_one_sentence_with_its_remedy_in_check_and_ends_a_
 
 @pytest.mark.parametrize(
     ("command", "fault", "text"),
-    [("check", 402, "not paid for"), pytest.param("train", 402, "not paid for", marks=pytest.mark.slow), ("train", None, "retired")],
+    [
+        ("check", 402, "not paid for"),
+        pytest.param("train", 402, "not paid for", marks=pytest.mark.slow),
+        ("train", None, "retired"),
+    ],
 )
 def test_the_real_command_ends_by_itself_with_code_2_and_no_traceback(
     front: Front, tmp_path: Path, command: str, fault: int | None, text: str
