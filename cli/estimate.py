@@ -155,6 +155,7 @@ def _show(
     from rich import box
     from rich.table import Table
 
+    from rtl_core.cost.estimate import duration
     from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars, unpriced
     from rtl_core.errors import ConfigError
 
@@ -215,7 +216,7 @@ def _show(
                 f" student and {expected.teacher_evaluations} teacher evaluations ${usd(evaluating)}"
             )
     say(
-        f"time: likely {expected.hours:,.1f} hours ({expected.step_s:,.0f} s a step); about {most.hours:,.1f} if it uses the most"
+        f"time: likely {duration(expected.hours)} ({expected.step_s:,.0f} s a step); about {duration(most.hours)} if it uses the most"
     )
     for title, notes in (("assumptions of what is likely", found.assumptions), ("of both", common)):
         say(f"\n{title}", "bold")

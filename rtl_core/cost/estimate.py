@@ -83,6 +83,11 @@ class Estimate:
         return (self.steps * self.step_s + (self.evaluations + self.teacher_evaluations) * self.evaluation_s) / 3600
 
 
+def duration(hours: float) -> str:
+    """`12 minutes` or `3.5 hours`."""
+    return f"{max(1, round(60 * hours))} minutes" if hours < 1.5 else f"{hours:,.1f} hours"
+
+
 @dataclass(frozen=True)
 class _Asked:
     """Groups that are asked for alike: their number, the answers in all their turns, and what they use."""

@@ -400,8 +400,9 @@ def test_sizes_that_do_not_fit_thinking_are_warned_of(
 
 def test_cost_names_the_most_first_and_holds_the_budget_against_it(tmp_path: Path) -> None:
     names = ["tinker.student=Qwen/Qwen3.6-35B-A3B", "tinker.teacher=Qwen/Qwen3.5-397B-A17B"]
-    (plain,) = cost(small_known(tmp_path, 10**6, *names))
-    assert plain.text.startswith("at most $")
+    (unlimited,) = cost(small_known(tmp_path, 10**6, *names, "tinker.base_url=http://a"))
+    assert (unlimited.level, unlimited.text[:9]) == ("wrong", "at most $")
+    assert "--set cost.budget_usd=1`" in (unlimited.remedy or "")
     (covered,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=1000"))
     assert (covered.level, "covers that" in covered.text) == ("ok", True)
     (small,) = cost(small_known(tmp_path, 10**6, *names, "cost.budget_usd=0.000001"))

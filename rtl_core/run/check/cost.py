@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from rtl_core.cost.estimate import duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.known import Known
@@ -27,7 +29,7 @@ def cost(known: Known) -> Iterator[Finding]:
         yield Finding("cost", "wrong", error.message, error.hint)
         return
     most, likely = (total_dollars(one.usage, found.prices) for one in (found.most, found.likely))
-    hours = f"about {found.likely.hours:,.1f} hours, {found.most.hours:,.1f} if it uses the most"
+    hours = f"about {duration(found.likely.hours)}, {duration(found.most.hours)} if it uses the most"
     steps = f"{found.most.steps} steps, {found.most.rollouts:,} answers at most"
     if most is None or likely is None:
         if known.config.tinker.all_local:
@@ -40,7 +42,14 @@ def cost(known: Known) -> Iterator[Finding]:
         return
     text = f"at most ${most:,.2f}, likely ${likely:,.2f}; {hours}; {steps}"
     budget = config.cost.budget_usd
-    if budget is not None and budget < most:
+    if budget is None and config.run.purpose == "train" and not config.tinker.all_local:
+        yield Finding(
+            "cost",
+            "wrong",
+            f"{text}; no budget stops it",
+            f"say what it may cost, such as `--set cost.budget_usd={math.ceil(likely)}`: it stops before the step that would exceed that",
+        )
+    elif budget is not None and budget < most:
         stops = "likely before its end" if budget < likely else "should it use the most"
         yield Finding(
             "cost",
