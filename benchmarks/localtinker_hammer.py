@@ -1,11 +1,12 @@
 """Many clients hammer one embedded Tinker service: no error, and memory flat once it is warm.
 
-    python -m benchmarks.localtinker_hammer [--seconds 300] [--clients 8] [--warm-up 60] [--json FILE]
+    python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--json FILE]
 
 Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
 passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
 bad request that must be refused, and now and then a goodbye and a new session. The memory of the service and its sampling
-processes is read once a second, pages that they share counted once.
+processes is read once a second, pages that they share counted once. How long it lasts, and when the service is warm, is counted in
+requests, so that a slow machine measures the same.
 
 Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the mean of the last fifth may lie
 at most 3 % and 24 MB above the mean of the first fifth.
@@ -35,17 +36,17 @@ ALLOWED_SHARE, ALLOWED_MB = 0.03, 24.0
 class Hammerer(threading.Thread):
     """One client. `errors` holds what should not have happened, `done` how often each action succeeded."""
 
-    def __init__(self, number: int, connect: Any, vocabulary: int, until: float) -> None:
+    def __init__(self, number: int, connect: Any, vocabulary: int, requests: int) -> None:
         super().__init__(name=f"client-{number}", daemon=True)
         self._random = random.Random(number)
         self._connect = connect
         self._vocabulary = vocabulary
-        self._until = until
+        self._requests = requests
         self.errors: list[str] = []
         self.done: Counter[str] = Counter()
 
     def run(self) -> None:
-        while time.monotonic() < self._until:
+        while self.done.total() < self._requests:
             try:
                 self._one_session()
             except Exception as error:
@@ -57,7 +58,7 @@ class Hammerer(threading.Thread):
             training = client.create_lora_training_client("student", rank=self._random.choice((4, 8, 32))).result()
             samplers = [client.create_sampling_client(base_model="student").result()]
             for _ in range(self._random.randint(20, 60)):
-                if time.monotonic() > self._until:
+                if self.done.total() >= self._requests:
                     break
                 action = self._random.choice(
                     (self._sample, self._sample, self._score, self._forward, self._train, self._train, self._snapshot,
@@ -177,9 +178,9 @@ def _family(pid: int) -> list[int]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--requests", type=int, default=3000, help="of all clients together")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--warm-up", type=float, default=60.0)
+    parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
 
@@ -200,12 +201,12 @@ def main() -> int:
             return tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
 
         began = time.monotonic()
-        clients = [Hammerer(n, connect, vocabulary, began + args.seconds) for n in range(args.clients)]
+        clients = [Hammerer(n, connect, vocabulary, args.requests // args.clients) for n in range(args.clients)]
         for client in clients:
             client.start()
-        samples: list[tuple[float, float, float]] = []
+        samples: list[tuple[int, float, float]] = []
         while any(client.is_alive() for client in clients):
-            samples.append((time.monotonic() - began, *resident_mb(service.pid)))
+            samples.append((sum(client.done.total() for client in clients), *resident_mb(service.pid)))
             time.sleep(1.0)
         alive = service.alive
 
@@ -218,13 +219,14 @@ def main() -> int:
     first, last = statistics.mean(warm[:fifth]), statistics.mean(warm[-fifth:])
     flat = last <= first * (1 + ALLOWED_SHARE) + ALLOWED_MB
     print(
-        f"{args.clients} clients, {args.seconds:.0f} s: " + ", ".join(f"{n} {name}" for name, n in done.most_common())
+        f"{args.clients} clients, {time.monotonic() - began:.0f} s: "
+        + ", ".join(f"{n} {name}" for name, n in done.most_common())
     )
-    print("               service   sampling processes")
+    print("  requests     service   sampling processes")
     for at, own, processes in samples[:: max(1, len(samples) // 15)]:
-        print(f"  {at:6.0f} s  {own:7.0f} MB  {processes:7.0f} MB")
+        print(f"  {at:8d}  {own:7.0f} MB  {processes:7.0f} MB")
     print(
-        f"memory after {args.warm_up:.0f} s: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
+        f"memory after {args.warm_up} requests: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
     )
     print(f"errors: {len(errors)}")
     for error in errors[:10]:

@@ -43,6 +43,7 @@ def small_run(tmp_path: Path) -> Callable[..., list[str]]:
             "learning.kl_schedule=constant",
             "learning.replace_with_kl=false",
             "evaluation.k=[1, 2]",
+            "sampling.seeded=true",
             *more,
         ]
 
