@@ -45,6 +45,8 @@ EQUAL = (
     "learning.warm_start_steps=0",
     "learning.kl_schedule=constant",
     'learning.truncated="keep"',
+    "learning.normalise_std=false",
+    'learning.kl_on="all"',
 )
 """Where the demo is no recipe of the cookbook's; all else of `[learning]` has its default."""
 CONFIG = load_config("demo", ["tinker.lora_rank=8"], environment={})
