@@ -85,30 +85,17 @@ async def everything_left(session: Session, ahead: ValidationAhead) -> str | Non
     ahead.begin(problem.id for problem in session.loaded.heldout)
     ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
     await evaluate_now(session, "student", 0, ahead)
-    reason = await epochs_and_teacher(session, ahead)
+    reason = await beside(every_epoch(session, ahead), evaluate_teacher(session, ahead))
     if reason is None:
         await evaluate_now(session, "student", steps)
         await retention.secure(session)
     return reason
 
 
-async def epochs_and_teacher(session: Session, ahead: ValidationAhead) -> str | None:
-    """All epochs and, beside all steps but the first, the evaluation of the teacher, on which no step depends."""
-    begun = asyncio.Event()
-    session.on_step.append(lambda _: begun.set())
-
-    async def epochs() -> str | None:
-        try:
-            return await every_epoch(session, ahead)
-        finally:
-            begun.set()
-
-    async def teacher() -> None:
-        await begun.wait()
-        if session.config.evaluation.teacher:
-            await evaluate_now(session, "teacher", 0, ahead)
-
-    return await beside(epochs(), teacher())
+async def evaluate_teacher(session: Session, ahead: ValidationAhead) -> None:
+    """The evaluation of the teacher. The first steps do not wait for it, since nothing that they do depends on it."""
+    if session.config.evaluation.teacher:
+        await evaluate_now(session, "teacher", 0, ahead)
 
 
 async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:

@@ -87,15 +87,21 @@ LONGEST_FIRST = ("flows", "backend", "localtinker", "run", "validation", "debugg
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What starts slowly is started once: a module's tests, and all tests that need Prefect, go to one worker (`--dist loadgroup`).
+    _share_what_starts_slowly(items)
+    _leave_out_without_published_sets(config, items)
 
-    On a machine without the published sets their tests are left out, loudly; in CI they fail instead.
-    """
+
+def _share_what_starts_slowly(items: list[pytest.Item]) -> None:
+    """The tests of a module, and all that need Prefect, go to one worker (`--dist loadgroup`), which starts their services once."""
     for item in items:
-        group = "prefect" if "prefect" in getattr(item, "fixturenames", ()) else str(item.path)
+        group = "prefect" if "prefect" in getattr(item, "fixturenames", ()) else item.path.stem
         item.add_marker(pytest.mark.xdist_group(group))
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path.relative_to(REPOSITORY / "tests").parts[0], len(ranks)))
+
+
+def _leave_out_without_published_sets(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a machine without the published sets their tests are left out, loudly; in CI they fail instead."""
     if PUBLISHED.is_dir() or os.environ.get("CI"):
         return
     needing = [item for item in items if {"data", "cvdp"} & set(getattr(item, "fixturenames", ()))]

@@ -17,6 +17,7 @@ against the service's own counters), and a step takes at most 1.15 times its lon
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import secrets
 import shutil
@@ -31,6 +32,8 @@ from pathlib import Path
 from benchmarks.rehearsal.faults import planned
 from benchmarks.rehearsal.findings import Checked, check, show
 from benchmarks.rehearsal.proxy import Latency, Proxy
+from rtl_core.config import load_config
+from rtl_core.cost.tokens import load_prices
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
@@ -67,6 +70,21 @@ def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
     return models
 
 
+def priced(folder: Path, models: dict[str, Path]) -> Path:
+    """A price list in which the tiny models cost what those of `cvdp` do, since its budget needs their prices."""
+    real = load_config("cvdp", environment={}, check_files=False).tinker
+    prices = load_prices().models
+    file = folder / "prices.toml"
+    with file.open("w") as out:
+        out.write('as_of = 2026-01-01\nsource = "the models of the configuration cvdp"\n')
+        for path, name in ((models["student"], real.student), (models["teacher"], real.teacher)):
+            out.write(f"[models.{json.dumps(str(path))}]\n")
+            out.writelines(
+                f"{kind} = {value}\n" for kind, value in prices[str(name)].model_dump(exclude_none=True).items()
+            )
+    return file
+
+
 def command(folder: Path, run: str, url: str, models: dict[str, Path], executor: str, size: Size) -> list[str]:
     """The command of the run: names, address and sizes, and what a tiny model needs."""
     overrides = [
@@ -77,6 +95,7 @@ def command(folder: Path, run: str, url: str, models: dict[str, Path], executor:
         f"tinker.base_url={url}",
         f"tinker.student={models['student']}",
         f"tinker.teacher={models['teacher']}",
+        f"cost.prices={priced(folder, models)}",
         f"problems.sources.0.path={folder / 'problems.jsonl'}",
         f"problems.sources.1.train={size.starter}",
         "problems.sources.1.heldout=4",

@@ -48,7 +48,7 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(
     assert history.rollout(keys[name]) == before
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:]] + NAMES[:1])
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
 def test_a_shell_stands_in_the_sandbox_and_runs_the_harness(name: str, history: History, keys: dict[str, str]) -> None:
     typed = "pwd; ls /code /code/rtl; touch /code/src/mine; touch /code/rundir/mine; harness; exit 7\n"
     done = run(history, keys[name], "--shell", typed=typed)

@@ -43,7 +43,7 @@ def small_run(tmp_path: Path) -> Callable[..., list[str]]:
             "learning.kl_schedule=constant",
             "learning.replace_with_kl=false",
             "evaluation.k=[1, 2]",
-            "sampling.seeded=true",
+            "sampling.seeded=true",  # some tests compare a run with its repetition
             *more,
         ]
 

@@ -248,9 +248,8 @@ def test_short_sleeps_and_sleeps_without_a_budget_are_nobodys_business(shell):
 
 
 def test_time_in_which_others_have_the_machine_is_not_counted(shell):
-    core = min(
-        os.sched_getaffinity(0)
-    )  # all on one, or a scheduler that is kind to the sandbox leaves it a core of its own
+    # All on one core, since a scheduler may leave the sandbox a core of its own.
+    core = min(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         for _ in range(8):
             spinner = stack.enter_context(subprocess.Popen(["sh", "-c", "while :; do :; done"]))
