@@ -17,11 +17,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 
 from rtl_core.errors import HistoryError
-from rtl_core.history import schema
+from rtl_core.history import schema, undo
 
 WRITE_PATIENCE_S = 120.0
 READ_PATIENCE_S = 30.0
@@ -65,15 +66,21 @@ def connect(
                 pass
         con = _engine(path, read_only=read_only).cursor()
         try:
-            _attach(con, path, read_only=read_only, patience_s=patience_s)
-            try:
-                if _identity(path) not in _checked:
-                    _check(con, path, read_only=read_only, old_is_fine=old_is_fine)
+            # Open for longer than DuckDB has it: to close any handle on a file lets go of this process's locks on it.
+            with path.open("rb") as file:
+                _attach(con, path, read_only=read_only, patience_s=patience_s)
+                try:
+                    if _identity(path) not in _checked:
+                        _check(con, path, file, read_only=read_only, old_is_fine=old_is_fine)
+                        if not read_only:
+                            _checked.add(_identity(path))
                     if not read_only:
-                        _checked.add(_identity(path))
-                yield con
-            finally:
-                _detach(con)
+                        undo.keep(con, file, path)
+                    yield con
+                finally:
+                    _detach(con)
+                if not read_only:
+                    undo.drop(path)
         finally:
             con.close()
 
@@ -137,6 +144,7 @@ def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, pati
     deadline = time.monotonic() + patience_s
     with _turnstile(path.parent, deadline):
         while True:
+            undo.put_back(path)
             try:
                 con.execute(statement).fetchall()
                 break
@@ -189,7 +197,7 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DETACH history").fetchall()
 
 
-def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_is_fine: bool) -> None:
+def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
     version, views = schema.state_of(con, path)
     schema.check_not_newer(version, path)
     if version < schema.current_version() and not old_is_fine:
@@ -198,8 +206,10 @@ def _check(con: duckdb.DuckDBPyConnection, path: Path, *, read_only: bool, old_i
                 f"{path} has schema {version}; this rtl-distill reads {schema.current_version()}",
                 "start or resume a run on it, or read a copy: `rtl-distill snapshot COPY` brings the copy forward",
             )
+        undo.keep(con, file, path)
         schema.migrate(con, version)
     elif not read_only and views != schema.views_hash():
+        undo.keep(con, file, path)
         schema.refresh_views(con)
 
 
