@@ -6,19 +6,23 @@ import asyncio
 import importlib
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 
-def run_flow(flow: str, *arguments: Any, title: str, verbose: bool = False, **options: Any) -> Any:
+def run_flow(
+    flow: str, *arguments: Any, title: str, verbose: bool = False, ahead: Sequence[str] = (), **options: Any
+) -> Any:
     """What a flow returns, run in this process with progress on this terminal.
 
     Args:
         flow: `module:function`; imported once `title` is told and, where none is configured, a Prefect server is coming up.
         arguments, options: what it is called with.
+        ahead: modules that it imports later, to be imported while the server comes up.
 
     Ctrl-C and SIGTERM end it with its state recorded and exit as a shell expects of a signal (130, 143).
     """
@@ -39,8 +43,11 @@ def run_flow(flow: str, *arguments: Any, title: str, verbose: bool = False, **op
         progress.set(console)
         start_temporary_server()
         try:
-            module, function = flow.split(":")
-            return asyncio.run(getattr(importlib.import_module(module), function)(*arguments, **options))
+            module, name = flow.split(":")
+            function = getattr(importlib.import_module(module), name)
+            for needed in ahead:  # the flow's first call waits seconds for the server
+                threading.Thread(target=importlib.import_module, args=(needed,), daemon=True).start()
+            return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
         except BaseException as error:

@@ -23,5 +23,8 @@ def sections(history: History, runs: list[str], own: Sequence[str] = ()) -> list
     source = Source(history, runs[0])
     shipped = sorted(SECTIONS.entries.items(), key=lambda item: item[1].place)
     wanted = [*shipped, *((name.rpartition(":")[2], SECTIONS.find(name)) for name in own)]
-    made = [Section(id_, entry.title, entry.lead, entry.blocks(source)) for id_, entry in wanted]
+    made = []
+    for id_, entry in wanted:
+        with history.reading():  # one connection a section; whoever writes has its turn between two
+            made.append(Section(id_, entry.title, entry.lead, entry.blocks(source)))
     return [section for section in made if section.blocks]
