@@ -1,7 +1,7 @@
 """Grade every attack and every honest twin; exit 1 if any verdict is not the right one.
 
     python -m benchmarks.redteam [--executor bubblewrap|docker|both] [--only GROUP_OR_NAME ...] [--jobs 2]
-                                 [--quick] [--cold] [--json FILE]
+                                 [--every N] [--cold] [--json FILE]
 
 Wrong are: an attack that is paid, an infrastructure error, an honest answer that is refused, and a grade that takes more
 than one and a half times the wall limit of one service. A grade that takes longer is done again when all others are done,
@@ -37,13 +37,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap")
     parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="every tenth, none that takes seconds")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth of a group")
     parser.add_argument("--cold", action="store_true", help="bubblewrap without prepared processes")
     parser.add_argument("--wall", type=float, default=LIMITS.wall_s, help="wall limit of one service, in seconds")
     parser.add_argument("--json", type=Path, help="write every verdict to this file")
     arguments = parser.parse_args(argv)
     try:
-        attacks = chosen(arguments.only, quick=arguments.quick)
+        attacks = chosen(arguments.only, every=arguments.every)
     except ValueError as error:
         parser.error(str(error))
     console = Console() if sys.stdout.isatty() else Console(width=110)

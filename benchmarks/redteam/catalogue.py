@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from benchmarks.redteam import (
     bench_channel,
     cache,
@@ -30,9 +32,8 @@ GROUPS: dict[str, list[Attack]] = {
 }
 
 
-def chosen(only: list[str] | None = None, *, quick: bool = False) -> list[tuple[str, Attack]]:
-    """(group, attack) pairs. `only` names groups, or parts of attacks' names; `quick` takes every tenth of a group
-    and leaves out those that take seconds.
+def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, Attack]]:
+    """(group, attack) pairs. `only` names groups, or parts of attacks' names; `every` = n takes every nth of a group.
 
     Raises ValueError when `only` names nothing.
     """
@@ -41,12 +42,10 @@ def chosen(only: list[str] | None = None, *, quick: bool = False) -> list[tuple[
         pairs = [(g, a) for g, a in pairs if any(word == g or (word not in GROUPS and word in a.name) for word in only)]
         if not pairs:
             raise ValueError(f"no group and no attack is called {', '.join(only)}; the groups are {', '.join(GROUPS)}")
-    if quick:
-        counted: dict[str, int] = {}
-        kept = []
-        for group, attack in pairs:
-            counted[group] = counted.get(group, -1) + 1
-            if group != "resources" and not counted[group] % 10:
-                kept.append((group, attack))
-        pairs = kept
-    return pairs
+    counted: Counter[str] = Counter()
+    kept = []
+    for group, attack in pairs:
+        if counted[group] % every == 0:
+            kept.append((group, attack))
+        counted[group] += 1
+    return kept

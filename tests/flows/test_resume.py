@@ -66,7 +66,7 @@ def test_after_kill_9_the_same_command_ends_with_the_rollouts_and_weights_of_an_
         assert done.stdout.count(line) == 1, (line, done.stdout)  # also where Prefect listens to the same logger
 
     killed = small_run("killed", *fixed)
-    kill_in = (1, 3) if staleness else (1, 2)
+    kill_in = (3,) if staleness else (2,)
     reader = History(tmp_path / "history.duckdb", read_only=True)
     for step in kill_in:
         process = subprocess.Popen(command(killed), env=environment(tmp_path), start_new_session=True)

@@ -1,6 +1,7 @@
 """The red team: no attack is paid, no answer's fault is the grader's, no honest answer is refused.
 
-A few answers of each group and the fuzzer's corpus run always; all of them with `-m slow`, and in Docker with `-m docker`.
+A few answers of each group and the fuzzer's corpus run always; every fifth with `-m slow`, every tenth in Docker with
+`-m docker`, all of them with `make redteam`.
 """
 
 import collections
@@ -159,7 +160,7 @@ def test_an_unknown_group_is_named():
     with pytest.raises(ValueError, match="nowhere"):
         chosen(["nowhere"])
     assert {group for group, _ in chosen(["cache", "plain verdict"])} == {"cache", "bench_channel"}
-    assert len(chosen(quick=True)) < 200
+    assert len(chosen(every=10)) < 200
 
 
 def test_a_case_of_the_fuzzer_follows_from_its_seed_and_number():
@@ -194,15 +195,15 @@ def test_a_short_run_of_the_fuzzer_finds_nothing(tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
-def test_the_red_team_in_bubblewrap(warm):
-    assert runner.main(["--wall", "10"] if warm else ["--cold", "--quick"]) == 0
+def test_a_share_of_the_red_team_in_bubblewrap(warm):
+    assert runner.main(["--wall", "10", "--every", "5"] if warm else ["--cold", "--every", "20", "--wall", "10"]) == 0
 
 
 @pytest.mark.docker
 def test_a_tenth_of_the_red_team_in_docker():
-    assert runner.main(["--executor", "docker", "--quick", "--wall", "10"]) == 0
+    assert runner.main(["--executor", "docker", "--every", "10", "--wall", "10"]) == 0
 
 
 @pytest.mark.slow
-def test_minutes_of_fuzzing_find_nothing(tmp_path):
-    assert fuzz.main(["--minutes", "2", "--output", str(tmp_path)]) == 0
+def test_half_a_minute_of_fuzzing_finds_nothing(tmp_path):
+    assert fuzz.main(["--minutes", "0.5", "--output", str(tmp_path)]) == 0

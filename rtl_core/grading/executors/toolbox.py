@@ -54,6 +54,11 @@ class Toolbox:
             raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
         own = (sys.prefix, sys.base_prefix)
         prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
+        cocotb = importlib.util.find_spec("cocotb")  # with --user or --system-site-packages it lies elsewhere
+        if cocotb is not None and cocotb.origin is not None:
+            site = Path(os.path.realpath(cocotb.origin)).parents[1]
+            if not any(site.is_relative_to(prefix) for prefix in prefixes):
+                prefixes[str(site)] = None
         directories: dict[str, None] = {}
         for tool in _SIMULATORS:
             found = shutil.which(tool)
