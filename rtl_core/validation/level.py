@@ -12,7 +12,7 @@ from rtl_core.grading.cache import GRADER_VERSION
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 2
+VALIDATOR_VERSION = 3
 """Raised whenever validation may come to another result than before."""
 
 LevelName = Literal["quick", "full"]

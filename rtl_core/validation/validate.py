@@ -3,7 +3,8 @@
 Cheap checks come first, and the first that decides ends the work:
 
 1. The harness needs what the executor lacks, or asks for what it cannot do: `unsupported`.
-2. The golden answer fails: `broken`; under some seeds only: `flaky`.
+2. The harness fails by itself, or the golden answer fails: `broken`; under some seeds only: `flaky`. Where there is no golden answer,
+   one that merely elaborates shows whether the harness begins at all.
 3. No answer, the unmodified context or a stub is paid: `weak` (but for a stub that behaves as the golden answer does).
 4. Mutants of the golden answer: `weak` when most of those that behave differently are paid.
 
@@ -25,6 +26,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
+from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.problems.interface import top_levels
 from rtl_core.types.answer import Answer
@@ -44,7 +46,7 @@ WRONG_S = 60.0
 """Seconds that a wrong answer has where no golden answer tells how long a right one takes. The slowest known-good answer of the public
 CVDP problems takes 59 s, and some harnesses wait for ever for an output that a stub never sets: 600 s each would take hours."""
 _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJECTED, Outcome.NO_ANSWER}
-_MISSING = ("ModuleNotFoundError", "No module named", "command not found", ": not found", "sorry:")
+_MISSING = ("ModuleNotFoundError", "No module named", "ImportError", "command not found", ": not found", "sorry:")
 
 
 def validate_problem(
@@ -72,7 +74,7 @@ def validate_problem(
     try:
         status, reason = work.run()
     except _HarnessFailed as failure:
-        status, reason = "unsupported", str(failure)
+        status, reason = "broken", str(failure)
     tools = first.executor.tools()
     return ValidationRecord(
         fingerprint=problem.fingerprint,
@@ -132,7 +134,9 @@ class _Validation:
         self.evidence["interface"] = describe_interface(problem)
         if reason := unsupported(problem, self.first):
             return "unsupported", reason
-        if problem.golden is not None and (verdict := self._golden(problem.golden)):
+        if problem.golden is None:
+            self.evidence["stand_in"] = _pay(self._grade(stand_in(problem), self._hasty()))
+        elif verdict := self._golden(problem.golden):
             return verdict
         if verdict := self._nothing_new():
             return verdict

@@ -200,11 +200,20 @@ def test_a_tool_that_is_missed_only_at_run_time_is_unsupported(grader: Grader, p
     assert "no-such-simulator" in found.evidence["reason"]
 
 
-def test_a_harness_that_breaks_before_it_runs_anything_is_unsupported(grader: Grader, planted: Make) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["golden answer", "neither it nor the ports known"])
+def test_a_harness_that_breaks_before_it_runs_anything_is_broken(grader: Grader, planted: Make, known: bool) -> None:
     run = "import cocotb\n\n\n@cocotb.test()\nasync def t(dut): ...\n\n\nraise TypeError('this harness is for another cocotb')\n"
-    found = validate_problem(planted(run), grader, level=SHORT)
-    assert found.status == "unsupported", found.evidence
+    problem = planted(run) if known else planted(run, golden=None).model_copy(update={"interface": None})
+    found = validate_problem(problem, grader, level=SHORT)
+    assert found.status == "broken", found.evidence
     assert "another cocotb" in found.evidence["reason"]
+
+
+def test_a_harness_whose_tests_cannot_be_imported_is_unsupported(grader: Grader, planted: Make) -> None:
+    run = "import sys\nsys.exit(\"E   ImportError: cannot import name 'sim_time_utils' from 'cocotb'\")\n"
+    found = validate_problem(planted(run, golden=None), grader, level=SHORT)
+    assert found.status == "unsupported", found.evidence
+    assert "sim_time_utils" in found.evidence["reason"]
 
 
 def test_a_golden_answer_that_fails_is_broken_with_the_reason(grader: Grader, planted: Make) -> None:
