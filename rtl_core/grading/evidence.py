@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from rtl_core.grading.executors.base import StepResult
+from rtl_core.grading.executors.base import Session, StepResult
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
@@ -39,17 +39,26 @@ def refusals(results: Sequence[StepResult]) -> tuple[str, ...]:
 
 
 def cheating(results: Sequence[StepResult], harness: Mapping[str, str]) -> tuple[str, ...]:
-    """What shows that the results are not the simulators' own; empty when nothing does."""
+    """What shows that the results are not the simulators' own; empty when nothing does.
+
+    A results file that changed is held against an answer only where the harness passed and the simulation, as it told itself,
+    did not: tests are counted from what simulations told, so any other change gains nothing, and a harness that runs the next
+    simulation on the same file changes it as well.
+    """
+    passed = all(result.exit_code == 0 for result in results)
     for result in results:
         for session in result.sessions:
-            if session.forged:
+            if passed and session.forged and not _told_success(session):
                 return (f"{result.name}: the results file is not the one that cocotb wrote",)
             if any(not test["file"].startswith(("/src/", "/code/src/")) for test in session.tests):
                 return (f"{result.name}: a test did not come from the harness",)
-    passed = all(result.exit_code == 0 for result in results)
     if passed and uses_cocotb(harness) and not any(session.complete for r in results for session in r.sessions):
         return ("the harness passed although no simulation brought its tests to an end",)
     return ()
+
+
+def _told_success(session: Session) -> bool:
+    return session.complete and all(test["status"] != "failed" for test in session.tests)
 
 
 def changed_parameters(

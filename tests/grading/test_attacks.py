@@ -15,7 +15,7 @@ import pytest
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.evidence import cheating
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Job
+from rtl_core.grading.executors.base import Job, Session, StepResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.neutralise import neutralise
@@ -290,6 +290,18 @@ def test_a_final_block_does_fool_the_runner_but_not_the_attestation(executor, ex
     results = run_unscreened(executor, problem, REJECTED["results written at the end"])
     assert [result.exit_code for result in results] == [0]
     assert "not the one that cocotb" in cheating(results, problem.harness)[0]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status", "cheats"),
+    [(0, "failed", True), (1, "failed", False), (0, "passed", False)],
+    ids=["paid for a failed test", "fails anyway", "passes by itself"],
+)
+def test_another_results_file_is_held_against_an_answer_only_where_it_gained_by_it(exit_code, status, cheats):
+    test = {"name": "t", "status": status, "message": "", "file": "/src/test.py", "sim_ns": 1.0}
+    session = Session(results_file="/code/results.xml", complete=True, forged=True, tests=(test,))
+    result = StepResult("direct", exit_code, "", 1.0, sessions=(session,))
+    assert bool(cheating([result], {})) is cheats
 
 
 def test_a_simulation_that_ends_early_is_no_pass(executor, examples):
