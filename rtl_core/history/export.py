@@ -6,6 +6,7 @@ long. What a running run adds between two of them may be in a later file and not
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections import defaultdict
@@ -53,7 +54,7 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
 
 
 def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
-    """All rollouts of a run as JSON Lines, training by step, then evaluations; returns how many.
+    """All rollouts of a run as JSON Lines, training by step, then evaluations, each with its later turns; returns how many.
 
     `tokens` adds the token ids and both models' log-probabilities.
     """
@@ -65,9 +66,12 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
     def write(file: TextIO) -> None:
         nonlocal count
         for place in places:
-            for stored in history.rollouts_of(run, place):
-                file.write(json.dumps(_line(stored, prompts, tokens)) + "\n")
-                count += 1
+            for turn in itertools.count(1):
+                found = history.rollouts_of(run, place, "refinement" if turn > 1 else None, turn=turn)
+                if not found:
+                    break
+                file.writelines(json.dumps(_line(stored, prompts, tokens)) + "\n" for stored in found)
+                count += len(found)
 
     _replace(path, write)
     return count

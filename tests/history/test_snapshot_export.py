@@ -127,6 +127,17 @@ def test_rollouts_come_out_as_json_lines(demo, tmp_path):
     assert "tokens" not in json.loads((tmp_path / "plain.jsonl").read_text(encoding="utf-8").splitlines()[0])
 
 
+def test_later_turns_come_out_after_the_first(tmp_path):
+    history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    first = history.rollouts_of("demo", 0)[0].rollout
+    second = first.model_copy(update={"purpose": "refinement", "turn": 2, "parent": first.key})
+    history.record_rollouts([second])
+    export_rollouts(history, "demo", tmp_path / "r.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]
+    (later,) = (line for line in lines if line["turn"] == 2)
+    assert (later["rollout"], later["parent"]) == (second.key, first.key)
+
+
 def test_metrics_have_the_names_that_the_community_reads(demo, tmp_path):
     assert export_metrics(demo, "demo", tmp_path / "metrics.jsonl") == 13
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
