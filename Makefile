@@ -10,7 +10,7 @@ ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
 # Tests mostly wait for simulators and servers: three at a time keep two cores busy. tests/conftest.py makes the groups.
 PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -70,6 +70,9 @@ learning-report: setup ## Run what the ledger of learning lacks (minutes a cell;
 
 models: setup ## Make the tiny models of the package anew into build/tinymodels (half an hour)
 	@.venv/bin/rtl-distill make-models --output build/tinymodels
+
+newest: setup-test ## Try the newest release of each dependency and say what breaks (minutes each; ARGS=prefect for one)
+	@$(PY) -m scripts.newest $(ARGS)
 
 lock: ## Write requirements.lock from what is installed in .venv (after testing it)
 	@$(PY) -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
