@@ -66,12 +66,13 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
     def write(file: TextIO) -> None:
         nonlocal count
         for place in places:
-            for turn in itertools.count(1):
-                found = history.rollouts_of(run, place, "refinement" if turn > 1 else None, turn=turn)
-                if not found:
-                    break
-                file.writelines(json.dumps(_line(stored, prompts, tokens)) + "\n" for stored in found)
-                count += len(found)
+            with history.reading():
+                for turn in itertools.count(1):
+                    found = history.rollouts_of(run, place, "refinement" if turn > 1 else None, turn=turn)
+                    if not found:
+                        break
+                    file.writelines(json.dumps(_line(stored, prompts, tokens)) + "\n" for stored in found)
+                    count += len(found)
 
     _replace(path, write)
     return count

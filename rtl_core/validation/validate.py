@@ -4,7 +4,7 @@ Cheap checks come first, and the first that decides ends the work:
 
 1. The harness needs what the executor lacks, or asks for what it cannot do: `unsupported`.
 2. The harness fails by itself, or the golden answer fails: `broken`; under some seeds only: `flaky`. Where there is no golden answer,
-   one that merely elaborates shows whether the harness begins at all.
+   a stub, or a module that merely elaborates, shows whether the harness begins at all.
 3. No answer, the unmodified context or a stub is paid: `weak` (but for a stub that behaves as the golden answer does).
 4. Mutants of the golden answer: `weak` when most of those that behave differently are paid.
 
@@ -28,7 +28,6 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.history.records import ValidationRecord, ValidationStatus
-from rtl_core.problems.interface import top_levels
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
@@ -134,9 +133,7 @@ class _Validation:
         self.evidence["interface"] = describe_interface(problem)
         if reason := unsupported(problem, self.first):
             return "unsupported", reason
-        if problem.golden is None:
-            self.evidence["stand_in"] = _pay(self._grade(stand_in(problem), self._hasty()))
-        elif verdict := self._golden(problem.golden):
+        if problem.golden is not None and (verdict := self._golden(problem.golden)):
             return verdict
         if verdict := self._nothing_new():
             return verdict
@@ -211,12 +208,12 @@ class _Validation:
         told: dict[str, str] = {}
         if not files:
             told["none"] = made.reason
-            if hollow := self._hollow():
+            if hollow := stand_in(self.problem.model_copy(update={"golden": None})):
                 verdict = self._grade(hollow, self._hasty())
                 told["empty module"] = _pay(verdict)
                 if _paid(verdict):
                     self.evidence["stubs"] = told
-                    return "weak", "a module without ports or contents is paid"
+                    return "weak", "a module without contents is paid"
         paid: tuple[ValidationStatus, str] | None = None
         hasty = self._hasty()
         for name, answer in files.items():
@@ -243,14 +240,6 @@ class _Validation:
             most = {name: min(getattr(grader.limits, name), WRONG_S) for name in ("wall_s", "cpu_s")}
             grader.limits = grader.limits.model_copy(update=most)
         return grader
-
-    def _hollow(self) -> dict[str, str] | None:
-        """A module without ports, where not even the interface is known."""
-        tops = top_levels(self.problem.harness)
-        path = next((p for p in self.problem.targets if p.endswith((".v", ".sv"))), None)
-        if self.problem.interface is not None or not tops or path is None:
-            return None
-        return {path: f"module {tops[0]};\nendmodule\n"}
 
     def _compare(self, answer: Mapping[str, str]) -> Comparison | None:
         if self.problem.golden is None:

@@ -87,23 +87,19 @@ def test_a_commit_that_ended_half_way_is_as_if_never_begun(tmp_path, monkeypatch
     history.start_run(RunRecord(name="second"))
     monkeypatch.undo()
     kept = undo.path_of(path).read_bytes()
+    rollouts = history.query("SELECT count(*) AS n FROM rollouts")
     torn, unreadable = torn_files(before, path.read_bytes()), 0
     for number, content in enumerate(torn):
         for read_only in (True, False):
             damaged = tmp_path / f"torn-{number}-{read_only}.duckdb"
             damaged.write_bytes(content)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(undo, "put_back", lambda history: None)
-                try:
-                    History(damaged, read_only=True).runs()
-                except HistoryError:
-                    unreadable += 1
+            try:
+                History(damaged, read_only=True).runs()
+            except HistoryError:
+                unreadable += 1
             undo.path_of(damaged).write_bytes(kept)
             assert [r.name for r in History(damaged, read_only=read_only).runs()] == ["first"]
-            assert (
-                History(damaged).query("SELECT count(*) AS n FROM rollouts").to_pylist()
-                == history.query("SELECT count(*) AS n FROM rollouts").to_pylist()
-            )
+            assert History(damaged).query("SELECT count(*) AS n FROM rollouts") == rollouts
             assert not undo.path_of(damaged).exists()
     assert unreadable > 0, "DuckDB itself survives this: rtl_core/history/undo.py is no longer needed"
 
