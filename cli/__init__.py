@@ -5,6 +5,7 @@ Command modules import what is heavy (torch, Prefect, pyslang) inside their func
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 
@@ -56,8 +57,9 @@ app = typer.Typer(
 )
 
 
+@functools.cache
 def register() -> None:
-    """Import every command and give it to `app`."""
+    """Import every command and give it to `app`, once a process."""
     for name, target in COMMANDS.items():
         module, function = target.split(":")
         command = getattr(importlib.import_module(module), function)

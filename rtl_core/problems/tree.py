@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
@@ -47,6 +48,17 @@ class SourceTree:
     def errors(self) -> int:
         """How many errors the parser found."""
         return sum(diagnostic.isError() for diagnostic in self._tree.diagnostics)
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in walk(self.root):
+            found.setdefault(name_of(node), []).append(node)
+        return found
+
+    def of(self, *kinds: str) -> list[Node]:
+        """The nodes of these kinds, kind by kind, each from the top down. The file is walked once for all questions."""
+        return [node for kind in kinds for node in self._by_kind.get(kind, ())]
 
     def span(self, node: Node) -> tuple[int, int] | None:
         """First and past-the-last byte of a node or token, or None when it does not stand in this file as written."""

@@ -92,12 +92,8 @@ def rewritten(sources: Mapping[str, str], *, dut: str, top: str, marker: str) ->
 
 def _verdicts(tree: SourceTree, marker: str) -> Iterator[Node]:
     """Printing calls with the marker in a string literal, as far as they stand in the file as written."""
-    for node in walk(tree.root):
-        if (
-            name_of(node) == "InvocationExpression"
-            and name_of(node.left) == "SystemName"
-            and node.arguments is not None
-        ):
+    for node in tree.of("InvocationExpression"):
+        if name_of(node.left) == "SystemName" and node.arguments is not None:
             printing = _PRINTS.fullmatch(node.left.systemIdentifier.rawText)
             literals = (t.rawText for t in tokens(node.arguments) if name_of(t) == "StringLiteral")
             if printing and any(marker in literal for literal in literals) and tree.span(node):
@@ -114,8 +110,8 @@ def _to_channel(tree: SourceTree, marker: str, channel: str) -> Iterator[Edit]:
 
 def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
     """Before each `$finish` the mark is written; both in a block, since the statement may depend on an `if`."""
-    for node in walk(tree.root):
-        if name_of(node) == "ExpressionStatement" and _called(node.expr) == "$finish" and tree.span(node):
+    for node in tree.of("ExpressionStatement"):
+        if _called(node.expr) == "$finish" and tree.span(node):
             start, end = _span(tree, node)
             yield Edit(start, start, f'begin $fdisplay({channel}, "{ENDED}"); ')
             yield Edit(end, end, " end")
@@ -123,14 +119,14 @@ def _marked(tree: SourceTree, channel: str) -> Iterator[Edit]:
 
 def _without_waves(tree: SourceTree) -> Iterator[Edit]:
     """Nobody looks at the bench's waves, and their calls take time to compile."""
-    for node in walk(tree.root):
-        if name_of(node) == "ExpressionStatement" and _called(node.expr).startswith("$dump") and tree.span(node):
+    for node in tree.of("ExpressionStatement"):
+        if _called(node.expr).startswith("$dump") and tree.span(node):
             yield Edit(*_span(tree, node), ";")
 
 
 def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
     """Draws from the simulator's common generators become draws from a variable of the bench that starts as they do."""
-    for node in walk(tree.root):
+    for node in tree.of("InvocationExpression", "SystemName"):
         name = _called(node)
         if name_of(node) == "SystemName" and name_of(node.parent) == "InvocationExpression":
             continue
@@ -148,8 +144,8 @@ def _seeded(tree: SourceTree, home: str) -> Iterator[Edit]:
 
 def _opened(tree: SourceTree, top: str) -> Iterator[Edit]:
     """The file and the seeds, declared behind the top module's header on the same line."""
-    for node in walk(tree.root):
-        if name_of(node) == "ModuleDeclaration" and node.header.name.rawText == top:
+    for node in tree.of("ModuleDeclaration"):
+        if node.header.name.rawText == top:
             at = _span(tree, node.header.semi)[1]
             opened = f' integer channel_{WORD} = $fopen("{VERDICT_FILE}", "w");'
             yield Edit(at, at, f"{opened} integer seed_{WORD} = 0; integer useed_{WORD} = 0;")
@@ -160,18 +156,12 @@ def _hidden(trees: Collection[SourceTree]) -> set[str]:
     found: set[str] = set()
     spoken: set[str] = set()
     for tree in trees:
-        for node in walk(tree.root):
-            kind = name_of(node)
-            if kind in ("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration"):
-                found.add(node.header.name.rawText)
-            elif kind == "InstanceName":
-                found.add(node.name.rawText)
-            elif kind in ("TaskDeclaration", "FunctionDeclaration"):
-                found.add(node.prototype.name.getLastToken().rawText)
-            elif kind == "NamedBlockClause":
-                found.add(node.name.rawText)
-            elif kind in ("NamedPortConnection", "NamedParamAssignment"):
-                spoken.add(node.name.rawText)
+        units = tree.of("ModuleDeclaration", "InterfaceDeclaration", "ProgramDeclaration", "PackageDeclaration")
+        found |= {node.header.name.rawText for node in units}
+        found |= {node.name.rawText for node in tree.of("InstanceName", "NamedBlockClause")}
+        routines = tree.of("TaskDeclaration", "FunctionDeclaration")
+        found |= {node.prototype.name.getLastToken().rawText for node in routines}
+        spoken |= {node.name.rawText for node in tree.of("NamedPortConnection", "NamedParamAssignment")}
     return {name for name in found - spoken if name.isidentifier()}
 
 
@@ -194,17 +184,13 @@ def _timescale(text: str) -> str:
 
 def _instances(trees: Collection[SourceTree], dut: str) -> Iterator[Node]:
     for tree in trees:
-        for node in walk(tree.root):
-            if name_of(node) == "HierarchyInstantiation" and node.type.rawText == dut:
+        for node in tree.of("HierarchyInstantiation"):
+            if node.type.rawText == dut:
                 yield node
 
 
 def _overridden(trees: Collection[SourceTree], dut: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for tree in trees:
-        for node in walk(tree.root):
-            if name_of(node) == "DefParam":
-                found["*"] = None
+    found: dict[str, None] = {"*": None} if any(tree.of("DefParam") for tree in trees) else {}
     for instance in _instances(trees, dut):
         for node in walk(instance):
             if name_of(node) == "NamedParamAssignment":
