@@ -30,6 +30,11 @@ def run_flow(
         os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
         # The temporary server is stopped with the run and complains about what it was doing just then.
         os.environ.setdefault("PREFECT_LOGGING_SERVER_LEVEL", "CRITICAL")
+        # Each event, whole, that a server which is away did not take; the run tells that it waits for the server.
+        os.environ.setdefault("PREFECT_LOGGING_INTERNAL_LEVEL", "CRITICAL")
+    import httpx
+
+    from rtl_core.errors import InfrastructureError
     from rtl_core.observe.progress import progress
     from rtl_distill.cli.console import ConsoleProgress
     from rtl_distill.operations.orphans import end_orphans, mark_this_process
@@ -50,6 +55,11 @@ def run_flow(
             return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
+        except httpx.HTTPError as error:  # Prefect's client, after it had asked again for minutes
+            raise InfrastructureError(
+                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error}",
+                "see to the server; the same command then goes on from here",
+            ) from error
         except BaseException as error:
             # Prefect's own; imported late, like the flow.
             if type(error).__name__ != "TerminationSignal":

@@ -22,6 +22,10 @@ _ANY_CHANGE = {"Edge", "ValueChange"}
 _EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+_NOTED = (*_ASSIGNMENTS, ast.Expr, ast.Call, ast.Assert, ast.Attribute, ast.Constant, ast.Name)
+"""What `_Reader` looks at; the other nodes (contexts, operators) are most of a tree."""
+_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class _Reader:
                 given = repr(value.value) if isinstance(value, ast.Constant) else ""
                 self._driven.setdefault(name, set()).add(given)
 
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        if isinstance(node, _ASSIGNMENTS):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
@@ -179,7 +183,12 @@ def _executed_nodes(
 ) -> tuple[tuple[ast.AST, frozenset[str]], ...]:
     """Statements and expressions of a body that are executed, each with the names whose presence was asked for before."""
     statements = _executed(owner.body, false)
-    return tuple((node, guarded) for statement, guarded in statements for node in _expressions(statement))
+    return tuple(
+        (node, guarded)
+        for statement, guarded in statements
+        for node in _expressions(statement)
+        if isinstance(node, _NOTED)
+    )
 
 
 def _executed(
@@ -218,9 +227,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        children = [
-            c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler | ast.match_case)
-        ]
+        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _BLOCKS)]
         if isinstance(node, ast.IfExp) and any(_hasattr_names(node.test)):
             children = [node.test, node.orelse]
         elif isinstance(node, ast.BoolOp) and any(_hasattr_names(node)):
@@ -240,14 +247,15 @@ def _file(text: str) -> tuple[ast.Module, frozenset[str], tuple[_FunctionNode, .
     tree = parse_python(text)
     if tree is None:
         return None
-    return tree, _false_names(tree), tuple(node for node in ast.walk(tree) if isinstance(node, _FunctionNode))
+    nodes = list(ast.walk(tree))
+    return tree, _false_names(nodes), tuple(node for node in nodes if isinstance(node, _FunctionNode))
 
 
-def _false_names(tree: ast.Module) -> frozenset[str]:
-    """Names that are bound in this file, and never to anything but a constant that counts as False."""
+def _false_names(nodes: list[ast.AST]) -> frozenset[str]:
+    """Names that are bound in a file of these nodes, and never to anything but a constant that counts as False."""
     bound: dict[str, bool] = {}
     constants: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if (
             isinstance(node, ast.Assign | ast.AnnAssign)
             and isinstance(node.value, ast.Constant)
@@ -259,7 +267,7 @@ def _false_names(tree: ast.Module) -> frozenset[str]:
             bound[node.arg] = False
         elif isinstance(node, ast.Global | ast.Nonlocal):
             bound.update(dict.fromkeys(node.names, False))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound[node.id] = bound.get(node.id, True) and id(node) in constants
     return frozenset(name for name, false in bound.items() if false)

@@ -14,4 +14,8 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same work may succeed when it is done again. A group of errors is, when each of them is."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_transient(one) for one in error.exceptions)
+    if isinstance(
+        error, httpx.HTTPStatusError
+    ):  # Prefect's client, whose server was busy for longer than it asks again
+        return error.response.status_code >= 500
     return isinstance(error, _TRANSIENT)
