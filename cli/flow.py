@@ -50,9 +50,12 @@ def run_flow(
         try:
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
+            from rtl_distill.tasks.server_waits import server_waits_told
+
             for needed in ahead:  # the flow's first call waits seconds for the server
                 threading.Thread(target=importlib.import_module, args=(needed,), daemon=True).start()
-            return asyncio.run(function(*arguments, **options))
+            with server_waits_told(console.line):
+                return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
         except httpx.HTTPError as error:  # Prefect's client, after it had asked again for minutes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,18 @@ _AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is at
 FIRST_ATTEMPT = 3
 """A server on SQLite answers 503 now and then and serves the second request; the third is made after some six seconds."""
 AGAIN_S = 60.0
+_heard = threading.Lock()
 
 
 @contextmanager
 def server_waits_told(tell: Callable[[str], None]) -> Iterator[None]:
-    """A line when a request fails for the third time, and then at most one a minute, from whichever thread makes it."""
+    """A line when a request fails for the third time, and then at most one a minute, from whichever thread makes it.
+
+    A block inside another one adds nothing: a command waits for the server also before and after its flow.
+    """
+    if not _heard.acquire(blocking=False):
+        yield
+        return
     level, effective, told = _CLIENT.level, _CLIENT.getEffectiveLevel(), -AGAIN_S
 
     def hear(record: logging.LogRecord) -> bool:
@@ -36,3 +44,4 @@ def server_waits_told(tell: Callable[[str], None]) -> Iterator[None]:
     finally:
         _CLIENT.setLevel(level)
         _CLIENT.removeFilter(hear)
+        _heard.release()
