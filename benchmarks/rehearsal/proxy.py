@@ -72,8 +72,6 @@ class Promised:
     who: str
     ready_at: float
     samples: int
-    owners: set[str]
-    """Its sampler or trainer, and their session."""
     fetched: bool = False
 
 
@@ -250,8 +248,7 @@ class Proxy:
                 number = next(self._numbers.setdefault(route, itertools.count()))
                 samples = said.get("num_samples", 0) if route == "sample" else 0
                 ready_at = time.monotonic() + self._latency.of(route, number)
-                owners = {name for kind in ("sampler", "trainer", "session") for name in named(said, kind)}
-                self.known.promised[request_id] = Promised(route, who, ready_at, samples, owners)
+                self.known.promised[request_id] = Promised(route, who, ready_at, samples)
                 if route == "optim_step":
                     self.known.steps += 1
                     self.known.unsaved[said["model_id"]] += 1
