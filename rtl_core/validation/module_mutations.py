@@ -21,14 +21,13 @@ TEXTBOOK_WIDTH = 8
 
 def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
     """Every mutation of this kind, module by module."""
-    for node in walk(tree.root):
-        if name_of(node) == "ModuleDeclaration":
-            module = ModuleText(tree, node)
-            yield from _short_outputs(module)
-            yield from _short_registers(module)
-            yield from _ignored_inputs(module)
-            yield from _ignored_parameters(module)
-            yield from _late_resets(module)
+    for node in tree.of("ModuleDeclaration"):
+        module = ModuleText(tree, node)
+        yield from _short_outputs(module)
+        yield from _short_registers(module)
+        yield from _ignored_inputs(module)
+        yield from _ignored_parameters(module)
+        yield from _late_resets(module)
 
 
 def _short_outputs(module: ModuleText) -> Iterator[Mutation]:

@@ -265,13 +265,12 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
     """`[7:0]` becomes `[0:7]` for a vector whose bits are picked one by one: same width, other bit order."""
     single: set[str] = set()
     ranged: set[str] = set()
-    for node in walk(tree.root):
-        if name_of(node) == "IdentifierSelectName":
-            for select in node.selectors:
-                inner = next((c for c in children(select) if not is_token(c)), None)
-                if inner is not None:
-                    (single if name_of(inner) == "BitSelect" else ranged).add(node.identifier.rawText)
-    for node in walk(tree.root):
+    for node in tree.of("IdentifierSelectName"):
+        for select in node.selectors:
+            inner = next((c for c in children(select) if not is_token(c)), None)
+            if inner is not None:
+                (single if name_of(inner) == "BitSelect" else ranged).add(node.identifier.rawText)
+    for node in walk(tree.root):  # not by kinds: the order of mutations decides which are drawn
         if name_of(node) not in ("ImplicitAnsiPort", "PortDeclaration", "NetDeclaration", "DataDeclaration"):
             continue
         names = {d.name.rawText for d in walk(node) if name_of(d) == "Declarator" and not list(d.dimensions)}

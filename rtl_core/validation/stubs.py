@@ -192,9 +192,7 @@ def _value(stub: Stub, port: Port, inputs: list[Port]) -> str:
 
 def _module(tree: SourceTree, name: str) -> Node | None:
     """The declaration of a module, if it stands in this text."""
-    return next(
-        (n for n in walk(tree.root) if name_of(n) == "ModuleDeclaration" and n.header.name.rawText == name), None
-    )
+    return next((node for node in tree.of("ModuleDeclaration") if node.header.name.rawText == name), None)
 
 
 def _emptied(text: str, module: str, body: str) -> str | None:

@@ -14,7 +14,7 @@ from importlib.resources import files
 
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench.rewrite import rewritten
-from rtl_core.problems.tree import Edit, SourceTree, name_of, tokens, walk
+from rtl_core.problems.tree import Edit, SourceTree, tokens
 from rtl_core.types.problem import Difficulty, InterfaceSource
 
 COMPOSE = """\
@@ -93,12 +93,8 @@ def _ports(bench: Bench) -> list[tuple[str, str]]:
 def bench_modules(text: str) -> tuple[list[str], list[str]]:
     """(modules that a bench defines and does not instantiate, modules that it instantiates and does not define)."""
     tree = SourceTree(text)
-    defined, used = [], []
-    for node in walk(tree.root):
-        if name_of(node) == "ModuleDeclaration":
-            defined.append(node.header.name.rawText)
-        elif name_of(node) == "HierarchyInstantiation":
-            used.append(node.type.rawText)
+    defined = [node.header.name.rawText for node in tree.of("ModuleDeclaration")]
+    used = [node.type.rawText for node in tree.of("HierarchyInstantiation")]
     return [m for m in defined if m not in used], list(dict.fromkeys(m for m in used if m not in defined))
 
 
