@@ -10,27 +10,31 @@ from benchmarks.learning.check import check
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.running import Matrix
 
-TWO_STEPS = 'problems.sources=[{kind="starter", tier="hard", train=16, heldout=7, heldout_split="test"}]'
+TWO_STEPS = [
+    'problems.sources=[{kind="starter", tier="hard", train=8, heldout=7, heldout_split="test"}]',
+    "curriculum.problems_per_step=4",
+    "sampling.group_size=4",
+]
 
 
 @pytest.mark.slow
 def test_a_cell_is_run_once_and_can_be_checked(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    matrix = Matrix(ledger, tmp_path / "runs", ["hard-led"], [0], [TWO_STEPS])
+    matrix = Matrix(ledger, tmp_path / "runs", ["hard-led"], [0], TWO_STEPS)
     assert len(matrix.missing()) == 1
     matrix.run(1, lambda: None, said.append)
     assert matrix.failed == [], said
 
     cell, line = ledger.cells["hard-led", 0], ledger.tiers["hard"]
     assert len(line.problems_P) == len(cell.after.passed_P) == 7
-    assert [step.answers for step in cell.steps] == [48, 48]
-    assert cell.answers == 96
-    assert cell.train_tokens > 96 * 20
+    assert [step.answers for step in cell.steps] == [16, 16]
+    assert cell.answers == 32
+    assert cell.train_tokens > 32 * 20
     assert all(step.usd > 0 for step in cell.steps)
     assert sum(line.teacher.interface_P) > sum(line.untrained.interface_P)
 
-    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-led"], [0], [TWO_STEPS])
+    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-led"], [0], TWO_STEPS)
     assert again.missing() == []
     assert Matrix(again.ledger, tmp_path, ["hard-led"], [0]).missing(), "other keys are another cell"
     with pytest.raises(SystemExit, match="has no cell hard-rl-0"):
