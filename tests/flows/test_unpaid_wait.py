@@ -1,0 +1,46 @@
+"""A run that waits for credit (402) says so, and Ctrl-C ends it at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rehearsal.faults import fault
+from benchmarks.rehearsal.proxy import Latency, Proxy
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.tinymodels import model_path
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_wait_for_credit(small_run: Callable[..., list[str]], tmp_path: Path) -> None:
+    unpaid = fault("402", "status", "paid", 1, "", "", 402, lasts_s=1e6, body={"detail": "no credit left"})
+    models = {name: model_path(name) for name in ("student", "teacher")}
+    service = LocalTinker({str(path): path for path in models.values()}, tmp_path / "service")
+    with service, Proxy(service.base_url, Latency(0, 0, 0, 0, groups=2), [unpaid]) as proxy:
+        named = [f"tinker.{name}={path}" for name, path in models.items()]
+        overrides = [f"--set={one}" for one in small_run("unpaid", f"tinker.base_url={proxy.url}", *named)]
+        run = subprocess.Popen(
+            [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *overrides],
+            env={**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert run.stdout is not None
+        try:
+            said = ""
+            while "no credit at Tinker (402)" not in said:
+                line = run.stdout.readline()
+                assert line, said
+                said += line
+            os.killpg(run.pid, signal.SIGINT)  # as a terminal does
+            rest, _ = run.communicate(timeout=120)
+        finally:
+            run.kill()
+    assert run.returncode == 130, said + rest
+    assert "cancelled; the same command goes on from here" in rest
+    assert "Traceback" not in said + rest
