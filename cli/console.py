@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from types import TracebackType
 
@@ -13,7 +14,7 @@ from rich.progress import Progress as RichProgress
 class ConsoleProgress:
     """Stages and lines scroll by with the time since the start; one bar at the bottom shows what is under way.
 
-    Where the output is no terminal, every quarter of the way is a line instead.
+    Where the output is no terminal, every quarter of the way is a line instead. Warnings of the project's logger are lines too.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -26,14 +27,21 @@ class ConsoleProgress:
         self._quarter = ("", 0)
         self._task: TaskID | None = None
         self._start = time.monotonic()
+        self._log = logging.getLogger("rtl_distill")
+        self._warnings = logging.Handler(logging.WARNING)
+        self._warnings.emit = lambda record: self.line(f"{record.levelname.lower()}: {record.getMessage()}")  # type: ignore[method-assign]
 
     def __enter__(self) -> ConsoleProgress:
         self._bar.start()
+        self._log.addHandler(self._warnings)
+        self._log.propagate = False
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._log.removeHandler(self._warnings)
+        self._log.propagate = True
         self._bar.stop()
 
     def stage(self, title: str) -> None:
