@@ -84,8 +84,9 @@ class Estimate:
 
 
 def duration(hours: float) -> str:
-    """`12 minutes` or `3.5 hours`."""
-    return f"{max(1, round(60 * hours))} minutes" if hours < 1.5 else f"{hours:,.1f} hours"
+    """`1 minute`, `12 minutes` or `3.5 hours`."""
+    minutes = max(1, round(60 * hours))
+    return f"{hours:,.1f} hours" if hours >= 1.5 else f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 @dataclass(frozen=True)
