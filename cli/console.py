@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
+
+
+class _Warnings(logging.Handler):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(f"{record.levelname.lower()}: {record.getMessage()}")
 
 
 class ConsoleProgress:
@@ -28,8 +38,7 @@ class ConsoleProgress:
         self._task: TaskID | None = None
         self._start = time.monotonic()
         self._log = logging.getLogger("rtl_distill")
-        self._warnings = logging.Handler(logging.WARNING)
-        self._warnings.emit = lambda record: self.line(f"{record.levelname.lower()}: {record.getMessage()}")  # type: ignore[method-assign]
+        self._warnings = _Warnings(self.line)
 
     def __enter__(self) -> ConsoleProgress:
         self._bar.start()

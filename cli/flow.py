@@ -50,17 +50,16 @@ def run_flow(
         try:
             module, name = flow.split(":")
             function = getattr(importlib.import_module(module), name)
-            from rtl_distill.tasks.server_waits import server_waits_told
-
             for needed in ahead:  # the flow's first call waits seconds for the server
                 threading.Thread(target=importlib.import_module, args=(needed,), daemon=True).start()
-            with server_waits_told(console.line):
-                return asyncio.run(function(*arguments, **options))
+            return asyncio.run(function(*arguments, **options))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code = 130
-        except httpx.HTTPError as error:  # Prefect's client, after it had asked again for minutes
+        except (httpx.HTTPError, RuntimeError) as error:  # Prefect's client, after it had asked again for minutes
+            if not isinstance(error, httpx.HTTPError) and not isinstance(error.__cause__, httpx.HTTPError):
+                raise
             raise InfrastructureError(
-                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error}",
+                f"Prefect's server at {os.environ.get('PREFECT_API_URL', 'its configured address')} fails: {error.__cause__ or error}",
                 "see to the server; the same command then goes on from here",
             ) from error
         except BaseException as error:

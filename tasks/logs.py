@@ -16,8 +16,7 @@ from contextvars import ContextVar
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
 
-from rtl_core.observe.progress import progress
-from rtl_distill.tasks.server_waits import server_waits_told
+from rtl_distill.tasks.server_waits import tell_server_waits
 
 LOG_FILE = "RTL_DISTILL_LOG"
 """Variable that names a file which gets the lines too: a deployment's worker.log. Runs that outlive their worker write on.
@@ -37,8 +36,9 @@ _lock = threading.Lock()
 def lines_in_flow_run_log() -> Iterator[None]:
     """Send what the logger `rtl_distill` is told within the block, from INFO on, to the present flow run's log.
 
-    Waits for Prefect's server are told too. Prefect's handler sends lines in batches from a thread of its own; a line costs its run some 0.1 ms.
+    Prefect's handler sends lines in batches from a thread of its own; a line costs its run some 0.1 ms.
     """
+    tell_server_waits()
     own = str(flow_run.id)
     file = _file_handler(path, own, flow_run.name or own) if (path := os.environ.get(LOG_FILE)) else None
     _enter(own)
@@ -46,8 +46,7 @@ def lines_in_flow_run_log() -> Iterator[None]:
         _logger.addHandler(file)
     token = _here.set(own)
     try:
-        with server_waits_told(progress.get().line):
-            yield
+        yield
     finally:
         _here.reset(token)
         if file:

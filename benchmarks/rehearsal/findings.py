@@ -119,7 +119,8 @@ def check(
         "AND step IN (SELECT step FROM scored WHERE rollout IS NOT NULL)"
     )
     taken = sum(fault.lost_samples for fault in faults)
-    left = sum(one.samples for one in proxy.known.promised.values() if not one.fetched)
+    ended = {fault.victim for fault in faults}
+    left = sum(one.samples for one in proxy.known.promised.values() if not one.settled and one.owners & ended)
     abandoned = sum(proxy.known.unsaved.values())
     adam = adam_steps(state, trained[-1].state_path) if trained and trained[-1].state_path else 0
     told = "\n".join(lines)
@@ -135,9 +136,9 @@ def check(
         ("no traceback reaches the user", "Traceback" not in told, f"{len(lines)} lines of output"),
         ("no rollout twice in the history", doubles == 0, f"{doubles} doubles of {sampled} rollouts"),
         (
-            "every sampled answer is recorded, but those a fault took and those that nobody fetched before its client ended",
+            "every sampled answer is recorded, but those a fault took or left with a client that it ended",
             done.get("sample", 0) == sampled + taken + left,
-            f"service {done.get('sample', 0)}, history {sampled}, taken by faults {taken}, never fetched {left}",
+            f"service {done.get('sample', 0)}, history {sampled}, taken by faults {taken}, left with ended clients {left}",
         ),
         ("every planned group was sampled", unsampled == 0, f"{unsampled} are missing, of {in_steps} rollouts in steps"),
         ("every rollout is graded and rewarded", ungraded == 0, f"{ungraded} of {sampled} are not"),

@@ -72,7 +72,10 @@ class Promised:
     who: str
     ready_at: float
     samples: int
-    fetched: bool = False
+    owners: set[str]
+    """Its sampler or trainer, and their session."""
+    settled: bool = False
+    """Its answer was fetched, or a fault took it."""
 
 
 @dataclass
@@ -187,7 +190,7 @@ class Proxy:
                 promised.ready_at += self._latency.sample_s
             case "expire" | "fail" if promised is not None:
                 fault.lost_samples += promised.samples
-                promised.samples = 0
+                promised.settled = True
                 await self._pass(request, body)  # the service has done its work
                 if fault.strike == "expire":
                     return JSONResponse({"detail": "promise expired"}, 410)
@@ -222,7 +225,7 @@ class Proxy:
         await asyncio.sleep(max(wait_s, 0.0))
         response = await self._pass(request, body)
         if response.status_code == 200:
-            promised.fetched = True
+            promised.settled = True
             self._mended(f"answer of {promised.route}", promised.who)
         return response
 
@@ -248,7 +251,8 @@ class Proxy:
                 number = next(self._numbers.setdefault(route, itertools.count()))
                 samples = said.get("num_samples", 0) if route == "sample" else 0
                 ready_at = time.monotonic() + self._latency.of(route, number)
-                self.known.promised[request_id] = Promised(route, who, ready_at, samples)
+                owners = {name for kind in ("sampler", "trainer", "session") for name in named(said, kind)}
+                self.known.promised[request_id] = Promised(route, who, ready_at, samples, owners)
                 if route == "optim_step":
                     self.known.steps += 1
                     self.known.unsaved[said["model_id"]] += 1

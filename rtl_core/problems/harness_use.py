@@ -22,10 +22,6 @@ _ANY_CHANGE = {"Edge", "ValueChange"}
 _EDGES = {"RisingEdge", "FallingEdge", "ClockCycles"} | _ANY_CHANGE
 _CATCHES = {"AttributeError", "Exception", "BaseException"}
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-_NOTED = (*_ASSIGNMENTS, ast.Expr, ast.Call, ast.Assert, ast.Attribute, ast.Constant, ast.Name)
-"""What `_Reader` looks at; the other nodes (contexts, operators) are most of a tree."""
-_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 @dataclass(frozen=True)
@@ -137,7 +133,7 @@ class _Reader:
                 given = repr(value.value) if isinstance(value, ast.Constant) else ""
                 self._driven.setdefault(name, set()).add(given)
 
-        if isinstance(node, _ASSIGNMENTS):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
                 if isinstance(target, ast.Attribute) and target.attr == "value":
@@ -183,12 +179,7 @@ def _executed_nodes(
 ) -> tuple[tuple[ast.AST, frozenset[str]], ...]:
     """Statements and expressions of a body that are executed, each with the names whose presence was asked for before."""
     statements = _executed(owner.body, false)
-    return tuple(
-        (node, guarded)
-        for statement, guarded in statements
-        for node in _expressions(statement)
-        if isinstance(node, _NOTED)
-    )
+    return tuple((node, guarded) for statement, guarded in statements for node in _expressions(statement))
 
 
 def _executed(
@@ -227,7 +218,9 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _BLOCKS)]
+        children = [
+            c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt | ast.ExceptHandler | ast.match_case)
+        ]
         if isinstance(node, ast.IfExp) and any(_hasattr_names(node.test)):
             children = [node.test, node.orelse]
         elif isinstance(node, ast.BoolOp) and any(_hasattr_names(node)):

@@ -14,8 +14,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same work may succeed when it is done again. A group of errors is, when each of them is."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_transient(one) for one in error.exceptions)
-    if isinstance(
-        error, httpx.HTTPStatusError
-    ):  # Prefect's client, whose server was busy for longer than it asks again
+    # Of Prefect's client, whose server was busy for longer than it asks again.
+    if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= 500
     return isinstance(error, _TRANSIENT)

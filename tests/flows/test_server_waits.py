@@ -4,42 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-import httpx
 import pytest
 from prefect.client.base import PrefectHttpxAsyncClient
+from prefect.exceptions import PrefectHTTPStatusError
 
-from rtl_core.errors import InfrastructureError
 from rtl_core.run.faults import is_transient
-from rtl_distill.cli.flow import run_flow
-from rtl_distill.tasks.server_waits import server_waits_told
+from rtl_distill.tasks import server_waits
 
 
-class Busy(BaseHTTPRequestHandler):
+class Server(ThreadingHTTPServer):
     refusals = 0
     """How many requests are refused before one is served."""
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        busy = Busy.refusals > 0
-        Busy.refusals -= busy
+        assert isinstance(self.server, Server)
+        busy = self.server.refusals > 0
+        self.server.refusals -= busy
         self.send_response(503 if busy else 200)
         self.send_header("Retry-After", "0")
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
 
+    do_POST = do_GET
+
     def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+def server() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Answers) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield running
+        running.shutdown()
 
 
 async def ask(url: str) -> int:
@@ -48,25 +59,38 @@ async def ask(url: str) -> int:
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(1, 0), (4, 1)])
-def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(url: str, refusals: int, lines: int) -> None:
-    told: list[str] = []
-    Busy.refusals = refusals
+def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(
+    server: Server, refusals: int, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     client = logging.getLogger("prefect.client")
-    before = client.level, list(client.filters)
-    with server_waits_told(told.append):
-        assert asyncio.run(ask(url)) == 200
+    monkeypatch.setattr(client, "level", client.level)
+    monkeypatch.setattr(client, "filters", list(client.filters))
+    monkeypatch.setattr(server_waits, "_told", [])
+    server.refusals = refusals
+    server_waits.tell_server_waits()
+    assert asyncio.run(ask(server.url)) == 200
+    told = [record.getMessage() for record in caplog.records if record.name == "rtl_distill"]
     assert len(told) == lines
     assert all("waiting for Prefect's server" in line and "503" in line for line in told)
-    assert (client.level, list(client.filters)) == before
 
 
-def test_one_that_stays_busy_ends_the_command_in_a_sentence_and_the_run_can_go_on(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", url)
-    Busy.refusals = 1000
-    with pytest.raises(InfrastructureError, match=r"Prefect's server .* fails: .*503") as caught:
-        run_flow(f"{__name__}:ask", url, title="ask")
-    assert isinstance(caught.value.__cause__, httpx.HTTPStatusError)
-    assert is_transient(caught.value.__cause__)
-    assert "goes on" in (caught.value.hint or "")
+def test_what_stays_busy_is_worth_trying_again(server: Server) -> None:
+    server.refusals = 1000
+    with pytest.raises(PrefectHTTPStatusError) as caught:
+        asyncio.run(ask(server.url))
+    assert is_transient(caught.value)
+
+
+def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server: Server, tmp_path: Path) -> None:
+    server.refusals = 10**6
+    done = subprocess.run(
+        [sys.executable, "-m", "rtl_distill.cli", "train", "demo", f"--set=run.directory={tmp_path}"],
+        env={**os.environ, "PREFECT_API_URL": f"{server.url}/api", "PREFECT_CLIENT_MAX_RETRIES": "1"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert f"Prefect's server at {server.url}/api fails" in said
+    assert "503" in said
+    assert "the same command then goes on from here" in said
+    assert "Traceback" not in said
+    assert done.returncode == 2
