@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 REPOSITORY = Path(__file__).resolve().parents[1]
 PUBLISHED = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
 
@@ -39,6 +40,17 @@ def smollm2() -> Path:
 
     own = os.environ.get("RTL_DISTILL_MODELS")
     return fetch_model("SmolLM2-135M-Instruct", print, folder=Path(own) if own else REPOSITORY / "build" / "models")
+
+
+@pytest.fixture(scope="session")
+def prefect() -> Iterator[None]:
+    """A temporary Prefect server with a database of its own."""
+    from prefect.testing.utilities import prefect_test_harness
+
+    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
+
+    with prefect_test_harness(server_startup_timeout=300):
+        yield
 
 
 def sdk_loops() -> list[str]:

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 
 _parsing = threading.Lock()
@@ -82,12 +83,7 @@ class _Reader:
         files = {path: _file(text) for path, text in sorted(harness.items()) if path.endswith(".py")}
         self._files = [file for path, file in files.items() if file and (everything or is_used(path, harness))]
         self._everything = everything
-        self._driven: dict[str, set[str]] = {}
-        """Name -> the constants that it is given; the empty text for any other value."""
-        self._touched: dict[str, None] = {}
-        self._signals: set[str] = set()
-        self._scalars: set[str] = set()
-        self._strings: set[str] = set()
+        self._found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in _Kind}
 
     def read(self) -> HarnessUse:
         definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
@@ -106,80 +102,104 @@ class _Reader:
                 first = [a.arg for a in node.args.args[:1]] if _is_cocotb_test(node) else []
                 if not _is_skipped(node):
                     wanted |= self._body(node, false, frozenset({"dut", *first}))
-        capitals = {name for name in self._touched if name.isupper() and name not in self._signals}
+        driven, touched, signals, scalars, strings = self._found.values()
+        capitals = {name for name in touched if name.isupper() and name not in signals}
         return HarnessUse(
-            driven=tuple(self._driven),
-            moved=frozenset(name for name, given in self._driven.items() if "" in given or len(given) > 1),
-            touched=tuple(name for name in self._touched if name not in self._driven and name not in capitals),
-            scalars=frozenset(self._scalars) & {*self._driven, *self._touched},
-            parameters=frozenset(capitals | self._strings),
+            driven=tuple(driven),
+            moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
+            touched=tuple(name for name in touched if name not in driven and name not in capitals),
+            scalars=frozenset(scalars.keys() & {*driven, *touched}),
+            parameters=frozenset(capitals | strings.keys()),
         )
 
-    def _body(self, owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]) -> set[str]:
-        """Notes what the statements do with the design; returns all names that they mention, which they may call."""
-        mentioned: set[str] = set()
-        for node, guarded in _executed_nodes(owner, false):
+    def _body(self, owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]) -> frozenset[str]:
+        """Keep what the statements do with the design; returns all names that they mention, which they may call."""
+        uses, mentioned = _uses(owner, false, duts)
+        for kind, name, given in uses:
+            self._found[kind].setdefault(name, set()).add(given)
+        return mentioned
+
+
+class _Kind(Enum):
+    """What a node does with a name."""
+
+    DRIVES = auto()
+    TOUCHES = auto()
+    WAITS_FOR = auto()
+    ONE_BIT = auto()
+    SPELLS = auto()
+    """A text that may name a parameter."""
+
+
+_Use = tuple[_Kind, str, str]
+"""(what is done, with which name, and for `DRIVES` the constant that it is given; the empty text for any other value)."""
+
+
+@lru_cache(maxsize=4096)  # by the function's node, which the shared files of a bench have in common
+def _uses(
+    owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]
+) -> tuple[tuple[_Use, ...], frozenset[str]]:
+    """What a body's statements do with the design, in order, and all names that they mention."""
+    uses: dict[_Use, None] = {}
+    mentioned: set[str] = set()
+    for statement, guarded in _executed(owner.body, false):
+        for node in _expressions(statement):
             if isinstance(node, ast.Name):
                 mentioned.add(node.id)
             elif isinstance(node, ast.Attribute):
                 mentioned.add(node.attr)
-            self._note(node, duts, guarded)
-        return mentioned
-
-    def _note(self, node: ast.AST, duts: frozenset[str], guarded: frozenset[str]) -> None:
-        def drive(target: ast.expr, value: ast.expr | None = None) -> None:
-            name = _signal(target, duts)
-            if name and name not in guarded:
-                given = repr(value.value) if isinstance(value, ast.Constant) else ""
-                self._driven.setdefault(name, set()).add(given)
-
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
-                if isinstance(target, ast.Attribute) and target.attr == "value":
-                    drive(target.value, None if isinstance(node, ast.AugAssign) else node.value)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
-            if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
-                drive(node.value.left, node.value.comparators[0])
-        elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
-                drive(node.func.value, node.args[0] if node.args else None)
-            elif (called == "Clock" or called in _EDGES) and node.args:
-                # An edge of an output is waited for as well as one of an input.
-                if called == "Clock":
-                    drive(node.args[0])
-                name = _signal(node.args[0], duts) or ""
-                self._signals.add(name)
-                if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
-                    self._scalars.add(name)
-            elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
-                key = node.args[1]
-                certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
-                if certain and isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    self._touch(key.value, guarded)
-        elif isinstance(node, ast.Assert):
-            for name in _hasattr_names(node.test):
-                self._touch(name, guarded)
-        elif isinstance(node, ast.Attribute):
-            if _is_dut(node.value, duts):
-                self._touch(node.attr, guarded)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self._strings |= {node.value} if node.value.isidentifier() else set(_OVERRIDE.findall(node.value))
-
-    def _touch(self, name: str, guarded: frozenset[str]) -> None:
-        # Names with an underscore before them are the handle's own.
-        if not name.startswith("_") and name not in guarded:
-            self._touched[name] = None
+            for use in _uses_of(node, duts):
+                if use[1] not in guarded or use[0] not in (_Kind.DRIVES, _Kind.TOUCHES):
+                    uses[use] = None
+    return tuple(uses), frozenset(mentioned)
 
 
-@lru_cache(maxsize=4096)  # by the function's node, which the shared files of a bench have in common
-def _executed_nodes(
-    owner: ast.Module | _FunctionNode, false: frozenset[str]
-) -> tuple[tuple[ast.AST, frozenset[str]], ...]:
-    """Statements and expressions of a body that are executed, each with the names whose presence was asked for before."""
-    statements = _executed(owner.body, false)
-    return tuple((node, guarded) for statement, guarded in statements for node in _expressions(statement))
+def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
+    """What one node does with the design."""
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in (part for t in targets for part in (t.elts if isinstance(t, ast.Tuple) else [t])):
+            if isinstance(target, ast.Attribute) and target.attr == "value":
+                yield from _drives(target.value, duts, None if isinstance(node, ast.AugAssign) else node.value)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare):
+        if isinstance(node.value.ops[0], ast.LtE):  # cocotb 1's `dut.x <= value`
+            yield from _drives(node.value.left, duts, node.value.comparators[0])
+    elif isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("setimmediatevalue", "set") and isinstance(node.func, ast.Attribute):
+            yield from _drives(node.func.value, duts, node.args[0] if node.args else None)
+        elif (called == "Clock" or called in _EDGES) and node.args:
+            # An edge of an output is waited for as well as one of an input.
+            if called == "Clock":
+                yield from _drives(node.args[0], duts)
+            name = _signal(node.args[0], duts) or ""
+            yield _Kind.WAITS_FOR, name, ""
+            if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
+                yield _Kind.ONE_BIT, name, ""
+        elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
+            key = node.args[1]
+            certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
+            if certain and isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield from _touches(key.value)
+    elif isinstance(node, ast.Assert):
+        for name in _hasattr_names(node.test):
+            yield from _touches(name)
+    elif isinstance(node, ast.Attribute):
+        if _is_dut(node.value, duts):
+            yield from _touches(node.attr)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        for name in [node.value] if node.value.isidentifier() else _OVERRIDE.findall(node.value):
+            yield _Kind.SPELLS, name, ""
+
+
+def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = None) -> Iterator[_Use]:
+    if name := _signal(target, duts):
+        yield _Kind.DRIVES, name, repr(value.value) if isinstance(value, ast.Constant) else ""
+
+
+def _touches(name: str) -> Iterator[_Use]:
+    if not name.startswith("_"):  # names with an underscore before them are the handle's own
+        yield _Kind.TOUCHES, name, ""
 
 
 def _executed(

@@ -1,25 +1,11 @@
-"""A Prefect harness for few flows, and the smallest run that has every part."""
+"""The smallest run that has every part."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-
-
-@pytest.fixture(scope="session")
-def prefect() -> Iterator[None]:
-    """A temporary Prefect server with a database of its own."""
-    from prefect.testing.utilities import prefect_test_harness
-
-    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
-
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
 
 
 @pytest.fixture

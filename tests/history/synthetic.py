@@ -84,8 +84,14 @@ def problem(index: int, split: str) -> Problem:
 def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: int = 0, gain: float = 0.75) -> History:
     """Write a whole run and return its history. `gain` is how much the pass rate rises."""
     shape = shape or Shape()
-    rng = np.random.default_rng(seed)
     history = History(path)
+    with history.batch():  # one transaction, which saves an opening of the file a call
+        _fill(history, name, shape, seed, gain)
+    return history
+
+
+def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> None:
+    rng = np.random.default_rng(seed)
     history.start_run(
         RunRecord(
             name=name,
@@ -130,7 +136,6 @@ def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: 
     evaluate(history, name, shape, heldout, "student", shape.steps, 0.15 + gain, rng)
     evaluate(history, name, shape, heldout, "teacher", 0, 0.93, rng)
     history.set_run_status(name, "finished")
-    return history
 
 
 def validation(p: Problem, index: int) -> ValidationRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,17 +12,6 @@ import pytest
 from rtl_core.history.store import History
 from rtl_core.types.problem import Problem
 from rtl_core.validation.table import by_source
-
-
-@pytest.fixture(scope="module")
-def prefect() -> Iterator[None]:
-    """A temporary Prefect server with a database of its own."""
-    from prefect.testing.utilities import prefect_test_harness
-
-    from rtl_distill import flows  # noqa: F401  (sets Prefect's start-up patience)
-
-    with prefect_test_harness(server_startup_timeout=300):
-        yield
 
 
 @pytest.fixture
