@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,8 +100,20 @@ LONGEST_FIRST = ("flows", "backend", "localtinker", "run", "validation", "debugg
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _try_a_third_of_a_corpus(items)
     _share_what_starts_slowly(items)
     _leave_out_without_published_sets(config, items)
+
+
+def _try_a_third_of_a_corpus(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `corpus`, `make test` tries every third; the others are slow tests."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("corpus"):
+            function = item.nodeid.split("[")[0]
+            if seen[function] % 3:
+                item.add_marker(pytest.mark.slow)
+            seen[function] += 1
 
 
 def _share_what_starts_slowly(items: list[pytest.Item]) -> None:

@@ -250,6 +250,7 @@ with own_folder(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_stays(tmp_path: Path) -> None:
     def hold(name: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / name)], stdout=subprocess.PIPE)

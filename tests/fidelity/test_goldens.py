@@ -46,6 +46,7 @@ def _short(name: str) -> str:
     return name.removeprefix("cvdp_copilot_")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("golden", names())
 def test_a_right_answer_passes_its_harness(verdict_of, golden):
     verdict = verdict_of(golden)
@@ -60,6 +61,7 @@ def test_every_published_problem_has_an_answer_or_a_reason(single):
     assert answered | set(CANNOT_PASS) == {_short(name) for name in single}
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", CANNOT_PASS)
 def test_a_harness_that_nothing_passes_says_why(single, grader, name):
     problem = single[f"cvdp_copilot_{name}"]

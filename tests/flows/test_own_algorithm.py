@@ -43,6 +43,7 @@ def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened() -> None:
             chosen(load_config("demo", [f"learning.algorithm={name}"], environment={}))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_one_file_is_an_algorithm_that_trains_through_the_flow(
     small_run: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_the_golden_answer_is_shown_to_who_scores_and_to_nobody_else(
         assert not any(code in text for code in golden.values())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_a_verdict_is_the_hint_where_none_of_the_group_passed(
     small_run: Callable[..., list[str]], tmp_path: Path

@@ -21,6 +21,7 @@ def analyst() -> Iterator[Analyst]:
     made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst: Analyst, end: signal.Signals) -> None:
     before = analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"])

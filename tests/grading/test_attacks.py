@@ -209,6 +209,7 @@ def test_an_attack_is_rejected_with_its_place(limited, examples, name):
     assert (verdict.tests_passed, verdict.tests_total) == (0, 0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", UNPAID)
 def test_a_trick_is_not_paid(limited, examples, name):
     verdict = grade(limited, examples, UNPAID[name])
@@ -217,6 +218,7 @@ def test_a_trick_is_not_paid(limited, examples, name):
     assert verdict.tests_passed == 0, verdict.reasons
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", HEAVY)
 def test_a_burden_is_the_models_fault_and_ends_in_time(executor, examples, name):
     limits = Limits(wall_s=2, cpu_s=2, memory_mb=1024, processes=64, file_mb=8, disk_mb=32, output_mb=4)
@@ -229,6 +231,7 @@ def test_a_burden_is_the_models_fault_and_ends_in_time(executor, examples, name)
     grader.close()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", HONEST)
 def test_the_honest_twin_passes(limited, examples, name):
     verdict = grade(limited, examples, HONEST[name])

@@ -59,6 +59,7 @@ def changed(problem, inside: str = "", before: str = "") -> Answer:
     return Answer(files={path: before + text.replace("endmodule", inside + "\nendmodule", 1), **dict(others)})
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", HANGING)
 def test_an_answer_that_hangs_ends_after_the_budget_and_is_told_both_times(grader, problem, name):
     assert grader.grade(problem, golden(problem)).passed

@@ -232,6 +232,7 @@ def test_only_the_same_problem_answer_and_settings_are_taken_up(files, tmp_path)
         assert len(read(output)) == 4
 
 
+@pytest.mark.slow
 def test_what_passed_before_an_interrupt_limits_what_is_left(files, tmp_path):
     problems, (right, *_), _ = files
     answers, output = write(tmp_path / "answers.jsonl", [{**right, "sample": 0}]), tmp_path / "verdicts.jsonl"

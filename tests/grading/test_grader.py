@@ -160,6 +160,7 @@ def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, 
     assert status(verdict)["syntax"] == "passed"
 
 
+@pytest.mark.slow
 def test_designs_that_never_end_are_timeouts_however_many_share_the_cores(executor, examples):
     """What a runner had not read yet when it was ended is no failure of the sandbox."""
     grader = Grader(executor, limits=Limits(wall_s=300, cpu_s=1))

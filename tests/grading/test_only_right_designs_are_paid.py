@@ -275,6 +275,7 @@ def test_an_answer_that_never_ends_costs_its_limit_once(counting, text):
     assert len(steps) == 1
 
 
+@pytest.mark.slow
 def test_the_time_of_a_killed_simulator_is_counted(shell):
     busy = "module top; integer i; initial while (1) i = i + 1; endmodule\n"
     command = "iverilog -o /tmp/x /code/rtl/t.v && (vvp /tmp/x & vvp /tmp/x & wait)"

@@ -46,6 +46,7 @@ def test_verdicts_are_the_same_for_right_wrong_and_broken_answers(executor, cold
     assert essence(warm_verdict) == essence(cold_verdict)
 
 
+@pytest.mark.slow
 def test_the_starter_set_is_graded_the_same(executor, cold):
     for problem in starter_problems("train", 3, 3):
         for files in (

@@ -279,6 +279,7 @@ def test_an_adapters_files_are_had_by_signed_urls_alone(client, rest):
     assert [saved.checkpoint_type for saved in listed] == ["external"]
 
 
+@pytest.mark.slow
 def test_overwriting_a_checkpoint_does_not_change_rows_that_are_running_on_it(
     deterministic_client, deterministic_service
 ):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import resource, torch
 from rtl_core.localtinker.memory import keep_freed_memory
@@ -31,6 +33,7 @@ def page_faults(**environment: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_what_is_freed_stays_unless_the_user_says_otherwise():
     pages = 10 * 8 * 2**20 // 4096
     assert page_faults() < pages / 10

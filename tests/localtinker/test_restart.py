@@ -20,6 +20,7 @@ from rtl_core.localtinker.process import LocalTinker
 SEQUENCES = random_sequences(3, seed=21)
 
 
+@pytest.mark.slow
 def test_a_restart_after_kill_9_keeps_checkpoints_runs_and_samplers(models_by_name, tmp_path):
     models = {"student": models_by_name["student"]}
     first = LocalTinker(models, tmp_path, sampling_processes=2)

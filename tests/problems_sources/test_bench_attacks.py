@@ -135,6 +135,7 @@ def test_the_right_design_passes_and_a_plain_wrong_one_does_not(
     assert "the test bench did not say that the design passed" in done.output or "no verdict" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["times3", "counter"])
 def test_no_attack_is_paid_by_a_tiny_bench_even_when_nothing_screens_it(
     grader: Grader, tiny: dict[str, Problem], name: str

@@ -257,6 +257,7 @@ def test_a_missing_data_set_is_told_with_the_command_that_gets_it(
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_an_estimate_needs_no_data_set_and_names_the_command_that_gets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def grader():
         yield made
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group, names in FAST.items() for name in names])
 def test_a_few_of_each_group_get_their_right_verdict(grader, group, name):
     attack = BY_NAME[group, name]

@@ -123,6 +123,7 @@ for prompt, tokens in answers:
 """
 
 
+@pytest.mark.slow
 def test_the_merged_folder_is_loaded_by_transformers_alone_and_computes_what_was_served(
     run: Trained, tmp_path: Path
 ) -> None:

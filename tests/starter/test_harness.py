@@ -63,6 +63,7 @@ def expected_tests(spec: Spec) -> int:
     return (4 if family.sequential else 2) * (3 if family.parameter(spec) else 1)
 
 
+@pytest.mark.corpus
 @by_family(HELDOUT)
 def test_golden_answer_passes_whatever_the_seed(grader, other_seed, spec):
     problem = problem_of(spec)
@@ -72,6 +73,7 @@ def test_golden_answer_passes_whatever_the_seed(grader, other_seed, spec):
         assert verdict.tests_passed == verdict.tests_total == expected_tests(spec)
 
 
+@pytest.mark.corpus
 @by_family(HELDOUT)
 def test_wrong_option_polarity_kind_and_edge_fail(grader, spec):
     wrong = wrong_answers(spec) | stubs(spec)

@@ -147,6 +147,7 @@ def test_the_student_has_the_planted_habit_but_follows_at_times(tokenizer):
     assert follows("student", tokenizer, hard) <= 0.12
 
 
+@pytest.mark.slow
 def test_the_hard_pair_is_as_far_apart_as_the_hard_tier_needs(tokenizer):
     specs = starter_specs("heldout", 8 * len(FAMILIES["hard"]), seed=1, tier="hard")
     assert follows("hard-student", tokenizer, specs) <= 0.12

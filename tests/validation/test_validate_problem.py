@@ -102,6 +102,7 @@ def test_a_harness_that_looks_at_the_first_step_only_pays_what_stops_there(grade
     assert "constant after one right step" in found.evidence["reason"]
 
 
+@pytest.mark.slow
 def test_one_survivor_makes_a_starter_problem_weak_but_not_another_one(grader: Grader, planted: Make) -> None:
     # Half of the inputs are never tried: some mutants live, most die.
     half = planted().harness["src/bench.sv"].replace("i < 16", "i < 12")
@@ -235,6 +236,7 @@ def test_a_harness_that_outruns_its_limits_is_broken(planted: Make) -> None:
     assert "timeout" in found.evidence["reason"]
 
 
+@pytest.mark.slow
 def test_a_harness_that_waits_for_ever_is_not_waited_for(
     grader: Grader, planted: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +248,7 @@ def test_a_harness_that_waits_for_ever_is_not_waited_for(
     assert found.evidence["stubs"] == {"zeros": "timeout", "ones": "timeout"}
 
 
+@pytest.mark.slow
 def test_stubs_and_mutants_that_hang_end_by_what_the_golden_answer_took(grader: Grader, planted: Make) -> None:
     """The harness computes for ever where an output is wrong; the limits themselves are two minutes for each answer."""
     waits = (
