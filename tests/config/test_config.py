@@ -69,7 +69,7 @@ def test_each_mistake_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         load_config(path, environment={})
     message = str(error.value)
-    assert f"line {lines.index('group_siz = 12') + 1}: `sampling.group_siz`: unknown key" in message
+    assert f"line {lines.index('group_siz = 16') + 1}: `sampling.group_siz`: unknown key" in message
     assert f"line {lines.index('heldout = ' + chr(34) + 'many' + chr(34)) + 1}: `problems.sources.0.heldout`" in message
     assert "at least 1 item" not in message
 

@@ -5,6 +5,7 @@ The student learns: its chance to meet the interface and to pass rises with the 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,11 +82,22 @@ def problem(index: int, split: str) -> Problem:
     )
 
 
-def write_run(path: Path, name: str = "demo", shape: Shape | None = None, seed: int = 0, gain: float = 0.75) -> History:
-    """Write a whole run and return its history. `gain` is how much the pass rate rises."""
+def write_run(
+    path: Path,
+    name: str = "demo",
+    shape: Shape | None = None,
+    seed: int = 0,
+    gain: float = 0.75,
+    *,
+    at_once: bool = True,
+) -> History:
+    """Write a whole run and return its history. `gain` is how much the pass rate rises.
+
+    A run writes as it goes; one transaction for all (`at_once`) takes half the time and leaves a file with fewer blocks.
+    """
     shape = shape or Shape()
     history = History(path)
-    with history.batch():  # one transaction, which saves an opening of the file a call
+    with history.batch() if at_once else contextlib.nullcontext():
         _fill(history, name, shape, seed, gain)
     return history
 

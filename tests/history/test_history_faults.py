@@ -81,7 +81,7 @@ def torn_files(before: bytes, after: bytes) -> list[bytes]:
 
 def test_a_commit_that_ended_half_way_is_as_if_never_begun(tmp_path, monkeypatch):
     path, shape = tmp_path / "h.duckdb", synthetic.Shape(steps=2, train=6, heldout=3)
-    history = synthetic.write_run(path, name="first", shape=shape)
+    history = synthetic.write_run(path, name="first", shape=shape, at_once=False)
     before = path.read_bytes()
     monkeypatch.setattr(undo, "drop", lambda history: None)
     history.start_run(RunRecord(name="second"))
@@ -184,7 +184,7 @@ def write_empty(path: Path) -> None:
 
 
 def write_cut(path: Path) -> None:
-    synthetic.write_run(path, shape=synthetic.Shape(steps=1, train=6, heldout=3))
+    synthetic.write_run(path, shape=synthetic.Shape(steps=1, train=6, heldout=3), at_once=False)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
