@@ -10,7 +10,8 @@ honest one is none that passes.
 
 `honest` grades right and wrong answers (benchmarks/agreement.py) to starter problems, VerilogEval, RTLLM and the CVDP examples, with
 --cvdp the known answers in tests/fidelity, too: once under the ceiling alone and then, at each load, under the golden answer's budget.
-The exit code is 1 if a verdict differs. Each table tells how near to its budget the nearest honest answer came.
+Listed is every verdict that differs: a wrong answer that takes longer than its budget ends as a timeout. The exit code is 1 if one
+differs of an answer that passes in either way. Each table tells how near to its budget the nearest answer came.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]]) -> list[Verdi
 
 
 def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], loads: list[int]) -> bool:
-    """Grades all sets under the ceiling and, at each load, under budgets; whether no verdict differs."""
+    """Grades all sets under the ceiling and, at each load, under budgets; whether the same answers pass."""
     different: list[str] = []
+    same = True
     table = Table(
         "", "answers", "with a budget", *(f"load {n}: differ" for n in loads), "nearest", title="under budgets"
     )
@@ -174,6 +176,7 @@ def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], 
                 if said(verdict) != was
             ]
             different += lines
+            same &= all(verdict.passed == (was[0] is Outcome.PASSED) for was, verdict in zip(ceiling, now, strict=True))
             differ.append(str(len(lines)))
             ended = ((v, b) for v, b in zip(now, budgets, strict=True) if b and v.outcome is not Outcome.TIMEOUT)
             nearest = max(nearest, *(verdict.cpu_s / budget.cpu_s for verdict, budget in ended))
@@ -185,7 +188,7 @@ def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], 
     console.print(table)
     for line in different:
         console.print(line)
-    return not different
+    return same
 
 
 def said(verdict: Verdict) -> tuple[Outcome, int, int]:

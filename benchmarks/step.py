@@ -41,6 +41,7 @@ def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
         "run.epochs=1",
         "learning.warm_start_steps=0",
         f"problems.sources.0.train={steps * per_step}",
+        f"curriculum.problems_per_step={per_step}",
         "problems.sources.0.heldout=2",
         "evaluation.samples=4",
         "evaluation.teacher=false",

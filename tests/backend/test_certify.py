@@ -133,6 +133,7 @@ def check_service(url: str, key: str, *arguments: str) -> subprocess.CompletedPr
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_found_and_writes_it(service: LocalTinker, tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     done = check_service(service.base_url, service.api_key, "--only", "optim_step", "--json", str(file))

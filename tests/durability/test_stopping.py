@@ -22,9 +22,9 @@ def children() -> dict[int, str]:
     """Direct children of this process: id -> program."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            with_name = Path(f"/proc/{pid}/comm")
-            found[int(pid)] = with_name.read_text().strip() if with_name.exists() else "?"
+        with contextlib.suppress(OSError):  # a thread or a child that ends meanwhile
+            for pid in (task / "children").read_text().split():
+                found[int(pid)] = Path(f"/proc/{pid}/comm").read_text().strip()
     return found
 
 

@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
 
 async def ask(url: str) -> int:
-    async with PrefectHttpxAsyncClient(base_url=url) as client:
+    async with PrefectHttpxAsyncClient(base_url=url, timeout=300) as client:  # a busy machine is no busy server
         return (await client.get("/")).status_code
 
 

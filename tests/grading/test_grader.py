@@ -146,6 +146,7 @@ def test_no_answer(grader, examples, answer):
     assert verdict.reasons
 
 
+@pytest.mark.slow
 def test_a_design_that_never_ends_is_a_timeout_and_not_infrastructure(executor, examples):
     grader = Grader(executor, limits=Limits(wall_s=300, cpu_s=3))
     try:

@@ -29,6 +29,7 @@ def assert_both_agree(training, data) -> np.ndarray:
     return flat[0]
 
 
+@pytest.mark.slow
 def test_forward_and_forward_backward_agree_before_and_after_steps_and_a_load(client):
     training = client.create_lora_training_client("student", rank=8, seed=1).result()
     # Several passes, some of one long sequence, for which attention has a way of its own.

@@ -182,7 +182,7 @@ def test_fetch_cvdp_puts_the_files_where_the_shipped_configuration_looks(
     assert "cvdp_copilot_lfsr_0007" in listed.stdout
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("large", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_file_that_was_cut_short_is_never_taken_for_whole(
     tmp_path: Path, published: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:

@@ -44,6 +44,7 @@ async def validate_all(session: Session, level: object) -> survey.Survey:
     return under_way
 
 
+@pytest.mark.slow
 def test_a_full_record_serves_a_quick_question_but_not_the_other_way_round(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         quick = quick_level(1, 1)

@@ -1,0 +1,116 @@
+"""The loop in one file: sample, grade, teacher-score, train, with the library's own parts.
+
+    .venv/bin/python examples/loop.py [STEPS]     # 6 steps by default, a minute on two cores
+
+The demo's tiny student is trained on starter problems by the embedded Tinker service. `rtl-distill train demo` does the same and
+adds what runs of days need: validation, the curriculum, evaluation, a history that survives a crash, retries, limits and costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from rtl_core.backend.base import Adam, Backend, Datum, Weights
+from rtl_core.backend.registry import backend_of
+from rtl_core.config import RunConfig, load_config
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.pool import grade_all
+from rtl_core.learning.advantage import group_advantages, token_advantages
+from rtl_core.learning.kl import k1
+from rtl_core.learning.reward import Graded, reward
+from rtl_core.problems.starter import starter_problems
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.messages import build_messages
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Verdict
+
+Grading = Callable[[Problem, Sequence[Answer]], Awaitable[list[Verdict]]]
+PROBLEMS = 12
+"""Problems a step. Answers to each, λ and the learning rate are the demo's."""
+
+
+class Group(NamedTuple):
+    """What became of the answers to one problem: what to train on, and means over them."""
+
+    datums: list[Datum]
+    reward: float
+    passed: float
+    kl: float
+
+
+async def group_of(
+    problem: Problem, config: RunConfig, chat: Chat, backend: Backend, sampler: str | None, grade: Grading
+) -> Group:
+    """Sample one problem; then grade the answers and have the teacher score them, side by side."""
+    prompt_P, settings = chat.encode(build_messages(problem, config.prompting.template)), config.sampling
+    answers = await backend.sample(
+        Weights("student", sampler),
+        prompt_P,
+        settings.group_size,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        stop=chat.stop,
+    )
+    verdicts, teacher = await asyncio.gather(
+        grade(problem, [answer_to(problem, answer.text) for answer in answers]),
+        asyncio.gather(*(backend.logprobs(Weights("teacher"), prompt_P, answer.tokens_T) for answer in answers)),
+    )
+    rewards_G = np.array(
+        [
+            reward(Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason), config.reward.weights).total
+            for one, verdict in zip(answers, verdicts, strict=True)
+        ]
+    )
+    advantages_G = group_advantages(rewards_G, normalise_std=True)
+    datums, kl = [], []
+    for one, verdict, advantage, teacher_T in zip(answers, verdicts, advantages_G, teacher, strict=True):
+        student_T = np.array(one.logprobs_T, np.float32)
+        kl.append(k1(student_T, teacher_T).mean())
+        # a_t = A_i − λ (s_t − q_t); the teacher corrects the answers that did not pass.
+        weight = 0.0 if verdict.passed else config.learning.kl_weight
+        advantages_T = token_advantages(advantage, student_T, teacher_T, kl_weight=weight)
+        datums.append(Datum(prompt_P, one.tokens_T, {"logprobs": student_T, "advantages": advantages_T}))
+    passed = float(np.mean([verdict.passed for verdict in verdicts]))
+    return Group(datums, float(rewards_G.mean()), passed, float(np.mean(kl)))
+
+
+async def train(steps: int, folder: str) -> None:
+    """Train for so many steps, each on problems of its own, and print how it goes."""
+    config = load_config("demo", [f"run.directory={folder}"])
+    learning = config.learning
+    adam = Adam(learning.learning_rate, learning.beta1, learning.beta2, learning.eps, learning.grad_clip_norm)
+    problems = starter_problems("train", steps * PROBLEMS, seed=0)
+    provider = backend_of(config)
+    chat = Chat(provider.tokenizer(config, config.tinker.student))
+    with ThreadPoolExecutor(2) as pool, closing(make_executor("bubblewrap")) as executor:
+        async with provider.open(config, print) as backend:
+            with closing(Grader(executor)) as grader:
+                grade = partial(grade_all, grader, pool)
+                trainer, sampler = await backend.open_trainer(None), None
+                for step in range(steps):
+                    chosen = problems[step * PROBLEMS :][:PROBLEMS]
+                    groups = await asyncio.gather(
+                        *(group_of(problem, config, chat, backend, sampler, grade) for problem in chosen)
+                    )
+                    datums = [datum for group in groups for datum in group.datums]
+                    await trainer.step(datums, learning.loss, learning.loss_settings, adam)
+                    sampler = (await trainer.save(f"loop-{step}", None)).sampler_path
+                    rewards, passed, kl = np.mean([group[1:] for group in groups], axis=0)
+                    print(f"step {step + 1}: reward {rewards:.2f}, pass {passed:.2f}, KL to the teacher {kl:.3f}")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="rtl-distill-loop-") as place:
+        asyncio.run(train(int(sys.argv[1]) if len(sys.argv) > 1 else 6, place))

@@ -1,0 +1,39 @@
+"""Benchmarks that no other test starts run through at their smallest size, so that the command of a figure still works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rtl_core.tinymodels import model_path
+
+pytestmark = pytest.mark.slow
+
+STUDENT = str(model_path("student"))
+COMMANDS = (
+    "grading --count 2 --rounds 1",
+    "hanging steps --hanging 2 --steps 2 --loads 1",
+    "hints demo-self --problems 2",
+    "localtinker_large --size tiny --device cpu --dtype float32 --prompts 2 --prompt-tokens 32 --group 2 --tokens 8",
+    f"real_model --model {STUDENT} --rounds 1 --prompts 1 --prompt-tokens 16 --tokens 4 --sequences 4 --length 32",
+    "service_start --rounds 1",
+    f"shared_prompts --model {STUDENT} --groups 2 --group 2 --prompt 20 --answer 10",
+    "step --steps 3",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.split(" --")[0])
+def test_a_benchmark_runs_through(tmp_path: Path, data: Path, command: str) -> None:
+    root = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root), "RTL_DISTILL_DATA": str(data)}
+    if command.startswith("grading"):
+        command += f" --data {data}"
+    done = subprocess.run(
+        [sys.executable, "-m", *f"benchmarks.{command}".split()],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
