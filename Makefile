@@ -54,7 +54,7 @@ lint: setup ## Check style, and that rooms import downwards only
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && $(PY) -m scripts.rooms
 
 types: setup ## Check types
-	@.venv/bin/mypy
+	@.venv/bin/mypy && .venv/bin/mypy examples
 
 format: setup ## Format and fix what can be fixed
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .

@@ -10,8 +10,8 @@ honest one is none that passes.
 
 `honest` grades right and wrong answers (benchmarks/agreement.py) to starter problems, VerilogEval, RTLLM and the CVDP examples, with
 --cvdp the known answers in tests/fidelity, too: once under the ceiling alone and then, at each load, under the golden answer's budget.
-Listed is every verdict that differs: a wrong answer that takes longer than its budget ends as a timeout. The exit code is 1 if one
-differs of an answer that passes in either way. Each table tells how near to its budget the nearest answer came.
+It lists every verdict that differs: a wrong answer that takes longer than its budget ends as a timeout. The exit code is 1 if an answer
+passes in one way and not in the other. Each table tells how near to its budget the nearest answer came.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ async def train(steps: int, folder: str) -> None:
     problems = starter_problems("train", steps * PROBLEMS, seed=0)
     provider = backend_of(config)
     chat = Chat(provider.tokenizer(config, config.tinker.student))
-    with ThreadPoolExecutor(2) as pool, closing(make_executor("bubblewrap")) as executor:
+    with ThreadPoolExecutor(2) as pool, closing(make_executor(config.grading.executor)) as executor:
         async with provider.open(config, print) as backend:
             with closing(Grader(executor)) as grader:
                 grade = partial(grade_all, grader, pool)
