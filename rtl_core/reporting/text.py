@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from rtl_core.learning.intervals import Interval
 
 EQUAL_DIFFICULTY = (
@@ -37,3 +41,13 @@ def rate_in_words(rate: Interval | None) -> str:
 def p_in_words(p: float) -> str:
     """A p-value as people write it."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def escaping_templates(package: str) -> Environment:
+    """The templates in `page/` of a package, in which every value is escaped and rid of characters that steer."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader(package, "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+    )  # fmt: skip

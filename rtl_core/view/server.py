@@ -23,8 +23,7 @@ import uvicorn
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -32,7 +31,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
-from rtl_core.reporting.text import cell, visible
+from rtl_core.reporting.text import cell, escaping_templates
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 from rtl_core.view import charts, code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
@@ -219,11 +218,7 @@ class _Kept:
 
 
 def _templates() -> Environment:
-    """Templates whose every value is escaped, and without characters that steer."""
-    found = Environment(
-        loader=PackageLoader("rtl_core.view", "page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
-    )  # fmt: skip
+    found = escaping_templates("rtl_core.view")
     found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, charts=charts, against_words=one.AGAINST)  # fmt: skip
     found.filters.update(
         cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words
