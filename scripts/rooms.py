@@ -1,12 +1,13 @@
 """Print the rooms of the project, their lines and the imports between them: `python -m scripts.rooms`.
 
-A room imports rooms below it only, and no two rooms import each other; packages count, not files. Exits with 1 and names the
-import where that is broken. Imports inside functions count, too.
+A room imports rooms below it only, and no two rooms import each other; packages count, not files. Imports inside functions count, too.
+No room has more lines than the table of docs/architecture.md gives it. Exits with 1 and names the import or the room where that is broken.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -44,10 +45,12 @@ ROOMS = (
 """From the top to the ground. `rtl_core` itself holds the errors, the registry and the version."""
 KEPT_TO = {"tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop")}
 """Package of others -> the rooms that may import it: everybody else asks a backend (rtl_core/backend/base.py)."""
+BESIDE = ("benchmarks", "tests", "scripts", "examples")
+"""Not part of the product; they have a budget of lines, too."""
 
 
 def main(root: Path = Path(__file__).parents[1]) -> int:
-    """Print the rooms of the checkout at `root`; 0 where every import goes down."""
+    """Print the rooms of the checkout at `root`; 0 where every import goes down and no room is above its budget."""
     lines: Counter[str] = Counter()
     below: dict[str, set[str]] = defaultdict(set)
     broken: list[str] = []
@@ -63,13 +66,26 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
                 below[here].add(there)
                 if ROOMS.index(there) < ROOMS.index(here):
                     broken.append(f"{path.relative_to(root)}:{number}: {here} may not import {module}")
-    for room in ROOMS:
+    product, most = sum(lines.values()), budgets(root)
+    for top in BESIDE:
+        lines[top] = sum(path.read_text(encoding="utf-8").count("\n") for path in (root / top).rglob("*.py"))
+    for room in (*ROOMS, *BESIDE):
+        if lines[room] > most.get(room, lines[room]):
+            broken.append(f"{room} has {lines[room]} lines, docs/architecture.md gives it {most[room]}")
+    for room in (*ROOMS, *BESIDE):
         names = ", ".join(sorted((name.removeprefix("rtl_core.") for name in below[room]), key=str.lower))
-        print(f"{room:<22}{lines[room]:>7}  {names}")
-    print(f"{'all':<22}{sum(lines.values()):>7}")
+        print(f"{room:<22}{lines[room]:>7} of {most.get(room, 0):>6}  {names}")
+    print(f"{'product':<22}{product:>7} of {sum(most.get(room, 0) for room in ROOMS):>6}")
     for line in broken:
         print(line, file=sys.stderr)
     return 1 if broken else 0
+
+
+def budgets(root: Path) -> dict[str, int]:
+    """Room -> the lines that it may have, from the rows ``| `room` | 1,200 |`` of docs/architecture.md; empty without that page."""
+    page = root / "docs" / "architecture.md"
+    rows = re.findall(r"^\| `([\w.]+)` \| ([\d,]+) \|", page.read_text(encoding="utf-8"), re.M) if page.exists() else []
+    return {room: int(lines.replace(",", "")) for room, lines in rows}
 
 
 def room_of(module: str) -> str:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credit_of
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import token_advantages
-from rtl_core.learning.credit import GroupCredit, credit
+from rtl_core.learning.credit import GroupCredit, Rules, credit
 
 
 @ALGORITHMS.register("grpo")
@@ -27,11 +27,7 @@ class Grpo(Algorithm):
 
     def credit(self, group: Group) -> GroupCredit:
         learning = self.config.learning
-        return credit(
-            group.earned_G,
-            group.lengths_G,
-            group.cut_G,
-            group.before_G,
+        rules = Rules(
             limit=self.config.sampling.max_tokens,
             truncated=learning.truncated,
             penalty=learning.overlong_penalty,
@@ -41,6 +37,7 @@ class Grpo(Algorithm):
             normalise_std=learning.normalise_std,
             reward_weight=learning.reward_weight,
         )
+        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.before_G)
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         return {

@@ -67,8 +67,21 @@ def load_config(
             f"{path}: not valid TOML: {error}", "mend that line; see `rtl-distill config --show demo`"
         ) from None
 
+    origins = _apply(data, overrides, os.environ if environment is None else environment)
+    try:
+        config = RunConfig.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(
+            _explain(error, path, text, origins), "`rtl-distill config --show` lists every key with its meaning"
+        ) from None
+    if check_files:
+        _check_files(config, path, text)
+    return config
+
+
+def _apply(data: dict[str, Any], overrides: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Set in `data` what the environment and `--set` say; returns who set each key."""
     origins: dict[str, str] = {}
-    environment = os.environ if environment is None else environment
     for name, value in sorted(environment.items()):
         if name.startswith(ENVIRONMENT_PREFIX):
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
@@ -80,16 +93,7 @@ def load_config(
             raise ConfigError(f"--set {override}: expected section.key=value", "for example --set run.seed=1")
         _assign(data, key.strip(), _parse_value(value), origin=f"--set {override}")
         origins[key.strip()] = f"--set {override}"
-
-    try:
-        config = RunConfig.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(
-            _explain(error, path, text, origins), "`rtl-distill config --show` lists every key with its meaning"
-        ) from None
-    if check_files:
-        _check_files(config, path, text)
-    return config
+    return origins
 
 
 def _parse_value(text: str) -> Any:

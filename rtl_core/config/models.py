@@ -286,8 +286,8 @@ class RunConfig(Section):
         return sizes
 
     @model_validator(mode="after")
-    def _combinations(self) -> RunConfig:
-        """Combinations that each field alone cannot see; each message starts with the key to change."""
+    def _learning_fits(self) -> RunConfig:
+        """Combinations with `learning` that each field alone cannot see; each message starts with the key to change."""
         learning, sampling = self.learning, self.sampling
         if learning.self_taught and not learning.uses_kl:
             raise ValueError(
@@ -305,17 +305,6 @@ class RunConfig(Section):
             below = 1 << (rank.bit_length() - 1)
             raise ValueError(
                 f"tinker.lora_rank: Tinker's service trains ranks that are powers of two, not {rank}; take {below} or {2 * below}"
-            )
-        if self.run.purpose == "evaluation" and (self.cost.budget_usd or self.cost.budget_hours):
-            raise ValueError(
-                "cost.budget_usd: a budget stops a run between its train steps, and an evaluation has none; leave it out, or evaluate"
-                " fewer problems or samples"
-            )
-        if self.evaluation.weights is not None and self.run.purpose == "train":
-            raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
-        if self.evaluation.teacher and self.tinker.teacher is None:
-            raise ValueError(
-                "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"
             )
         if not learning.uses_kl and learning.reward_weight == 0:
             raise ValueError("learning.kl_weight: both weights are 0, so nothing would be learnt; raise one of them")
@@ -338,7 +327,23 @@ class RunConfig(Section):
             )
         if learning.overlong_buffer > sampling.max_tokens:
             raise ValueError("learning.overlong_buffer: is longer than sampling.max_tokens")
-        if self.checkpoints.keep_last <= learning.staleness:
+        return self
+
+    @model_validator(mode="after")
+    def _beside_learning(self) -> RunConfig:
+        """The same of what surrounds the learning: purpose, budget, evaluation, checkpoints, curriculum."""
+        if self.run.purpose == "evaluation" and (self.cost.budget_usd or self.cost.budget_hours):
+            raise ValueError(
+                "cost.budget_usd: a budget stops a run between its train steps, and an evaluation has none; leave it out, or evaluate"
+                " fewer problems or samples"
+            )
+        if self.evaluation.weights is not None and self.run.purpose == "train":
+            raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
+        if self.evaluation.teacher and self.tinker.teacher is None:
+            raise ValueError(
+                "evaluation.teacher: there is no teacher to evaluate; name tinker.teacher or set this to false"
+            )
+        if self.checkpoints.keep_last <= self.learning.staleness:
             raise ValueError(
                 "checkpoints.keep_last: must be above learning.staleness, whose weights are still sampled from"
             )

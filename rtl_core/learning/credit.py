@@ -56,20 +56,29 @@ class GroupCredit(NamedTuple):
         return [Credit(float(r), float(a), bool(c)) for r, a, c in zip(*self, strict=True)]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How a run gives credit; see the formulas above."""
+
+    limit: int
+    """The longest completion allowed, in tokens."""
+    truncated: Truncated = "keep"
+    penalty: float = 0.0
+    """With `penalise`: what a cut answer loses, in units of reward."""
+    buffer: int = 0
+    """With `penalise`: over how many tokens before the limit the penalty rises."""
+    improvement_weight: float = 0.0
+    baseline: Baseline = "group_mean"
+    normalise_std: bool = False
+    reward_weight: float = 1.0
+
+
 def credit(
     earned_G: FloatArray | Sequence[float],
     lengths_G: Sequence[int],
     cut_G: Sequence[bool],
+    rules: Rules,
     before_G: FloatArray | Sequence[float] | None = None,
-    *,
-    limit: int,
-    truncated: Truncated = "keep",
-    penalty: float = 0.0,
-    buffer: int = 0,
-    improvement_weight: float = 0.0,
-    baseline: Baseline = "group_mean",
-    normalise_std: bool = False,
-    reward_weight: float = 1.0,
 ) -> GroupCredit:
     """Credit of the G answers of one group, by the formulas above.
 
@@ -78,43 +87,40 @@ def credit(
     Args:
         earned_G: rewards as recorded.
         lengths_G: tokens of each completion.
-        cut_G: whether it was cut at `limit` tokens.
+        cut_G: whether it was cut at `rules.limit` tokens.
         before_G: in a later turn, the reward of the answer that each follows; None in the first.
-        penalty, buffer: with `penalise`, see `overlong_penalty`.
     """
     rewards_G: NDArray[np.float64] = np.asarray(earned_G, np.float64)
     if before_G is not None:
-        rewards_G = rewards_G + improvement_weight * (rewards_G - np.asarray(before_G, np.float64))
+        rewards_G = rewards_G + rules.improvement_weight * (rewards_G - np.asarray(before_G, np.float64))
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
-    if truncated == "mask":
+    if rules.truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)
-    elif truncated == "penalise":
-        rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, limit=limit, buffer=buffer, penalty=penalty)
+    elif rules.truncated == "penalise":
+        rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, rules)
     advantages_G = np.zeros_like(rewards_G)
     if counts_G.any():
-        advantages_G[counts_G] = group_advantages(rewards_G[counts_G], baseline=baseline, normalise_std=normalise_std)
-    return GroupCredit(rewards_G, reward_weight * advantages_G, counts_G)
+        advantages_G[counts_G] = group_advantages(
+            rewards_G[counts_G], baseline=rules.baseline, normalise_std=rules.normalise_std
+        )
+    return GroupCredit(rewards_G, rules.reward_weight * advantages_G, counts_G)
 
 
-def overlong_penalty(
-    lengths_G: Sequence[int], cut_G: Sequence[bool], *, limit: int, buffer: int, penalty: float
-) -> NDArray[np.float64]:
-    """Penalty of each of G answers, from 0 to `penalty`.
+def overlong_penalty(lengths_G: Sequence[int], cut_G: Sequence[bool], rules: Rules) -> NDArray[np.float64]:
+    """Penalty of each of G answers, from 0 to `rules.penalty`; with a buffer of 0 cut answers alone are penalised.
 
     Args:
         lengths_G: tokens of each completion.
         cut_G: whether it was cut at the limit.
-        limit: the longest completion allowed, in tokens.
-        buffer: over how many tokens before the limit the penalty rises; 0 penalises cut answers alone.
-        penalty: what a cut answer loses, in units of reward.
 
     Raises:
         ValueError: the buffer is longer than the limit, or the vectors differ in length.
     """
+    limit, buffer = rules.limit, rules.buffer
     if len(lengths_G) != len(cut_G):
         raise ValueError(f"{len(lengths_G)} lengths but {len(cut_G)} marks of cut answers")
     if not 0 <= buffer <= limit:
         raise ValueError(f"a buffer of {buffer} tokens does not fit a limit of {limit}")
     over_G = np.asarray(lengths_G, np.float64) - (limit - buffer)
     share_G = np.clip(over_G / buffer, 0.0, 1.0) if buffer else np.zeros(len(lengths_G))
-    return penalty * np.where(np.asarray(cut_G, bool), 1.0, share_G)
+    return rules.penalty * np.where(np.asarray(cut_G, bool), 1.0, share_G)

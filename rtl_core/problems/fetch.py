@@ -94,43 +94,50 @@ def fetch(
                     "fetch again",
                 )
             downloaded.append(file.path)
-    except hub_errors.GatedRepoError as error:
-        raise ProblemError(
-            f"{repository} asks for its terms to be accepted first",
-            f"accept them on its page, then set HF_TOKEN ({error})",
-        ) from error
-    except hub_errors.RepositoryNotFoundError as error:
-        raise ProblemError(
-            f"the hub knows no data set {repository}, or not for this token",
-            "check the name; a private one needs HF_TOKEN",
-        ) from error
-    except hub_errors.RevisionNotFoundError as error:
-        raise ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit") from error
-    except hub_errors.HFValidationError as error:
-        raise ProblemError(f"{repository!r} is no name of a data set: {error}", "write OWNER/NAME") from error
-    except hub_errors.OfflineModeIsEnabled as error:
-        raise ProblemError(
-            "HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here"
-        ) from error
-    except (hub_errors.HTTPError, OSError) as error:
-        raise ProblemError(
-            f"the set could not be fetched whole: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            "fetch again; where the hub cannot be reached, copy the data set here and give its path",
-        ) from error
-    before = read_record(folder)
-    # Of one commit of one repository several patterns may have been fetched, one after the other.
-    same = before is not None and (before.repository, before.revision) == (repository, info.sha)
-    others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
-    files = others | {file.path: _describe(folder, file.path) for file in wanted}
+    except (hub_errors.HTTPError, OSError, hub_errors.HFValidationError) as error:
+        raise _refusal(error, repository, revision) from error
     fetched = Fetched(
         repository=repository,
         revision=str(info.sha),
         licence=licence or _licence_of(info.tags or []),
         fetched_at=datetime.now(UTC),
-        files=tuple(files.values()),
+        files=_recorded(folder, repository, info.sha, [file.path for file in wanted]),
     )
     (folder / RECORD).write_text(fetched.model_dump_json(indent=1) + "\n", encoding="utf-8")
     return fetched, downloaded
+
+
+def _recorded(folder: Path, repository: str, revision: str | None, names: Sequence[str]) -> tuple[FetchedFile, ...]:
+    """What is there now: these files, and those that an earlier call fetched of the same commit by other patterns."""
+    before = read_record(folder)
+    same = before is not None and (before.repository, before.revision) == (repository, revision)
+    others = {file.path: file for file in before.files if (folder / file.path).is_file()} if before and same else {}
+    return tuple((others | {name: _describe(folder, name) for name in names}).values())
+
+
+def _refusal(error: Exception, repository: str, revision: str) -> ProblemError:
+    """What the hub's client says, in words that tell what to do."""
+    from huggingface_hub import errors
+
+    match error:
+        case errors.GatedRepoError():
+            return ProblemError(
+                f"{repository} asks for its terms to be accepted first",
+                f"accept them on its page, then set HF_TOKEN ({error})",
+            )
+        case errors.RepositoryNotFoundError():
+            said = f"the hub knows no data set {repository}, or not for this token"
+            return ProblemError(said, "check the name; a private one needs HF_TOKEN")
+        case errors.RevisionNotFoundError():
+            return ProblemError(f"{repository} has no revision {revision}", "name a branch, a tag or a commit")
+        case errors.HFValidationError():
+            return ProblemError(f"{repository!r} is no name of a data set: {error}", "write OWNER/NAME")
+        case errors.OfflineModeIsEnabled():
+            return ProblemError("HF_HUB_OFFLINE is set, so nothing can be fetched", "unset it, or copy the files here")
+    return ProblemError(
+        f"the set could not be fetched whole: {type(error).__name__}: {' '.join(str(error).split())[:200]}",
+        "fetch again; where the hub cannot be reached, copy the data set here and give its path",
+    )
 
 
 def read_record(folder: Path) -> Fetched | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich import box
@@ -72,20 +72,33 @@ def verdict_view(verdict: Verdict | None) -> RenderableType:
 def interface_view(demanded: Interface, verdict: Verdict) -> RenderableType:
     """The interface that was asked for beside the one that was written."""
     table = Table("name", "expected", "got", box=box.SIMPLE_HEAD)
+    for row in interface_rows(demanded, verdict):
+        table.add_row(*(Text(text) for text in (row.name, row.expected, row.got)), style="red" if row.wrong else "")
+    return table
+
+
+class InterfaceRow(NamedTuple):
+    """A port or parameter as it was asked for and as it was written."""
+
+    name: str
+    expected: str
+    got: str
+    wrong: bool
+
+
+def interface_rows(demanded: Interface | None, verdict: Verdict) -> list[InterfaceRow]:
+    """The demanded ports in order, and after them whatever else is wrong."""
     wrong = {m.name: m for m in verdict.mismatches}
     # A module of another name is not looked at any further.
     other = any(m.kind is MismatchKind.WRONG_MODULE for m in verdict.mismatches)
-    for port in demanded.ports:
-        miss = wrong.pop(port.name, None)
-        expected = port_in_words(port)
+    rows = []
+    for port in demanded.ports if demanded else ():
+        miss, expected = wrong.pop(port.name, None), port_in_words(port)
         right = "not compared" if other else expected
         got = right if miss is None else visible(miss.got or "nothing")
-        table.add_row(port.name, expected, got, style="" if miss is None else "red")
-    for miss in wrong.values():
-        table.add_row(
-            *(Text(visible(v)) for v in (miss.name, miss.expected or "nothing", miss.got or "nothing")), style="red"
-        )
-    return table
+        rows.append(InterfaceRow(port.name, expected, got, miss is not None))
+    more = [tuple(visible(text or "nothing") for text in (m.name, m.expected, m.got)) for m in wrong.values()]
+    return rows + [InterfaceRow(name, expected, got, True) for name, expected, got in more]
 
 
 def port_in_words(port: Port) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, StoredRollout
@@ -109,28 +108,3 @@ def other_files(found: Whole, against: str) -> dict[str, str]:
     if against == "golden":
         return dict(found.problem.golden or {})
     return answer_to(found.problem, found.others[against][1]).files
-
-
-def interface_rows(found: Whole) -> list[dict[str, Any]]:
-    """The demanded ports beside what was written, wrong ones marked; empty where the interface was met or is not known."""
-    verdict = found.stored.verdict
-    if verdict is None or not verdict.mismatches:
-        return []
-    wrong = {m.name: m for m in verdict.mismatches}
-    rows = []
-    for port in found.problem.interface.ports if found.problem and found.problem.interface else ():
-        miss = wrong.pop(port.name, None)
-        words = f"{port.direction or 'port'} {port.packed}".strip()
-        rows.append(
-            {
-                "name": port.name,
-                "expected": words,
-                "got": words if miss is None else miss.got or "nothing",
-                "wrong": miss is not None,
-            }
-        )
-    rows += [
-        {"name": m.name, "expected": m.expected or "nothing", "got": m.got or "nothing", "wrong": True}
-        for m in wrong.values()
-    ]
-    return rows

@@ -10,6 +10,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.curves import Curve, curves_of
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
+from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES, OUTCOMES
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
@@ -160,6 +161,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     texts = pieces.pieces(found.run, stored.rollout.tokens_T)
     against = against if against in found.others and found.problem is not None else ""
     files = found.answer.files if found.answer else {}
+    demanded, verdict = found.problem.interface if found.problem else None, stored.verdict
     keys = [row["rollout"] for row in found.group]
     at = keys.index(key) if key in keys else 0
     return {
@@ -169,7 +171,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "files": [(path, text, code.coloured(text)) for path, text in files.items()],
         "against": against,
         "differences": _differences(found, files, against) if against else [],
-        "ports": one.interface_rows(found),
+        "ports": interface_rows(demanded, verdict) if verdict is not None and verdict.mismatches else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
         "tokens": tokens.drawn(stored, overlays, overlay, texts, start),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
@@ -11,6 +12,8 @@ from rtl_core.history.store import History
 PAGE = 50
 """Rows of a page of a list."""
 Row = dict[str, Any]
+Name = Annotated[str, Field(max_length=400)]
+Page = Annotated[int, Field(ge=0, le=1_000_000)]
 
 _STEPS = """
 WITH answers AS (SELECT step, count(*) AS rollouts, avg(CAST(outcome = 'passed' AS INTEGER)) AS pass_rate
@@ -46,37 +49,35 @@ WHERE r.rollout IN ({holders})
 """
 
 
-@dataclass(frozen=True)
-class Filters:
-    """Which rollouts of a run a list shows; None or empty asks nothing. Every field is a parameter of the list's address."""
+class Filters(BaseModel):
+    """Which rollouts of a run a list shows; empty asks nothing. Every field is a parameter of the list's address."""
 
-    run: str = ""
-    outcome: str = ""
-    mistake: str = ""
-    """A kind of interface mismatch."""
-    name: str = ""
-    """With `mistake`: the port, parameter or module."""
-    check: str = ""
+    model_config = ConfigDict(frozen=True)
+    run: Name = ""
+    outcome: Name = ""
+    mistake: Name = ""
+    """A kind of interface mismatch, or KIND:NAME with the port, parameter or module."""
+    check: Name = ""
     """Name of a failing check, or other beginning of a reason."""
-    family: str = ""
-    problem: str = ""
-    step: str = ""
+    family: Name = ""
+    problem: Name = ""
+    step: Name = ""
     """A step, or FROM-TO."""
-    evaluation: str = ""
-    purpose: str = ""
-    doubt: str = ""
+    evaluation: Name = ""
+    purpose: Name = ""
+    doubt: Name = ""
     """`audit`: passes that behave otherwise than the golden answer; `regrade`: verdicts that did not hold."""
-    q: str = ""
+    q: Name = ""
     """Words of the answer's text, as they stand there (upper and lower case are alike)."""
-    page: int = 0
+    page: Page = 0
 
     def given(self) -> dict[str, Any]:
         """Those that ask for something."""
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
+        return {name: value for name, value in self if value}
 
     def but(self, **changes: Any) -> Filters:
         """With some changed, on the first page."""
-        return replace(self, **{"page": 0, **changes})
+        return self.model_copy(update={"page": 0, **changes})
 
     def where(self) -> tuple[str, dict[str, Any]]:
         """The condition on `rollouts r` and its parameters. HistoryError for a step that is none."""
@@ -102,8 +103,8 @@ class Filters:
         elif self.outcome:
             among("verdicts", "outcome = $outcome", outcome=self.outcome)
         if self.mistake:
-            named = "kind = $mistake" + (" AND name = $name" if self.name else "")
-            among("interface_mismatches", named, mistake=self.mistake, **({"name": self.name} if self.name else {}))
+            kind, _, name = self.mistake.partition(":")
+            among("interface_mismatches", "kind = $kind AND ($name = '' OR name = $name)", kind=kind, name=name)
         if self.check:
             among(
                 "verdicts",

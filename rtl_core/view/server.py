@@ -35,7 +35,7 @@ from rtl_core.reporting.text import cell, escaping_templates
 from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
 from rtl_core.view import charts, code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
-from rtl_core.view.questions import Filters
+from rtl_core.view.questions import Filters, Name, Page
 
 HOSTS = ["127.0.0.1", "localhost"]
 POLICY = (
@@ -52,18 +52,13 @@ HEADERS = {
 }
 KEPT = 64
 """Pages that are kept until the history changes."""
-
-Name = Annotated[str, Query(max_length=400)]
-Page = Annotated[int, Query(ge=0, le=1_000_000)]
+Asked = Annotated[Filters, Query()]
 
 
 def create_app(history: History) -> FastAPI:
     """The view of a history that is opened for reading only."""
     app = FastAPI(title="rtl-distill view", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
-    templates = _templates()
-    kept = _Kept(history.path)
-    simulating, drawn = asyncio.Lock(), OrderedDict[str, str]()
 
     @app.middleware("http")
     async def guard(request: Request, answer: Callable[[Request], Any]) -> Response:
@@ -74,109 +69,16 @@ def create_app(history: History) -> FastAPI:
             response.headers.setdefault(name, value)
         return response
 
-    def show(request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
-        def made() -> str:
-            stamp = kept.stamp()
-            return templates.get_template(template).render(
-                {"live": False, **values()}, stamp=stamp, history=str(history.path)
-            )
-
-        return HTMLResponse(kept.get(str(request.url), made))
-
-    def failed(request: Request, status: int, message: str, hint: str | None = None) -> Response:
-        page = templates.get_template("error.html")
-        text = page.render(
-            status=status, message=message, hint=hint or "", stamp="", history=str(history.path), live=False
-        )
-        return HTMLResponse(text, status, HEADERS)
-
-    @app.exception_handler(RtlDistillError)
-    def known(request: Request, error: RtlDistillError) -> Response:
-        return failed(request, 503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint)
-
-    @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> Response:
-        return failed(request, error.status_code, str(error.detail), "")
-
-    @app.exception_handler(RequestValidationError)
-    def misread(request: Request, error: RequestValidationError) -> Response:
-        what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
-        return failed(
-            request, 400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs"
-        )
-
-    @app.get("/")
-    def home(request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None) -> Response:
-        return show(request, "home.html", lambda: pages.home(history, runs or []))
-
-    @app.get("/run")
-    def run(request: Request, run: Name, page: Page = 0) -> Response:
-        return show(request, "run.html", lambda: pages.run(history, run, page))
-
-    @app.get("/step")
-    def step(request: Request, run: Name, step: Name = "", evaluation: Name = "", purpose: Name = "", order: Name = "", page: Page = 0) -> Response:  # fmt: skip
-        if not evaluation and not step.isdecimal():
-            raise HTTPException(400, "a step is a number; an evaluation is named by its key")
-        filters = Filters(run=run, step=step, evaluation=evaluation, purpose=purpose, page=page)
-        return show(request, "step.html", lambda: pages.step(history, filters, order))
-
-    @app.get("/group")
-    def group(
-        request: Request, run: Name, problem: Name, step: Name = "", evaluation: Name = "", purpose: Name = ""
-    ) -> Response:
-        filters = Filters(run=run, problem=problem, step=step, evaluation=evaluation, purpose=purpose)
-        return show(request, "group.html", lambda: pages.group(history, filters))
-
-    @app.get("/rollouts")
-    def rollouts(
-        request: Request, run: Name = "", outcome: Name = "", mistake: Name = "", name: Name = "", check: Name = "", family: Name = "",
-        problem: Name = "", step: Name = "", evaluation: Name = "", purpose: Name = "", doubt: Name = "", q: Name = "", page: Page = 0,
-    ) -> Response:  # fmt: skip
-        filters = Filters(
-            run, outcome, mistake, name, check, family, problem, step, evaluation, purpose, doubt, q, page
-        )
-        return show(request, "rollouts.html", lambda: pages.rollouts(history, filters))
-
-    @app.get("/wrong")
-    def wrong(request: Request, run: Name) -> Response:
-        return show(request, "wrong.html", lambda: pages.wrong(history, run))
-
-    @app.get("/mistakes")
-    def mistakes(request: Request, run: Name) -> Response:
-        return show(request, "mistakes.html", lambda: pages.mistakes(history, run))
-
-    @app.get("/rollout")
-    def rollout(
-        request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
-    ) -> Response:
-        # A link of another page does not start a simulator.
-        waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
-        return show(
-            request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
-        )
-
-    @app.post("/waves")
-    async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
-        """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
-        async with simulating:
-            if await request.is_disconnected():
-                return Response(status_code=204)  # the reader went on while others were drawn
-            if key in drawn:
-                return HTMLResponse(drawn[key])
-            values = await run_in_threadpool(pages.waves, history, key)
-            page = templates.get_template("waves.html").render(values)
-            if values["error"] is None:
-                drawn[key] = page
-                while len(drawn) > KEPT:
-                    drawn.popitem(last=False)
-            return HTMLResponse(page)
+    shown = _Shown(history)
+    _answer_errors(app, shown)
+    _answer_pages(app, shown)
+    _answer_waves(app, shown)
+    static = _static()
 
     @app.get("/stamp")
     def stamp() -> Response:
         """Changes whenever the history does; a look at the file's entry alone."""
-        return JSONResponse({"stamp": kept.stamp()})
-
-    static = _static()
+        return JSONResponse({"stamp": shown.kept.stamp()})
 
     @app.get("/static/{name}")
     def file(name: str) -> Response:
@@ -186,6 +88,109 @@ def create_app(history: History) -> FastAPI:
         return Response(text, media_type=kind, headers={**HEADERS, "Cache-Control": "no-cache"})
 
     return app
+
+
+class _Shown:
+    """The templates filled with what a history holds."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.kept = _Kept(history.path)
+        self._templates = _templates()
+
+    def fill(self, template: str, **values: Any) -> str:
+        return self._templates.get_template(template).render(values, history=str(self.history.path))
+
+    def page(self, request: Request, template: str, values: Callable[[], pages.Values]) -> Response:
+        def made() -> str:
+            stamp = self.kept.stamp()
+            return self.fill(template, **{"live": False, **values()}, stamp=stamp)
+
+        return HTMLResponse(self.kept.get(str(request.url), made))
+
+    def error(self, status: int, message: str, hint: str | None = None) -> Response:
+        text = self.fill("error.html", status=status, message=message, hint=hint or "", stamp="", live=False)
+        return HTMLResponse(text, status, HEADERS)
+
+
+def _answer_errors(app: FastAPI, shown: _Shown) -> None:
+    @app.exception_handler(RtlDistillError)
+    def known(request: Request, error: RtlDistillError) -> Response:
+        return shown.error(503 if isinstance(error, HistoryBusyError) else 404, error.message, error.hint)
+
+    @app.exception_handler(HTTPException)
+    def refused(request: Request, error: HTTPException) -> Response:
+        return shown.error(error.status_code, str(error.detail))
+
+    @app.exception_handler(RequestValidationError)
+    def misread(request: Request, error: RequestValidationError) -> Response:
+        what = ", ".join(f"{item['loc'][-1]}: {item['msg']}" for item in error.errors())
+        return shown.error(400, f"this address cannot be read: {what}", "follow a link, or begin at the list of runs")
+
+
+def _answer_pages(app: FastAPI, shown: _Shown) -> None:
+    history = shown.history
+
+    @app.get("/")
+    def home(request: Request, runs: Annotated[list[str] | None, Query(max_length=50)] = None) -> Response:
+        return shown.page(request, "home.html", lambda: pages.home(history, runs or []))
+
+    @app.get("/run")
+    def run(request: Request, run: Name, page: Page = 0) -> Response:
+        return shown.page(request, "run.html", lambda: pages.run(history, run, page))
+
+    @app.get("/step")
+    def step(request: Request, asked: Asked) -> Response:
+        if not asked.evaluation and not asked.step.isdecimal():
+            raise HTTPException(400, "a step is a number; an evaluation is named by its key")
+        order = request.query_params.get("order", "")
+        return shown.page(request, "step.html", lambda: pages.step(history, asked, order))
+
+    @app.get("/group")
+    def group(request: Request, asked: Asked) -> Response:
+        return shown.page(request, "group.html", lambda: pages.group(history, asked))
+
+    @app.get("/rollouts")
+    def rollouts(request: Request, asked: Asked) -> Response:
+        return shown.page(request, "rollouts.html", lambda: pages.rollouts(history, asked))
+
+    @app.get("/wrong")
+    def wrong(request: Request, run: Name) -> Response:
+        return shown.page(request, "wrong.html", lambda: pages.wrong(history, run))
+
+    @app.get("/mistakes")
+    def mistakes(request: Request, run: Name) -> Response:
+        return shown.page(request, "mistakes.html", lambda: pages.mistakes(history, run))
+
+    @app.get("/rollout")
+    def rollout(
+        request: Request, key: Name, against: Name = "", overlay: Name = "kl", token: Page = 0, waves: bool = False
+    ) -> Response:
+        # A link of another page does not start a simulator.
+        waves = waves and request.headers.get("sec-fetch-site") in (None, "none", "same-origin")
+        return shown.page(
+            request, "rollout.html", lambda: pages.rollout(history, key, against, overlay, token) | {"waves": waves}
+        )
+
+
+def _answer_waves(app: FastAPI, shown: _Shown) -> None:
+    simulating, drawn = asyncio.Lock(), OrderedDict[str, str]()
+
+    @app.post("/waves")
+    async def waves(request: Request, key: Annotated[str, Body(embed=True, max_length=400)]) -> Response:
+        """Grades the rollout again with dumping on, one at a time: the simulators of a run want the cores, too."""
+        async with simulating:
+            if await request.is_disconnected():
+                return Response(status_code=204)  # the reader went on while others were drawn
+            if key in drawn:
+                return HTMLResponse(drawn[key])
+            values = await run_in_threadpool(pages.waves, shown.history, key)
+            page = shown.fill("waves.html", **values)
+            if values["error"] is None:
+                drawn[key] = page
+                while len(drawn) > KEPT:
+                    drawn.popitem(last=False)
+            return HTMLResponse(page)
 
 
 class _Kept:

@@ -20,7 +20,7 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.store import History
-from rtl_core.learning.credit import credit
+from rtl_core.learning.credit import Rules, credit
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
@@ -181,7 +181,7 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
             totals.append(earned.total)
             teachers.append(teacher(r, skill, rng))
         group = rollouts[-shape.samples :]
-        found = credit(totals, [len(r.tokens_T) for r in group], [r.stop_reason == "length" for r in group], limit=99)
+        found = credit(totals, [len(r.tokens_T) for r in group], [r.stop_reason == "length" for r in group], Rules(99))
         advantages += [(r.key, one) for r, one in zip(group, found.answers(), strict=True)]
     history.record_rollouts(rollouts)
     with history.batch():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtl_core.learning.credit import credit, overlong_penalty
+from rtl_core.learning.credit import Rules, credit, overlong_penalty
 
 REWARDS = [1.0, 0.5, 0.3]
 LENGTHS = [40, 90, 100]
@@ -12,55 +12,57 @@ CUT = [False, False, True]
 
 
 def test_the_penalty_rises_over_the_buffer_and_is_whole_for_a_cut_answer() -> None:
-    got = overlong_penalty([79, 80, 85, 95, 100, 100], [False] * 5 + [True], limit=100, buffer=20, penalty=0.4)
+    got = overlong_penalty([79, 80, 85, 95, 100, 100], [False] * 5 + [True], Rules(100, buffer=20, penalty=0.4))
     assert got.tolist() == pytest.approx([0.0, 0.0, 0.1, 0.3, 0.4, 0.4])
 
 
 def test_without_a_buffer_only_cut_answers_are_penalised() -> None:
-    got = overlong_penalty(LENGTHS, CUT, limit=100, buffer=0, penalty=0.5)
+    got = overlong_penalty(LENGTHS, CUT, Rules(100, buffer=0, penalty=0.5))
     assert got.tolist() == [0.0, 0.0, 0.5]
 
 
 def test_a_buffer_longer_than_the_limit_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
-        overlong_penalty([1], [False], limit=10, buffer=11, penalty=1.0)
+        overlong_penalty([1], [False], Rules(10, buffer=11, penalty=1.0))
     with pytest.raises(ValueError, match="marks"):
-        overlong_penalty([1, 2], [False], limit=10, buffer=0, penalty=1.0)
+        overlong_penalty([1, 2], [False], Rules(10, buffer=0, penalty=1.0))
 
 
 def test_keep_takes_the_rewards_as_they_are() -> None:
-    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100)
+    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, Rules(100))
     assert advantages.tolist() == pytest.approx([0.4, -0.1, -0.3])
     assert counts.all()
 
 
 def test_mask_leaves_a_cut_answer_out_of_the_baseline_too() -> None:
-    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="mask")
+    _, advantages, counts = credit(REWARDS, LENGTHS, CUT, Rules(100, truncated="mask"))
     assert advantages.tolist() == pytest.approx([0.25, -0.25, 0.0])
     assert counts.tolist() == [True, True, False]
-    _, advantages, counts = credit(REWARDS, LENGTHS, [True] * 3, limit=100, truncated="mask")
+    _, advantages, counts = credit(REWARDS, LENGTHS, [True] * 3, Rules(100, truncated="mask"))
     assert not advantages.any()
     assert not counts.any()
 
 
 def test_penalise_takes_off_before_the_group_is_centred() -> None:
     # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 around their mean of 0.5.
-    rewards, advantages, counts = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="penalise", penalty=0.2, buffer=20)
+    rewards, advantages, counts = credit(
+        REWARDS, LENGTHS, CUT, Rules(100, truncated="penalise", penalty=0.2, buffer=20)
+    )
     assert rewards.tolist() == pytest.approx([1.0, 0.4, 0.1])
     assert advantages.tolist() == pytest.approx([0.5, -0.1, -0.4])
     assert counts.all()
 
 
 def test_a_later_turn_is_paid_for_its_improvement_and_penalised_after_it() -> None:
-    found = credit([0.6, 1.6], [40, 100], [False, True], [0.6, 0.1], limit=100, improvement_weight=0.5)
+    found = credit([0.6, 1.6], [40, 100], [False, True], Rules(100, improvement_weight=0.5), [0.6, 0.1])
     assert found.rewards_G.tolist() == pytest.approx([0.6, 1.6 + 0.75])
     found = credit(
-        [0.6, 1.6], [40, 100], [False, True], [0.6, 0.1], limit=100, improvement_weight=0.5, truncated="penalise", penalty=0.35, reward_weight=2.0
+        [0.6, 1.6], [40, 100], [False, True], Rules(100, improvement_weight=0.5, truncated="penalise", penalty=0.35, reward_weight=2.0), [0.6, 0.1],
     )  # fmt: skip
     assert [one.reward for one in found.answers()] == pytest.approx([0.6, 2.0])
     assert [one.advantage for one in found.answers()] == pytest.approx([-1.4, 1.4])
 
 
 def test_leave_one_out_of_two_that_count_is_their_difference() -> None:
-    _, advantages, _ = credit(REWARDS, LENGTHS, CUT, limit=100, truncated="mask", baseline="leave_one_out")
+    _, advantages, _ = credit(REWARDS, LENGTHS, CUT, Rules(100, truncated="mask", baseline="leave_one_out"))
     assert advantages.tolist() == pytest.approx([0.5, -0.5, 0.0])

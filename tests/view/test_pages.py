@@ -118,7 +118,7 @@ FILTERS = {
     "outcome=timeout": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'timeout'",
     "outcome=failed": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
     "mistake=extra_port": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port'",
-    "mistake=extra_port&name=din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
+    "mistake=extra_port:din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
     "family=mux": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(problem_id, '_mux_')",
     "step=3&purpose=train": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 3 AND purpose = 'train'",
     "step=0": "SELECT rollout FROM rollouts WHERE run = 'demo' AND step = 0 AND evaluation IS NULL AND purpose IN ('train', 'refinement')",
