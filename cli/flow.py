@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def run_flow(
@@ -69,6 +73,31 @@ def run_flow(
             code = 143
         console.line("cancelled; the same command goes on from here")
         raise SystemExit(code)
+
+
+@contextmanager
+def stoppable(console: Console) -> Iterator[None]:
+    """The first SIGINT or SIGTERM within the block raises KeyboardInterrupt there, and ends the command as a shell expects of a signal
+    (130, 143); a second one ends the process as it is. A signal that the caller's shell ignores stays ignored.
+    """
+    caught: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        caught.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        done = f": {interrupt}" if str(interrupt) else ""
+        with suppress(Exception):
+            console.print(f"interrupted{done}; the same command goes on from here", soft_wrap=True)
+        raise SystemExit(128 + caught[0]) from None
 
 
 @contextmanager

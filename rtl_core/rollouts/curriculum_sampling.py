@@ -22,7 +22,7 @@ from rtl_core.learning.curriculum import (
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import has_signal
+from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 
 _GROUPS = """

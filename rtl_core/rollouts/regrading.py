@@ -13,10 +13,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define
+from attrs import field as attribute
+from pydantic import BaseModel, ConfigDict, Field
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -38,7 +39,7 @@ from rtl_core.types.verdict import Outcome, Verdict
 # Deterministic when cut short: which rollouts come first does not depend on how often one asks.
 _CHOSEN = """
 SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first AND $last
+WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
 ORDER BY hash(r.rollout), r.rollout LIMIT $most
 """
 _DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
@@ -53,14 +54,19 @@ FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run
 """
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which rollouts are graded again: a purpose, a span of steps, and at most so many."""
+class Choice(BaseModel):
+    """Which rollouts are graded again."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
     purpose: Which = "all"
-    first_step: int = 0
-    last_step: int = 2**31 - 1
-    most: int = 2**31 - 1
+    """Training rollouts, those of evaluations, or all."""
+    first_step: int = Field(default=0, ge=0)
+    last_step: int = Field(default=2**31 - 1, ge=0)
+    most: int = Field(default=2**31 - 1, ge=1)
+    """How many rollouts at most."""
+
+
+ALL = Choice()
 
 
 @define(eq=False)
@@ -72,14 +78,12 @@ class Regrading:
     history: History
     grader: Grader
     pool: ThreadPoolExecutor
-    graders: int
-    """Threads of `pool`."""
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
     """Problem id -> rollouts that have no verdict under the label yet."""
     known: int
     """Rollouts that had one before."""
-    failed: Counter[str] = field(factory=Counter)
+    failed: Counter[str] = attribute(factory=Counter)
     """Why grading itself failed -> of how many rollouts."""
 
     async def grade(self, problem_id: str) -> int:
@@ -145,8 +149,7 @@ def open_regrading(
     """
     history, run = History(path), config.run.name
     with ExitStack() as stack:
-        graders = graders_of(config, cluster)
-        pool = ThreadPoolExecutor(graders, thread_name_prefix="regrade")
+        pool = ThreadPoolExecutor(graders_of(config, cluster), thread_name_prefix="regrade")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
@@ -155,11 +158,8 @@ def open_regrading(
         label = label or label_of(executor, config.grading.seed)
         chosen = history.query(
             _CHOSEN,
-            {
-                "run": run, "purpose": choice.purpose, "first": choice.first_step, "last": choice.last_step,
-                "most": choice.most,
-            },
-        ).to_pylist()  # fmt: skip
+            {"run": run, **choice.model_dump()},
+        ).to_pylist()
         if not chosen:
             raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
@@ -172,7 +172,7 @@ def open_regrading(
             raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
         problems = {name: Problem.model_validate(record) for name, record in records.items()}
         known = sum(row["rollout"] in done for row in chosen)
-        yield Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
+        yield Regrading(run, label, history, grader, pool, problems, dict(waiting), known)
 
 
 def label_of(executor: Executor, seed: int) -> str:

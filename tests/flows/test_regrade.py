@@ -100,7 +100,7 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
     from rtl_distill.flows.regrade import regrade
 
-    asyncio.run(regrade(RUN, str(graded.path), label="again", purpose="train", first_step=1))
+    asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
     asyncio.run(regrade(RUN, str(graded.path), label="again"))
@@ -135,6 +135,6 @@ def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
         pass
     with (
         pytest.raises(HistoryError, match="no graded rollout"),
-        open_regrading(graded.path, config, Choice("train", 9)),
+        open_regrading(graded.path, config, Choice(purpose="train", first_step=9)),
     ):
         pass
