@@ -39,19 +39,16 @@ def audit(
 
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
-    from rtl_core.observe.progress import progress
     from rtl_core.reporting.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
     from rtl_core.run.folder import config_of
-    from rtl_distill.cli.console import ConsoleProgress
     from rtl_distill.cli.flow import stoppable
 
     path = database_path(db)
     history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward
     name = pick_run(history, run)
     console = Console(stderr=True) if json_ else Console()
-    with stoppable(console), ConsoleProgress(console) as tell:
-        progress.set(tell)
+    with stoppable(console) as tell:
         tell.stage(f"audit {name}")
         done = audit_run(path, config_of(history, name), AuditPlan(purpose, most, cycles, parameters), jobs=jobs)
         tell.line(done.in_words())

@@ -65,17 +65,13 @@ def grade(
     from rich.console import Console
 
     from rtl_core.grading.limits import Limits
-    from rtl_core.observe.progress import progress
     from rtl_core.rollouts.grade_file import Asked, grade_file
     from rtl_core.types.verdict import Stage
-    from rtl_distill.cli.console import ConsoleProgress
     from rtl_distill.cli.flow import stoppable
 
     limits = Limits(wall_s=timeout, cpu_s=timeout)
     asked = Asked(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
-    console = Console(stderr=True)
-    with stoppable(console), ConsoleProgress(console) as tell:
-        progress.set(tell)
+    with stoppable(Console(stderr=True)):
         done = grade_file(asked)
     Console().print(done.table())
     raise typer.Exit(0 if done.complete else 1)
