@@ -41,6 +41,7 @@ def audit(
     from rtl_core.history.store import History
     from rtl_core.reporting.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
+    from rtl_core.rollouts.resumable import Choice
     from rtl_core.run.folder import config_of
     from rtl_distill.cli.flow import stoppable
 
@@ -50,7 +51,8 @@ def audit(
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
-        done = audit_run(path, config_of(history, name), AuditPlan(purpose, most, cycles, parameters), jobs=jobs)
+        plan = AuditPlan(Choice(purpose=purpose, most=most), cycles, parameters)
+        done = audit_run(path, config_of(history, name), plan, jobs=jobs)
         tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:

@@ -12,8 +12,8 @@ from pydantic import Field
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts.regrading import ALL, Choice, open_regrading
-from rtl_core.rollouts.resumable import Tally, work_off
+from rtl_core.rollouts.regrading import open_regrading
+from rtl_core.rollouts.resumable import ALL, Choice, Tally, work_off
 from rtl_core.run.folder import config_of
 from rtl_core.run.session import graders_of
 from rtl_distill.tasks.cluster import cluster_of

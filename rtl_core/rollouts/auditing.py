@@ -25,8 +25,16 @@ from rtl_core.grading.limits import Limits
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.rollouts.resumable import NowAndThen, Tally, daemon_threads, work_off
-from rtl_core.run.folder import Which, texts_of
+from rtl_core.rollouts.resumable import (
+    ALL,
+    Choice,
+    NowAndThen,
+    Tally,
+    daemon_threads,
+    problems_as_recorded,
+    texts_of,
+    work_off,
+)
 from rtl_core.run.session import limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.validation.differential import Comparison, Effort, compare
@@ -35,12 +43,6 @@ from rtl_core.validation.level import golden_digest
 AUDITOR_VERSION = 2
 """Raised whenever an audit may come to another result than before."""
 
-_PASSES = """
-SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND v.outcome = 'passed'
-  AND ($purpose = 'all' OR r.purpose = $purpose)
-ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
 
@@ -48,8 +50,7 @@ _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 class AuditPlan:
     """Which passes are audited, and how thoroughly."""
 
-    purpose: Which = "all"
-    most: int = 2**31 - 1
+    choice: Choice = ALL
     cycles: int = 24_000
     """Clock cycles, or random input patterns, for each set of parameters."""
     parameter_sets: int = 6
@@ -103,13 +104,9 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
         ToolMissingError: no simulator is installed.
     """
     history, run, done = History(path), config.run.name, AuditDone()
-    chosen: dict[str, list[str]] = defaultdict(list)
-    for row in history.query(_PASSES, {"run": run, "purpose": plan.purpose, "most": plan.most}).to_pylist():
-        chosen[row["problem_id"]].append(row["rollout"])
+    chosen = plan.choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
-    problems = {
-        p.problem_id: Problem.model_validate(p.record) for p in history.problems_of(run) if p.problem_id in chosen
-    }
+    problems = problems_as_recorded(history, run, chosen)
     for problem_id in [name for name in chosen if name not in problems or problems[name].golden is None]:
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from attrs import define
-from attrs import field as attribute
-from pydantic import BaseModel, ConfigDict, Field
+from attrs import define, field
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -31,17 +29,11 @@ from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
-from rtl_core.run.folder import Which, texts_of
+from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
 from rtl_core.run.session import Cluster, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 
-# Deterministic when cut short: which rollouts come first does not depend on how often one asks.
-_CHOSEN = """
-SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
-ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
 _DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
 _CHANGES = """
 SELECT was, now, count(*) AS rollouts, count(DISTINCT problem_id) AS problems, min(rollout) AS example
@@ -52,21 +44,6 @@ SELECT count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS cha
        count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now
 FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run = $run
 """
-
-
-class Choice(BaseModel):
-    """Which rollouts are graded again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    purpose: Which = "all"
-    """Training rollouts, those of evaluations, or all."""
-    first_step: int = Field(default=0, ge=0)
-    last_step: int = Field(default=2**31 - 1, ge=0)
-    most: int = Field(default=2**31 - 1, ge=1)
-    """How many rollouts at most."""
-
-
-ALL = Choice()
 
 
 @define(eq=False)
@@ -83,7 +60,7 @@ class Regrading:
     """Problem id -> rollouts that have no verdict under the label yet."""
     known: int
     """Rollouts that had one before."""
-    failed: Counter[str] = attribute(factory=Counter)
+    failed: Counter[str] = field(factory=Counter)
     """Why grading itself failed -> of how many rollouts."""
 
     async def grade(self, problem_id: str) -> int:
@@ -156,23 +133,17 @@ def open_regrading(
         grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
         label = label or label_of(executor, config.grading.seed)
-        chosen = history.query(
-            _CHOSEN,
-            {"run": run, **choice.model_dump()},
-        ).to_pylist()
+        chosen = choice.of(history, run)
         if not chosen:
             raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
-        waiting: dict[str, list[str]] = defaultdict(list)
-        for row in chosen:
-            if row["rollout"] not in done:
-                waiting[row["problem_id"]].append(row["rollout"])
-        records = {p.problem_id: p.record for p in history.problems_of(run) if p.problem_id in waiting}
-        if missing := sorted(waiting.keys() - records.keys()):
+        known = sum(rollout in done for rollouts in chosen.values() for rollout in rollouts)
+        left = {name: [one for one in rollouts if one not in done] for name, rollouts in chosen.items()}
+        waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
+        problems = problems_as_recorded(history, run, waiting)
+        if missing := sorted(waiting.keys() - problems.keys()):
             raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
-        problems = {name: Problem.model_validate(record) for name, record in records.items()}
-        known = sum(row["rollout"] in done for row in chosen)
-        yield Regrading(run, label, history, grader, pool, problems, dict(waiting), known)
+        yield Regrading(run, label, history, grader, pool, problems, waiting, known)
 
 
 def label_of(executor: Executor, seed: int) -> str:

@@ -1,7 +1,7 @@
 """Many items, worked off by a command that may be stopped and repeated: `audit`, `grade`, `regrade` and `validate`.
 
-Each chooses its items and leaves out what is known already. Here is the rest: how many are at work at one time, what is told
-meanwhile, when found rows are written, and how it ends. A repetition does what is missing.
+Each leaves out what is known already, so that a repetition does what is missing. Shared are the choice among a run's rollouts, how
+many items are at work at one time, what is told meanwhile, when found rows are written, and how it ends.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from attrs import define, field
+from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.grading.executors import Executor
+from rtl_core.history.store import History
 from rtl_core.observe.ongoing import AtWork, at_intervals
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts.side_by_side import all_of
+from rtl_core.types.problem import Problem
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
@@ -29,6 +33,53 @@ TELL_S = 30.0
 WRITE_EVERY_S = 5.0
 END_S = 1.0
 """How long threads are waited for once the executor is closed."""
+
+# Deterministic when cut short: which rollouts come first does not depend on how often one asks.
+_CHOSEN = """
+SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
+WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first_step AND $last_step
+  AND (v.outcome = 'passed' OR NOT $passed)
+ORDER BY hash(r.rollout), r.rollout LIMIT $most
+"""
+_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id ORDER BY rollout"
+
+
+class Choice(BaseModel):
+    """Which of a run's graded rollouts are looked at."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    purpose: Literal["all", "train", "evaluation"] = "all"
+    """Training rollouts, those of evaluations, or all."""
+    first_step: int = Field(default=0, ge=0)
+    last_step: int = Field(default=2**31 - 1, ge=0)
+    most: int = Field(default=2**31 - 1, ge=1)
+    """How many rollouts at most."""
+
+    def of(self, history: History, run: str, *, passed: bool = False) -> dict[str, list[str]]:
+        """Problem id -> rollouts; with `passed` those alone that passed."""
+        chosen: dict[str, list[str]] = defaultdict(list)
+        asked = {"run": run, "passed": passed, **self.model_dump()}
+        for row in history.query(_CHOSEN, asked).to_pylist():
+            chosen[row["problem_id"]].append(row["rollout"])
+        return dict(chosen)
+
+
+ALL = Choice()
+
+
+def problems_as_recorded(history: History, run: str, wanted: Collection[str]) -> dict[str, Problem]:
+    """The wanted problems by id as the run had them, as far as the history holds them."""
+    records = {one.problem_id: one.record for one in history.problems_of(run) if one.problem_id in wanted}
+    return {problem_id: Problem.model_validate(record) for problem_id, record in records.items()}
+
+
+def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
+    """Text -> rollouts that hold it, of those of one problem's rollouts that are wanted."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
+        if row["rollout"] in wanted:
+            found[row["text"]].append(row["rollout"])
+    return found
 
 
 @define(eq=False)

@@ -17,7 +17,8 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
 from rtl_core.prompting.extraction import extract_answer
-from rtl_core.rollouts.regrading import Choice, open_regrading
+from rtl_core.rollouts.regrading import open_regrading
+from rtl_core.rollouts.resumable import Choice
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
