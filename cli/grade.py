@@ -65,12 +65,12 @@ def grade(
     from rich.console import Console
 
     from rtl_core.grading.limits import Limits
-    from rtl_core.rollouts.grade_file import Asked, grade_file
+    from rtl_core.rollouts.grade_file import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
 
     limits = Limits(wall_s=timeout, cpu_s=timeout)
-    asked = Asked(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
+    asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
     with stoppable(Console(stderr=True)):
         done = grade_file(asked)
     Console().print(done.table())

@@ -34,14 +34,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Graded:
+class LineVerdict:
     """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
 
     verdict: Verdict
     flips: tuple[str, ...] = ()
 
 
-def verdict_record(line: AnswerLine, graded: Graded, key: str) -> dict[str, Any]:
+def verdict_record(line: AnswerLine, graded: LineVerdict, key: str) -> dict[str, Any]:
     """What is written for one answer; `key` is its `answer_key`."""
     verdict = graded.verdict
     record = {

@@ -30,7 +30,7 @@ from rtl_core.types.verdict import Outcome, Stage
 
 
 @define(eq=False)
-class Asked:
+class BatchPlan:
     """What a batch shall hold: whose answers, to which problems, and how many to each."""
 
     purpose: Purpose
@@ -47,7 +47,7 @@ class Asked:
 
 
 @define(eq=False)
-class Batch(Asked):
+class Batch(BatchPlan):
     """The groups of one train step or of one evaluation, and what is known of them so far."""
 
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)

@@ -23,7 +23,7 @@ from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict_file import Graded, Place, VerdictFile, verdict_record
+from rtl_core.grading.verdict_file import LineVerdict, Place, VerdictFile, verdict_record
 from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
@@ -31,7 +31,7 @@ from rtl_core.types.verdict import Outcome, Stage
 
 
 @dataclass(frozen=True)
-class Asked:
+class FileGrading:
     """Which answers are graded, and how."""
 
     problems: Path
@@ -49,7 +49,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Done:
+class GradedFile:
     """What came of it."""
 
     records: list[dict[str, Any]]
@@ -81,11 +81,7 @@ class Done:
         return table
 
 
-class GradingInterruptedError(KeyboardInterrupt):
-    """Grading was interrupted; the executor is closed, and what is finished is written."""
-
-
-def grade_file(asked: Asked) -> Done:
+def grade_file(asked: FileGrading) -> GradedFile:
     """Writes one verdict a line to `asked.output`.
 
     Lines are written as they finish, and put into the answers' order at the end. Answers that the output already holds a
@@ -95,7 +91,7 @@ def grade_file(asked: Asked) -> Done:
     Raises:
         ProblemError: a file cannot be read or written, or the output holds something else than verdicts.
         ToolMissingError, InfrastructureError: the executor cannot start.
-        GradingInterruptedError: on KeyboardInterrupt, with the executor closed and its simulations ended.
+        KeyboardInterrupt: with how much is written; the executor is closed, and its simulations have ended.
     """
     tell = progress.get().line
     found = read_cvdp(asked.problems)
@@ -118,13 +114,13 @@ def grade_file(asked: Asked) -> Done:
                 asyncio.run(_grade_rest(grader, lines, places, verdicts, records, asked))
             except KeyboardInterrupt as interrupt:
                 done = f"{len(records)} of {len(lines)} verdicts are written"
-                raise GradingInterruptedError(done) from interrupt
+                raise KeyboardInterrupt(done) from interrupt
             graded = len(lines) - len(verdicts.known)
     for record in records.values():
         if "flips" in record:
             tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
     tell(f"verdicts written to {asked.output}")
-    return Done(list(records.values()), len(complaints), graded, time.monotonic() - started)
+    return GradedFile(list(records.values()), len(complaints), graded, time.monotonic() - started)
 
 
 async def _grade_rest(
@@ -133,7 +129,7 @@ async def _grade_rest(
     places: list[Place],
     verdicts: VerdictFile,
     records: dict[int, dict[str, Any]],
-    asked: Asked,
+    asked: FileGrading,
 ) -> None:
     """Grade the lines that have no record yet, and add theirs."""
     for index, record in records.items():
@@ -156,12 +152,12 @@ async def _grade_rest(
         )
 
 
-def _grade(grader: Grader, line: AnswerLine, repeat: int) -> Graded:
+def _grade(grader: Grader, line: AnswerLine, repeat: int) -> LineVerdict:
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
     # The worst of several is kept: what does not hold is not paid.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
-    return Graded(worst, outcomes if len(set(outcomes)) > 1 else ())
+    return LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
 
 
 def answer_key(grader: Grader, line: AnswerLine, repeat: int) -> str:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rtl_core.grading.limits import Limits
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts.grade_file import Asked, grade_file
+from rtl_core.rollouts.grade_file import FileGrading, grade_file
 from rtl_core.types.verdict import Stage
 from rtl_distill.cli.console import ConsoleProgress
 
@@ -46,7 +46,7 @@ def graded(problems, answers, output, **settings):
     """The same in this process, which starts sooner; what the console is told."""
     told = io.StringIO()
     before = progress.set(ConsoleProgress(Console(file=told, width=200)))
-    grade_file(Asked(problems, answers, output, **settings))
+    grade_file(FileGrading(problems, answers, output, **settings))
     progress.reset(before)
     return told.getvalue()
 
