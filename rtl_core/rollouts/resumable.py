@@ -123,7 +123,7 @@ async def work_off(
 
     def tell() -> None:
         if words := at_work.in_words():
-            progress.get().line(f"{tally.label}: {tally.done} of {tally.total}; at work: {words}")
+            progress.get().line(f"{tally.done} of {tally.total} {tally.label}; at work: {words}")
 
     async with at_intervals(TELL_S, tell):
         await all_of(one_after_another() for _ in range(at_once))
