@@ -22,7 +22,7 @@ from rich.table import Table
 from rtl_core.backend.base import Weights
 from rtl_core.config import load_config
 from rtl_core.prompting.hints import after_right_answer
-from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
 
 

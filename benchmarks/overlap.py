@@ -87,9 +87,8 @@ async def run_steps(folder: Path, service: tuple[str, str, str], staleness: int,
     """A run of so many steps; returns its history."""
     url, student, teacher = service
     from rtl_core.config import load_config
-    from rtl_core.rollouts import batch, credit, planning, scoring, training
-    from rtl_core.rollouts.concurrently import for_each
-    from rtl_core.rollouts.run_ahead import in_order
+    from rtl_core.rollouts import batch, datums, planning, scoring, training
+    from rtl_core.rollouts.side_by_side import all_of, in_order
     from rtl_core.run.session import open_session
 
     config = load_config(
@@ -125,9 +124,9 @@ async def run_steps(folder: Path, service: tuple[str, str, str], staleness: int,
             async def group(problem_id: str) -> None:
                 await batch.sample(session, step, problem_id)
                 await asyncio.gather(batch.grade(session, step, problem_id), scoring.score(session, step, problem_id))
-                credit.credit_group(session, step, problem_id)
+                datums.credit_group(session, step, problem_id)
 
-            await for_each(group, step.problem_ids)
+            await all_of(map(group, step.problem_ids))
             return step
 
         async def finish(step: batch.Batch) -> None:

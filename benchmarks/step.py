@@ -51,7 +51,7 @@ def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
 async def without_prefect(config: str, settings: list[str]) -> None:
     """The steps of a run by the functions that the tasks call."""
     from rtl_core.config import load_config
-    from rtl_core.rollouts import batch, credit, planning, scoring, training
+    from rtl_core.rollouts import batch, datums, planning, scoring, training
     from rtl_core.run.session import open_session
 
     async with open_session(load_config(config, settings)) as session:
@@ -62,7 +62,7 @@ async def without_prefect(config: str, settings: list[str]) -> None:
             async def group(problem_id: str, step: batch.Batch = step) -> None:
                 await batch.sample(session, step, problem_id)
                 await asyncio.gather(batch.grade(session, step, problem_id), scoring.score(session, step, problem_id))
-                credit.credit_group(session, step, problem_id)
+                datums.credit_group(session, step, problem_id)
 
             await asyncio.gather(*(group(problem_id) for problem_id in state.problem_ids))
             await training.train(session, step)

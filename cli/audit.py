@@ -33,7 +33,6 @@ def audit(
 
         rtl-distill audit demo --cycles 200000 --purpose evaluation --json
     """
-    import contextlib
     import json
 
     from rich.console import Console
@@ -42,26 +41,19 @@ def audit(
     from rtl_core.history.store import History
     from rtl_core.reporting.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
+    from rtl_core.rollouts.resumable import Choice
     from rtl_core.run.folder import config_of
-    from rtl_distill.cli.console import ConsoleProgress
+    from rtl_distill.cli.flow import stoppable
 
     path = database_path(db)
     history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward
     name = pick_run(history, run)
     console = Console(stderr=True) if json_ else Console()
-    try:
-        with ConsoleProgress(console) as tell:
-            tell.stage(f"audit {name}")
-            plan = AuditPlan(purpose, most, cycles, parameters)
-            done = audit_run(path, config_of(history, name), plan, tell, jobs=jobs)
-            left = f", {done.without_golden} without a golden answer" if done.without_golden else ""
-            tell.line(
-                f"{done.passes} passes, {done.known} known from before{left}; {done.simulated} distinct answers simulated"
-            )
-    except KeyboardInterrupt:
-        with contextlib.suppress(Exception):
-            console.print("cancelled; the same command goes on from here")
-        raise typer.Exit(130) from None
+    with stoppable(console) as tell:
+        tell.stage(f"audit {name}")
+        plan = AuditPlan(Choice(purpose=purpose, most=most), cycles, parameters)
+        done = audit_run(path, config_of(history, name), plan, jobs=jobs)
+        tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:
         print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))

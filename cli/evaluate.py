@@ -164,8 +164,8 @@ def _run(
 ) -> None:  # fmt: skip
     from rtl_distill.cli.flow import run_flow
 
-    asked = (run, str(db), policy, split, samples or 8, step, template)
-    run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}", **sampling)
+    asked = (run, str(db), policy, split, samples or 8, step, {"template": template, **sampling})
+    run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}")
 
 
 def _model(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rtl_distill.cli.console import ConsoleProgress
 
 
 def run_flow(
@@ -69,6 +75,35 @@ def run_flow(
             code = 143
         console.line("cancelled; the same command goes on from here")
         raise SystemExit(code)
+
+
+@contextmanager
+def stoppable(console: Console) -> Iterator[ConsoleProgress]:
+    """Work on this thread, told on `console`. The first SIGINT or SIGTERM raises KeyboardInterrupt in the block, and ends the command as
+    a shell expects of a signal (130, 143); a second one ends the process as it is. A signal that the caller's shell ignores stays ignored.
+    """
+    from rtl_core.observe.progress import progress
+    from rtl_distill.cli.console import ConsoleProgress
+
+    caught: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        caught.append(number)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handle)
+    with ConsoleProgress(console) as tell:
+        progress.set(tell)
+        try:
+            yield tell
+        except KeyboardInterrupt as interrupt:
+            done = f": {interrupt}" if str(interrupt) else ""
+            tell.line(f"interrupted{done}; the same command goes on from here")
+            raise SystemExit(128 + caught[0]) from None
 
 
 @contextmanager

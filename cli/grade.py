@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -63,45 +62,16 @@ def grade(
 
         rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
     """
-    from rtl_core.grading.batch import GradingInterruptedError, grade_file
+    from rich.console import Console
+
     from rtl_core.grading.limits import Limits
+    from rtl_core.rollouts.grade_file import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
+    from rtl_distill.cli.flow import stoppable
 
-    caught = _interrupt_once()
-    try:
-        complete = grade_file(
-            problems,
-            answers,
-            output,
-            executor=executor,
-            until=Stage(until.value),
-            jobs=jobs,
-            seed=seed,
-            seeds=seeds,
-            limits=Limits(wall_s=timeout, cpu_s=timeout),
-            repeat=repeat,
-        )
-    except KeyboardInterrupt as interrupt:
-        done = f": {interrupt}" if isinstance(interrupt, GradingInterruptedError) else ""
-        typer.echo(f"interrupted{done}; the same command goes on from here", err=True)
-        raise typer.Exit(128 + caught[0]) from None
-    raise typer.Exit(0 if complete else 1)
-
-
-def _interrupt_once() -> list[int]:
-    """Let the first SIGINT or SIGTERM raise KeyboardInterrupt, and a second one end the process as it is.
-
-    Returns a list that then begins with the signal's number. A signal that the caller's shell ignores stays ignored.
-    """
-    caught: list[int] = []
-
-    def handle(number: int, frame: object) -> None:
-        caught.append(number)
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handle)
-    return caught
+    limits = Limits(wall_s=timeout, cpu_s=timeout)
+    asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
+    with stoppable(Console(stderr=True)):
+        done = grade_file(asked)
+    Console().print(done.table())
+    raise typer.Exit(0 if done.complete else 1)

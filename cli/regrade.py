@@ -40,5 +40,6 @@ def regrade(
 
     name = pick_run(open_history(db), run)
 
-    asked = (name, str(database_path(db)), label, executor, image, seed, purpose, first_step, last_step, most)
+    choice = {"purpose": purpose, "first_step": first_step, "last_step": last_step, "most": most}
+    asked = (name, str(database_path(db)), label, executor, image, seed, choice)
     run_flow("rtl_distill.flows.regrade:regrade", *asked, title=f"regrade {name}")

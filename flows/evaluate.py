@@ -10,19 +10,18 @@ from prefect import flow
 from pydantic import Field
 
 from rtl_core.config import load_config
-from rtl_core.config.models import Template
 from rtl_core.errors import ProblemError, RunHealthError
-from rtl_core.history.records import Conditions
+from rtl_core.history.records import OWN, Conditions
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import batch, evaluation, reopen, survey
-from rtl_core.rollouts.ahead import ValidationAhead
-from rtl_core.rollouts.concurrently import for_each
+from rtl_core.rollouts import batch, evaluation, survey
+from rtl_core.rollouts.side_by_side import all_of
+from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
-from rtl_distill.tasks.groups import grade_group, refine_group, sample_group
 from rtl_distill.tasks.logs import lines_in_flow_run_log
+from rtl_distill.tasks.steps import grade_group, refine_group, sample_group
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -33,10 +32,7 @@ async def evaluate(
     split: Literal["heldout", "test"] = "heldout",
     samples: Annotated[int, Field(ge=1, le=256)] = 8,
     step: Annotated[int, Field(ge=0)] | None = None,
-    template: Template | None = None,
-    temperature: Annotated[float, Field(gt=0)] | None = None,
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None,
-    max_tokens: Annotated[int, Field(ge=1)] | None = None,
+    other: Conditions = OWN,
 ) -> str:
     """Evaluate a run that was trained before, with more samples, on another split, or at an earlier step.
 
@@ -47,21 +43,17 @@ async def evaluate(
         split: held-out problems that the run evaluated on, or the ones kept apart while tuning.
         samples: answers per problem.
         step: number of train steps of the student's weights; the newest by default, 0 for the untrained student.
-        template: another prompt template than the run's own (`prompting.template`), to compare the two.
-        temperature: another sampling temperature than the run's own.
-        top_p: draw each token from the fewest likeliest ones whose probabilities sum to this.
-        max_tokens: another limit of an answer's tokens than the run's own.
+        other: another prompt template, temperature, top_p or limit of an answer's tokens than the run's own evaluations have.
 
     Returns:
         The key of the evaluation in the history.
     """
-    other = Conditions(template=template, temperature=temperature, top_p=top_p, max_tokens=max_tokens)
-    settings = reopen.settings_of(Path(history), run, split, other)
+    settings = evaluation.config_for(Path(history), run, split, other)
     if policy == "student":
-        settings = reopen.without_teachers(settings)
+        settings = evaluation.without_teachers(settings)
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
         async with open_session(settings, as_visitor=True, cluster=cluster) as session:
-            plan = reopen.plan(session, policy, step, samples, other)
+            plan = evaluation.plan_at(session, policy, step, samples, other)
             if not session.trains:
                 await survey.leave_out_unsupported(session)
             async with validated_ahead(session) if session.trains else nullcontext() as ahead:
@@ -140,7 +132,7 @@ async def evaluate_policy(
         tell.advance("problems", done, len(held.problem_ids))
 
     try:
-        await for_each(group, held.problem_ids)
+        await all_of(map(group, held.problem_ids))
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(session, plan, record))
         for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(held)]:

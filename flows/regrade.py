@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,12 +10,15 @@ from prefect import flow
 from pydantic import Field
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import regrading, reopen
-from rtl_core.rollouts.concurrently import for_each
+from rtl_core.rollouts.regrading import open_regrading
+from rtl_core.rollouts.resumable import ALL, Choice, Tally, work_off
+from rtl_core.run.folder import config_of
+from rtl_core.run.session import graders_of
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.regrading import regrade_problem
+from rtl_distill.tasks.steps import regrade_problem
 
 
 @flow(name="regrade", flow_run_name="regrade {run}", validate_parameters=True)
@@ -26,10 +29,7 @@ async def regrade(
     executor: Literal["bubblewrap", "docker"] | None = None,
     image: str | None = None,
     seed: Annotated[int, Field(ge=0)] | None = None,
-    purpose: Literal["all", "train", "evaluation"] = "all",
-    first_step: Annotated[int, Field(ge=0)] = 0,
-    last_step: Annotated[int, Field(ge=0)] = 2**31 - 1,
-    most: Annotated[int, Field(ge=1)] = 2**31 - 1,
+    choice: Choice = ALL,
 ) -> str:
     """Grade rollouts of a stored run again. What training saw stays as it is; the same label goes on where it stopped.
 
@@ -40,10 +40,7 @@ async def regrade(
         executor: where the harness runs; the run's own by default.
         image: simulation image of the Docker executor.
         seed: random seed of the harnesses; the run's own by default.
-        purpose: training rollouts, those of evaluations, or all.
-        first_step: first step to look at.
-        last_step: last step to look at.
-        most: how many rollouts at most.
+        choice: which of the run's rollouts; all by default.
 
     Returns:
         The label, under which the history keeps the verdicts.
@@ -51,35 +48,24 @@ async def regrade(
     Raises:
         InfrastructureError: grading itself failed for some; the same command tries those again.
     """
-    settings, tell = reopen.settings_of(Path(history), run), progress.get()
+    settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
     changes = {name: value for name, value in (("executor", executor), ("seed", seed)) if value is not None}
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
-    choice = regrading.Choice(purpose, first_step, last_step, most)
     with (
         lines_in_flow_run_log(),
         cluster_of(settings) as cluster,
-        regrading.open_regrading(
-            Path(history), settings, choice, label=label, image=image, cluster=cluster
-        ) as under_way,
+        open_regrading(Path(history), settings, choice, label=label, image=image, cluster=cluster) as regrading,
     ):
-        waiting = sum(map(len, under_way.waiting.values()))
-        tell.stage(f"regrade {under_way.label}: {waiting} rollouts, {under_way.known} known from before")
-        done = 0
-        bound = asyncio.Semaphore(2 * under_way.graders)
-
-        async def one(problem_id: str) -> None:
-            nonlocal done
-            async with bound:
-                await regrade_problem(under_way, problem_id)
-            done += 1
-            tell.advance("problems", done, len(under_way.waiting))
-
-        await for_each(one, under_way.waiting)
-        tell.line(under_way.in_words())
-        tell.show(under_way.changes())
-        if under_way.failed:
-            ((reason, _),) = under_way.failed.most_common(1)
+        waiting = sum(map(len, regrading.waiting.values()))
+        tell.stage(f"regrade {regrading.label}: {waiting} rollouts, {regrading.known} known from before")
+        tally = Tally("problems", len(regrading.waiting))
+        at_once = 2 * graders_of(settings, cluster)
+        await work_off(regrading.waiting, partial(regrade_problem, regrading), tally, at_once=at_once)
+        tell.line(regrading.in_words())
+        tell.show(regrading.changes())
+        if regrading.failed:
+            ((reason, _),) = regrading.failed.most_common(1)
             raise InfrastructureError(
-                f"grading failed for {under_way.failed.total()} rollouts: {reason}", "the same command tries them again"
+                f"grading failed for {regrading.failed.total()} rollouts: {reason}", "the same command tries them again"
             )
-        return under_way.label
+        return regrading.label

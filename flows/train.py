@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Literal
 
 from prefect import flow
 
@@ -12,23 +11,30 @@ from rtl_core.config import NO_OPTIONS, Options, load_config
 from rtl_core.errors import ConfigError, RunHealthError, SamplerDriftError
 from rtl_core.history.records import StepState
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import curriculum_sampling, evaluation, planning
-from rtl_core.rollouts.ahead import STEPS_AHEAD, ValidationAhead
+from rtl_core.rollouts import curriculum_sampling, planning
 from rtl_core.rollouts.batch import Batch, open_batch
-from rtl_core.rollouts.concurrently import beside, for_each
-from rtl_core.rollouts.credit import credit_group
-from rtl_core.rollouts.run_ahead import in_order
-from rtl_core.rollouts.setting_aside import set_aside_once
+from rtl_core.rollouts.datums import credit_group
+from rtl_core.rollouts.evaluation import is_due, plan_evaluation
+from rtl_core.rollouts.side_by_side import all_of, in_order
+from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
+from rtl_core.rollouts.training import set_aside_once
 from rtl_core.run import limits, retention, status
 from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.evaluate import evaluate_policy
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.artifacts import Publisher
 from rtl_distill.tasks.cluster import cluster_of
-from rtl_distill.tasks.groups import grade_group, refine_group, sample_group, score_group
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.orchestration import cancelled_with_its_flow_run, named_by_epoch, named_by_run, this_flow_run
-from rtl_distill.tasks.training import order_problems, take_start, train_step
+from rtl_distill.tasks.steps import (
+    grade_group,
+    order_problems,
+    refine_group,
+    sample_group,
+    score_group,
+    take_start,
+    train_step,
+)
 
 
 @flow(name="train", flow_run_name=named_by_run, validate_parameters=True)
@@ -84,10 +90,10 @@ async def everything_left(session: Session, ahead: ValidationAhead) -> str | Non
         return reason
     ahead.begin(problem.id for problem in session.loaded.heldout)
     ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
-    await evaluate_now(session, "student", 0, ahead)
-    reason = await beside(every_epoch(session, ahead), evaluate_teacher(session, ahead))
+    await evaluate_policy(session, plan_evaluation(session, "student", 0), ahead)
+    reason, _ = await all_of([every_epoch(session, ahead), evaluate_teacher(session, ahead)])
     if reason is None:
-        await evaluate_now(session, "student", steps)
+        await evaluate_policy(session, plan_evaluation(session, "student", steps))
         await retention.secure(session)
     return reason
 
@@ -95,7 +101,7 @@ async def everything_left(session: Session, ahead: ValidationAhead) -> str | Non
 async def evaluate_teacher(session: Session, ahead: ValidationAhead) -> None:
     """The evaluation of the teacher. The first steps do not wait for it, since nothing that they do depends on it."""
     if session.config.evaluation.teacher:
-        await evaluate_now(session, "teacher", 0, ahead)
+        await evaluate_policy(session, plan_evaluation(session, "teacher", 0), ahead)
 
 
 async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
@@ -109,17 +115,10 @@ async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
     return None
 
 
-async def evaluate_now(
-    session: Session, policy: Literal["student", "teacher"], step: int, ahead: ValidationAhead | None = None
-) -> None:
-    """An evaluation of the run's own rhythm."""
-    await evaluate_policy(session, evaluation.plan_evaluation(session, policy, step), ahead=ahead)
-
-
 async def evaluate_if_due(session: Session, step: int) -> None:
     """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
-    if step <= session.steps[-1].step and evaluation.is_due(session.config, step):
-        await evaluate_now(session, "student", step)
+    if step <= session.steps[-1].step and is_due(session.config, step):
+        await evaluate_policy(session, plan_evaluation(session, "student", step))
 
 
 @flow(name="epoch", flow_run_name=named_by_epoch, validate_parameters=False)
@@ -175,7 +174,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
             problem_id = curriculum_sampling.substitute(session, step, slot, attempt)
 
     if planning.needs_answers(session, step):
-        await for_each(place, range(len(step.planned)))
+        await all_of(map(place, range(len(step.planned))))
     return step
 
 
@@ -209,5 +208,5 @@ async def measure_problems(session: Session, ahead: ValidationAhead) -> None:
                 await sample_group(session, asked, problem_id)
                 await grade_group(session, asked, problem_id)
 
-        await for_each(group, asked.problem_ids)
+        await all_of(map(group, asked.problem_ids))
         await session.recorder.settle()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Literal
 
 from prefect import flow
 from prefect.artifacts import acreate_table_artifact
 
 from rtl_core.config import load_config
-from rtl_core.observe.ongoing import AtWork, at_intervals
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts import survey
-from rtl_core.rollouts.ahead import ValidationAhead
-from rtl_core.rollouts.concurrently import for_each
+from rtl_core.rollouts.resumable import Tally, work_off
+from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
 from rtl_core.validation import table
@@ -23,10 +22,7 @@ from rtl_core.validation.level import full_level
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.validation import validate_problem
-
-TELL_S = 60.0
-"""How often a line tells what is at work: a few slow problems may take most of the time."""
+from rtl_distill.tasks.steps import validate_problem
 
 
 @flow(name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False)
@@ -49,26 +45,12 @@ async def validate_problems(
     tell.stage(f"validation: {len(waiting)} problems, {under_way.known} known from before")
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    done, at_work = 0, AtWork()
-    # A task is worth starting only when a core is about to be free for it.
-    bound = asyncio.Semaphore(2 * session.graders)
-
-    async def one(problem_id: str) -> None:
-        nonlocal done
-        async with bound:
-            with at_work.item(problem_id):
-                await validate_problem(under_way, problem_id)
-        done += 1
-        tell.advance("problems validated", done, len(waiting))
-
-    def still() -> None:
-        tell.line(f"{done} of {len(waiting)} problems validated; at work: {at_work.in_words()}")
-
+    tally = Tally("problems validated", len(waiting))
     try:
-        async with at_intervals(TELL_S, still):
-            await for_each(one, waiting)
+        # A task is worth starting only when a core is about to be free for it.
+        await work_off(waiting, partial(validate_problem, under_way), tally, at_once=2 * session.graders)
     finally:
-        await under_way.write()
+        await under_way.found.flush()
     under_way.mark_unfit()
     rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(

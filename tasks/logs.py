@@ -1,4 +1,4 @@
-"""A run's lines in the log of its flow run, whichever thread, task or subflow writes them.
+"""A run's lines in the log of its flow run, whichever thread, task or subflow writes them; among them that it waits for the server.
 
 Prefect attributes a line to the flow run of the thread that writes it. The lines of subflows would so be missing from the log of
 the flow run that somebody triggered, and those of plain threads (graders, the keeper of the embedded service) from every log.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
+import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 
 from prefect.logging.handlers import APILogHandler
 from prefect.runtime import flow_run
-
-from rtl_distill.tasks.server_waits import tell_server_waits
 
 LOG_FILE = "RTL_DISTILL_LOG"
 """Variable that names a file which gets the lines too: a deployment's worker.log. Runs that outlive their worker write on.
@@ -30,6 +30,14 @@ _open: list[str] = []
 _shared: list[tuple[logging.Handler, int]] = []
 """While a block is open: the handler that sends lines to Prefect, and the logger's level before."""
 _lock = threading.Lock()
+
+FIRST_ATTEMPT = 3
+"""A server on SQLite answers 503 now and then and serves the second request; the third is made after some six seconds."""
+AGAIN_S = 60.0
+_CLIENT = logging.getLogger("prefect.client")
+_AGAIN = re.compile(r"(.*)Another attempt will be made in ([\d.]+)s\. This is attempt (\d+)/\d+")
+_told: list[float] = []
+"""When the last such line was told."""
 
 
 @contextlib.contextmanager
@@ -96,3 +104,24 @@ def _file_handler(path: str, own: str, name: str) -> logging.Handler:
     handler.setFormatter(logging.Formatter(words))
     handler.addFilter(lambda record: getattr(record, "flow_run_id", None) == own)
     return handler
+
+
+def tell_server_waits() -> None:
+    """From now on in this process, warn when a request to Prefect's server fails for the third time, and then at most once a minute.
+
+    Prefect's client asks a busy server again, for minutes, and says so in its debug log alone.
+    """
+    _CLIENT.addFilter(_hear)
+    _CLIENT.setLevel(logging.DEBUG)
+
+
+def _hear(record: logging.LogRecord) -> bool:
+    again = _AGAIN.match(record.getMessage())
+    if again and int(again[3]) >= FIRST_ATTEMPT and (not _told or time.monotonic() - _told[-1] >= AGAIN_S):
+        _told[:] = [time.monotonic()]
+        logging.getLogger("rtl_distill").warning(
+            "waiting for Prefect's server, which is busy or away: asked again in %.0f s. %s",
+            float(again[2]),
+            again[1].strip().replace("retryable ", ""),
+        )
+    return record.levelno >= logging.getLogger("prefect").getEffectiveLevel()

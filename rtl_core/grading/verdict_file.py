@@ -30,18 +30,18 @@ class Place(NamedTuple):
     id: str
     sample: int
     key: str
-    """Hash of problem, answer and settings (batch.answer_key)."""
+    """Hash of problem, answer and settings (rollouts/grade_file.py)."""
 
 
 @dataclass(frozen=True)
-class Graded:
+class LineVerdict:
     """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
 
     verdict: Verdict
     flips: tuple[str, ...] = ()
 
 
-def verdict_record(line: AnswerLine, graded: Graded, key: str) -> dict[str, Any]:
+def verdict_record(line: AnswerLine, graded: LineVerdict, key: str) -> dict[str, Any]:
     """What is written for one answer; `key` is its `answer_key`."""
     verdict = graded.verdict
     record = {
@@ -99,6 +99,13 @@ class VerdictFile:
                 self._replace(json.dumps(record) + "\n" for record in self.known.values())
             self._order = list(self.known)
             self._file = path.open("a" if self.known else "w", encoding="utf-8")
+
+    def taken_up(self) -> str:
+        """What of an earlier call is used or replaced, in words; empty if nothing is."""
+        parts = [f"{len(self.known)} verdicts taken up from {self.path}"] if self.known else []
+        if self.replaced:
+            parts.append(f"{self.replaced} lines replaced (failed gradings, other answers or other settings)")
+        return "; ".join(parts)
 
     def add(self, index: int, record: dict[str, Any]) -> None:
         """Appends the verdict on the answer of `index`."""

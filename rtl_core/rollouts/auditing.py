@@ -9,16 +9,13 @@ Not covered: problems without a golden answer, and whatever `differential` canno
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from rtl_core.config import RunConfig
@@ -27,9 +24,17 @@ from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
-from rtl_core.observe.progress import Progress
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.run.folder import Which, texts_of
+from rtl_core.rollouts.resumable import (
+    ALL,
+    Choice,
+    NowAndThen,
+    Tally,
+    daemon_threads,
+    problems_as_recorded,
+    texts_of,
+    work_off,
+)
 from rtl_core.run.session import limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.validation.differential import Comparison, Effort, compare
@@ -37,14 +42,7 @@ from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 2
 """Raised whenever an audit may come to another result than before."""
-WRITE_EVERY_S = 5.0
 
-_PASSES = """
-SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND v.outcome = 'passed'
-  AND ($purpose = 'all' OR r.purpose = $purpose)
-ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 
 
@@ -52,8 +50,7 @@ _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
 class AuditPlan:
     """Which passes are audited, and how thoroughly."""
 
-    purpose: Which = "all"
-    most: int = 2**31 - 1
+    choice: Choice = ALL
     cycles: int = 24_000
     """Clock cycles, or random input patterns, for each set of parameters."""
     parameter_sets: int = 6
@@ -78,6 +75,13 @@ class AuditDone:
     failed: Counter[str] = field(default_factory=Counter)
     """Why the executor failed -> for how many passes; a repetition tries them again."""
 
+    def in_words(self) -> str:
+        """One line."""
+        left = f", {self.without_golden} without a golden answer" if self.without_golden else ""
+        return (
+            f"{self.passes} passes, {self.known} known from before{left}; {self.simulated} distinct answers simulated"
+        )
+
 
 @dataclass(frozen=True)
 class _Answer:
@@ -89,7 +93,7 @@ class _Answer:
     key: str
 
 
-def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *, jobs: int = 0) -> AuditDone:
+def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) -> AuditDone:
     """Audit the passes of the run `config.run.name` in the history at `path` and store what was found.
 
     Args:
@@ -100,28 +104,16 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, tell: Progress, *,
         ToolMissingError: no simulator is installed.
     """
     history, run, done = History(path), config.run.name, AuditDone()
-    chosen: dict[str, list[str]] = defaultdict(list)
-    for row in history.query(_PASSES, {"run": run, "purpose": plan.purpose, "most": plan.most}).to_pylist():
-        chosen[row["problem_id"]].append(row["rollout"])
+    chosen = plan.choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
-    problems = {
-        p.problem_id: Problem.model_validate(p.record) for p in history.problems_of(run) if p.problem_id in chosen
-    }
+    problems = problems_as_recorded(history, run, chosen)
     for problem_id in [name for name in chosen if name not in problems or problems[name].golden is None]:
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:
         return done
-    jobs = jobs or os.cpu_count() or 1
-    with ExitStack() as stack:
-        pool = ThreadPoolExecutor(jobs, thread_name_prefix="audit")
-        stack.callback(pool.shutdown, cancel_futures=True)
-        executor = make_executor(config.grading.executor)
-        stack.callback(executor.close)  # first, so that no simulation is waited for when this is cut short
-        work = _Auditing(
-            history, run, executor, limits_of(config), plan, jobs, {p: problems[p] for p in chosen}, chosen, done
-        )
-        stack.callback(work.write)  # and before that what is known is kept
-        work.go(pool, tell)
+    executor = make_executor(config.grading.executor)
+    work = _Auditing(history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done)
+    asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done
 
 
@@ -132,47 +124,42 @@ class _Auditing:
     executor: Executor
     limits: Limits
     plan: AuditPlan
-    jobs: int
-    """Threads of the pool."""
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
     done: AuditDone
-    _found: list[AuditRecord] = field(default_factory=list)
-    _written_at: float = field(default_factory=time.monotonic)
 
-    def go(self, pool: ThreadPoolExecutor, tell: Progress) -> None:
-        """Simulate every answer that is not known; at most two for each thread are in memory."""
-        total = sum(map(len, self.chosen.values()))
-        answers, finished = self._answers(), 0
-        waiting: dict[Future[Comparison], _Answer] = {}
-        while True:
-            for answer in islice(answers, 2 * self.jobs - len(waiting)):
-                waiting[pool.submit(self._compare, answer)] = answer
-            if not waiting:
-                return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                answer = waiting.pop(future)
-                self._keep(answer, future)
-                finished += len(answer.rollouts)
-                tell.advance("passes", self.done.known + finished, total)
-            if time.monotonic() - self._written_at > WRITE_EVERY_S:
-                self.write()
+    async def go(self, jobs: int) -> None:
+        """Simulate every answer that is not known; the executor is closed then."""
+        tally = Tally("passes", sum(map(len, self.chosen.values())))
+        found = NowAndThen[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
+        with daemon_threads(self.executor) as call:
 
-    def write(self) -> None:
-        """Commit what was found since the last write."""
-        self._written_at = time.monotonic()
-        found, self._found = self._found, []
-        if found:
-            self.history.record_audits(found)
+            async def simulate(answer: _Answer) -> None:
+                try:
+                    comparison = await call(self._compare, answer)
+                except InfrastructureError as error:
+                    self.done.failed[error.message] += len(answer.rollouts)
+                else:
+                    self.done.simulated += 1
+                    await found.add(*self._records(answer, comparison))
 
-    def _answers(self) -> Iterator[_Answer]:
+            try:
+                await work_off(
+                    self._answers(tally), simulate, tally, at_once=jobs, name=lambda answer: answer.problem.id,
+                    size=lambda answer: len(answer.rollouts),
+                )  # fmt: skip
+            finally:
+                await found.flush()
+
+    def _answers(self, tally: Tally) -> Iterator[_Answer]:
         """The distinct answers of one problem after the other, without those that are known."""
         known = {row["rollout"]: row["key"] for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()}
         for problem_id, rollouts in sorted(self.chosen.items()):
             problem, key = self.problems[problem_id], self._key(self.problems[problem_id])
             wanted = {rollout for rollout in rollouts if known.get(rollout) != key}
             self.done.known += len(rollouts) - len(wanted)
+            tally.advance(len(rollouts) - len(wanted))
             if not wanted:
                 continue
             equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
@@ -198,18 +185,11 @@ class _Auditing:
             self.executor, answer.problem, answer.problem.golden, answer.files, self.limits, effort=self.plan.effort
         )
 
-    def _keep(self, answer: _Answer, future: Future[Comparison]) -> None:
-        try:
-            found = future.result()
-        except InfrastructureError as error:
-            self.done.failed[error.message] += len(answer.rollouts)
-            return
-        self.done.simulated += 1
-        tools = self.executor.tools()
-        self._found += [
+    def _records(self, answer: _Answer, found: Comparison) -> list[AuditRecord]:
+        return [
             AuditRecord(
                 rollout=rollout, run=self.run, problem_id=answer.problem.id, result=found.result, detail=found.detail,
-                key=answer.key, executor=self.executor.name, tools=tools,
+                key=answer.key, executor=self.executor.name, tools=self.executor.tools(),
             )
             for rollout in answer.rollouts
         ]  # fmt: skip

@@ -30,8 +30,8 @@ from rtl_core.types.verdict import Outcome, Stage
 
 
 @define(eq=False)
-class Batch:
-    """The groups of one train step or of one evaluation, and what is known of them so far."""
+class BatchPlan:
+    """What a batch shall hold: whose answers, to which problems, and how many to each."""
 
     purpose: Purpose
     epoch: int
@@ -44,6 +44,12 @@ class Batch:
     sampler: PolicyName = "student"
     sampler_path: str | None = None
     """Weights to sample from; None is the untrained student."""
+
+
+@define(eq=False)
+class Batch(BatchPlan):
+    """The groups of one train step or of one evaluation, and what is known of them so far."""
+
     rollouts: dict[tuple[str, int], StoredRollout] = field(factory=dict)
     """(problem id, sample index) -> rollout with its verdict, reward and scores as far as recorded."""
     substitutes: dict[tuple[int, int], str] = field(factory=dict)
@@ -161,9 +167,11 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
             seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
         answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
-    return record_answers(
-        session, batch, [batch.rollout(session.run, problem_id, i, prompt.tokens_P, answer) for i, answer in places]
-    )
+    rollouts = [batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer) for index, answer in places]
+    # Taken up first: what is paid for is not sampled again when the recorder tells of an earlier failure.
+    batch.take_up(map(StoredRollout, rollouts))
+    session.recorder.put("record_rollouts", rollouts)
+    return len(rollouts)
 
 
 async def answers_to(
@@ -215,14 +223,6 @@ def sampling_of(config: RunConfig, batch: Batch) -> tuple[int, float, float]:
         return own.max_tokens, own.temperature, 1.0
     temperature = own.temperature if held.temperature is None else held.temperature
     return held.max_tokens or own.max_tokens, temperature, held.top_p
-
-
-def record_answers(session: Session, batch: Batch, rollouts: Sequence[Rollout]) -> int:
-    """Record fresh rollouts and go on with them; returns how many they are."""
-    # Taken up first: what is paid for is not sampled again when the recorder tells of an earlier failure.
-    batch.take_up(StoredRollout(rollout) for rollout in rollouts)
-    session.recorder.put("record_rollouts", rollouts)
-    return len(rollouts)
 
 
 async def grade(session: Session, batch: Batch, problem_id: str) -> int:

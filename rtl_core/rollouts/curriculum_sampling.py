@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ProblemError
@@ -22,7 +21,7 @@ from rtl_core.learning.curriculum import (
 )
 from rtl_core.learning.pools import POOLS, GroupResult, PoolRules, Standing, draw
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import has_signal
+from rtl_core.rollouts.datums import has_signal
 from rtl_core.run.session import Session
 
 _GROUPS = """
@@ -36,9 +35,6 @@ _MEASURED = """
 SELECT r.problem_id, r.policy, avg(CAST(v.outcome = 'passed' AS INTEGER)) AS rate
 FROM rollouts r JOIN verdicts v USING (rollout) WHERE r.run = ? AND r.purpose = 'measurement' GROUP BY ALL
 """
-MOST_KNOWN = 8
-"""Standings of so many steps back are remembered; no step is staler."""
-_standings: WeakKeyDictionary[Session, dict[int, dict[str, Standing]]] = WeakKeyDictionary()
 
 
 def rules_of(config: RunConfig) -> PoolRules:
@@ -64,17 +60,7 @@ def measured_rates(session: Session) -> dict[str, MeasuredRates]:
 
 def standings_at(session: Session, policy_step: int) -> dict[str, Standing]:
     """Where every usable training problem stands by the groups of the steps before `policy_step`, which are all trained by then and
-    change no more; so each is looked up once."""
-    known = _standings.setdefault(session, {})
-    if policy_step not in known:
-        for old in [step for step in known if step < policy_step - MOST_KNOWN]:
-            del known[old]
-        known[policy_step] = _look_up(session, policy_step)
-    # What was looked up may be found unfit since.
-    return {problem_id: now for problem_id, now in known[policy_step].items() if problem_id not in session.unfit}
-
-
-def _look_up(session: Session, policy_step: int) -> dict[str, Standing]:
+    change no more."""
     rules, rates = rules_of(session.config), measured_rates(session)
     start = {
         problem.id: first_pool(problem, rates.get(problem.id, UNMEASURED), rules)

@@ -1,7 +1,8 @@
-"""From a credited and scored batch to what the train step takes."""
+"""What the train step takes: each answer's credit, computed once when its group is graded, and the datums of a batch."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,13 +10,51 @@ from dataclasses import replace
 
 import numpy as np
 
-from rtl_core.algorithms.base import Algorithm, Inputs, chosen, credit_of
+from rtl_core.algorithms.base import Algorithm, Group, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
+from rtl_core.algorithms.warm_start import WarmStart
 from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
+from rtl_core.learning.credit import Credit
 from rtl_core.rollouts.batch import Batch
+from rtl_core.run.session import Session
+from rtl_core.types.problem import Problem
+
+
+def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
+    """The algorithm that a batch is trained by: that of the run, or the warm start's."""
+    return WarmStart(config) if batch.purpose == "warm_start" else chosen(config)(config)
+
+
+def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
+    """Credit the answers to one problem of a train step, in all turns, and record it. Quarantined problems get none.
+
+    Raises:
+        RuntimeError: an answer has no verdict.
+    """
+    if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
+        algorithm = algorithm_of(session.config, batch)
+        for turn in (batch, *batch.later.values()):
+            session.recorder.put("record_advantages", credited(turn, problem_id, algorithm))
+
+
+def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
+    """Credit the answers to one problem in one turn; returns (rollout key, credit) of each."""
+    group, before = batch.group(problem_id), batch.before
+    if not group:
+        return []
+    parents = None if before is None else [before.rollouts[problem_id, one.rollout.sample] for one in group]
+    found = algorithm.credit(Group(group, parents)).answers()
+    for stored, one in zip(group, found, strict=True):
+        batch.update(stored, credit=one)
+    return [(stored.rollout.key, one) for stored, one in zip(group, found, strict=True)]
+
+
+def has_signal(batch: Batch, problem_id: str) -> bool:
+    """Whether the rewards of a credited group teach anything: some advantage is not 0."""
+    return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
 def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[Datum]:
@@ -103,3 +142,28 @@ def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[St
             scores_T[: len(other_T)] += other_T
         found[index] = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T))
     return found
+
+
+def golden_response(problem: Problem) -> str:
+    """The known-good answer as a model would give it: the form that extraction.py reads."""
+    files = {target: problem.golden[target] for target in problem.targets} if problem.golden else {}
+    if len(files) == 1:
+        (text,) = files.values()
+        return f"```verilog\n{text.rstrip()}\n```"
+    return json.dumps({"code": [{name: text} for name, text in files.items()]})
+
+
+def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
+    """The data of a supervised step. A known-good answer is a whole turn, its thought finished and its end told; one longer than may be sampled is
+    left out."""
+    config = session.config
+    if config.learning.warm_start_source == "teacher":
+        return build_datums(batch, algorithm_of(config, batch), 0.0)
+    chat = session.require_chat()
+    datums = []
+    for problem_id in batch.problem_ids:
+        problem = session.problems[problem_id]
+        tokens_T = chat.tokens_of(golden_response(problem))
+        if len(tokens_T) <= config.sampling.max_tokens:
+            datums.append(Datum(session.prompts[problem_id].tokens_P, tokens_T, WarmStart.inputs_of(len(tokens_T))))
+    return datums

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError, PolicyError, ProblemError
 from rtl_core.history.records import OWN, Conditions, EvaluationRecord, utc_now
+from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.observe.progress import progress
@@ -19,6 +21,7 @@ from rtl_core.reporting import breakdown
 from rtl_core.reporting.evaluations import by_source, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.turns import passed_by_turn
+from rtl_core.run.folder import config_of
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
 
@@ -49,6 +52,32 @@ class EvaluationPlan:
         )  # fmt: skip
 
 
+def config_for(
+    path: Path,
+    run: str,
+    split: Literal["heldout", "test"] = "heldout",
+    other: Conditions = OWN,
+) -> RunConfig:
+    """The configuration that a run was begun with, reading its held-out problems from `split`, with its evaluations under `other`
+    conditions.
+
+    Raises:
+        HistoryError: there is no such run.
+        ConfigError: a source of the run has no such split.
+    """
+    config = config_of(History(path, read_only=True), run)
+    data = config.model_dump(mode="json")
+    data["problems"]["sources"] = [source.with_split(split) for source in config.problems.sources]
+    for name, value in other.model_dump(exclude_none=True).items():
+        data["prompting" if name == "template" else "evaluation"][name] = value
+    return RunConfig.model_validate(data)
+
+
+def without_teachers(config: RunConfig) -> RunConfig:
+    """A configuration for whoever asks the student alone: no service of a teacher need answer."""
+    return config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": None, "teachers": {}})})
+
+
 def is_due(config: RunConfig, step: int) -> bool:
     """Whether an evaluation between the first and the last is due after `step` train steps."""
     every, warm = config.evaluation.every, config.learning.warm_start_steps
@@ -73,6 +102,29 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
             )
         path = session.sampler_paths.get(step)
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
+
+
+def plan_at(
+    session: Session,
+    policy: Literal["student", "teacher"],
+    step: int | None,
+    samples: int,
+    other: Conditions = OWN,
+) -> EvaluationPlan:
+    """The evaluation of a policy of a trained run at a step; None means the newest weights. `other`: see `config_for`.
+
+    Raises:
+        HistoryError: the run has not trained that far.
+    """
+    trained = session.history.trained_steps(session.run)
+    step = 0 if policy == "teacher" else len(trained) if step is None else step
+    if not 0 <= step <= len(trained):
+        raise HistoryError(
+            f"run {session.run!r} has trained {len(trained)} steps, not {step}", "choose --step within that"
+        )
+    begun = session.config.evaluation.weights or session.history.existing_run(session.run).start_sampler
+    path = trained[step - 1].sampler_path if step else begun if policy == "student" else None
+    return EvaluationPlan(policy, step, session.loaded.heldout_split, samples, path, other)
 
 
 def evaluation_batch(session: Session, plan: EvaluationPlan) -> Batch:

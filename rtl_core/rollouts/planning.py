@@ -14,7 +14,6 @@ from rtl_core.observe.progress import progress
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import draw_step, measured_rates, planned_step, unfit_error
-from rtl_core.rollouts.warm_start import is_warm_start, samples_answers
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
 
@@ -87,6 +86,11 @@ def todo(session: Session, epoch: int) -> list[list[StepState]]:
     return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
 
 
+def is_warm_start(session: Session, step: int) -> bool:
+    """Whether a step is one of the supervised ones at the beginning."""
+    return step < session.config.learning.warm_start_steps
+
+
 def next_problems(session: Session, state: StepState | None, steps: int) -> list[str]:
     """Problems of the next `steps` planned steps after one (None: from the first that is left), as far as they are drawn yet."""
     left = [one for one in session.steps if one.status == "planned" and (state is None or one.step > state.step)]
@@ -94,8 +98,8 @@ def next_problems(session: Session, state: StepState | None, steps: int) -> list
 
 
 def policy_step(session: Session, state: StepState) -> int:
-    """How many train steps the weights have seen that sample a step: `learning.staleness` fewer than it has before it, but never
-    fewer than were trained when its epoch began or the warm start ended, since neither overlaps with what follows.
+    """Train steps already in the weights that sample this step: `learning.staleness` fewer than come before it, but never fewer
+    than were trained when its epoch began or the warm start ended, since neither overlaps with what follows.
 
     The number does not depend on when the step is sampled, so that a resumed run asks the same weights.
     """
@@ -159,7 +163,7 @@ def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str
 
 def needs_answers(session: Session, batch: Batch) -> bool:
     """Whether anything is sampled for a step; not for a warm start on golden answers."""
-    return samples_answers(session, batch.step)
+    return not is_warm_start(session, batch.step) or session.config.learning.warm_start_source == "teacher"
 
 
 def needs_scores(session: Session, batch: Batch) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from attrs import define, field
@@ -30,17 +29,11 @@ from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
-from rtl_core.run.folder import Which, texts_of
+from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
 from rtl_core.run.session import Cluster, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 
-# Deterministic when cut short: which rollouts come first does not depend on how often one asks.
-_CHOSEN = """
-SELECT r.rollout, r.problem_id FROM rollouts r JOIN verdicts v USING (rollout)
-WHERE r.run = $run AND ($purpose = 'all' OR r.purpose = $purpose) AND r.step BETWEEN $first AND $last
-ORDER BY hash(r.rollout), r.rollout LIMIT $most
-"""
 _DONE = "SELECT rollout FROM regrades WHERE label = $label AND run = $run"
 _CHANGES = """
 SELECT was, now, count(*) AS rollouts, count(DISTINCT problem_id) AS problems, min(rollout) AS example
@@ -53,16 +46,6 @@ FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run
 """
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which rollouts are graded again: a purpose, a span of steps, and at most so many."""
-
-    purpose: Which = "all"
-    first_step: int = 0
-    last_step: int = 2**31 - 1
-    most: int = 2**31 - 1
-
-
 @define(eq=False)
 class Regrading:
     """A regrading under way."""
@@ -72,8 +55,6 @@ class Regrading:
     history: History
     grader: Grader
     pool: ThreadPoolExecutor
-    graders: int
-    """Threads of `pool`."""
     problems: dict[str, Problem]
     waiting: dict[str, list[str]]
     """Problem id -> rollouts that have no verdict under the label yet."""
@@ -145,34 +126,24 @@ def open_regrading(
     """
     history, run = History(path), config.run.name
     with ExitStack() as stack:
-        graders = graders_of(config, cluster)
-        pool = ThreadPoolExecutor(graders, thread_name_prefix="regrade")
+        pool = ThreadPoolExecutor(graders_of(config, cluster), thread_name_prefix="regrade")
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or _executor(config.grading.executor, image)
         stack.callback(executor.close)
         grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
         label = label or label_of(executor, config.grading.seed)
-        chosen = history.query(
-            _CHOSEN,
-            {
-                "run": run, "purpose": choice.purpose, "first": choice.first_step, "last": choice.last_step,
-                "most": choice.most,
-            },
-        ).to_pylist()  # fmt: skip
+        chosen = choice.of(history, run)
         if not chosen:
             raise HistoryError(f"run {run!r} has no graded rollout of that kind", "see `rtl-distill query outcomes`")
         done = set(history.query(_DONE, {"label": label, "run": run}).column("rollout").to_pylist())
-        waiting: dict[str, list[str]] = defaultdict(list)
-        for row in chosen:
-            if row["rollout"] not in done:
-                waiting[row["problem_id"]].append(row["rollout"])
-        records = {p.problem_id: p.record for p in history.problems_of(run) if p.problem_id in waiting}
-        if missing := sorted(waiting.keys() - records.keys()):
+        known = sum(rollout in done for rollouts in chosen.values() for rollout in rollouts)
+        left = {name: [one for one in rollouts if one not in done] for name, rollouts in chosen.items()}
+        waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
+        problems = problems_as_recorded(history, run, waiting)
+        if missing := sorted(waiting.keys() - problems.keys()):
             raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
-        problems = {name: Problem.model_validate(record) for name, record in records.items()}
-        known = sum(row["rollout"] in done for row in chosen)
-        yield Regrading(run, label, history, grader, pool, graders, problems, dict(waiting), known)
+        yield Regrading(run, label, history, grader, pool, problems, waiting, known)
 
 
 def label_of(executor: Executor, seed: int) -> str:

@@ -20,7 +20,7 @@ from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.rollouts.batch import Batch, teacher_of
-from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import Session
 
 

@@ -6,8 +6,9 @@ Records go to the history in few writes; what a crash takes is validated again, 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -15,6 +16,7 @@ from attrs import define, field
 from rtl_core.errors import InfrastructureError
 from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
 from rtl_core.observe.progress import progress
+from rtl_core.rollouts.resumable import NowAndThen
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import MIN_AGREEING, find_golden, teacher_samples, with_golden
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
@@ -23,9 +25,10 @@ from rtl_core.validation.validate import unsupported, validate_problem
 if TYPE_CHECKING:
     from rtl_core.run.session import Session
 
-WRITE_EVERY_S = 5.0
 ATTEMPTS = 3
 """How often the executor may fail on one problem before the problem is left out of this run."""
+STEPS_AHEAD = 2
+"""How many steps' problems are validated beside the one that is being prepared."""
 
 
 @define(eq=False)
@@ -39,9 +42,13 @@ class Survey:
     """How many records were taken from the history."""
     samples: dict[str, list[str]] = field(factory=dict)
     """Problem fingerprint -> the teacher's stored samples that passed."""
-    _pending: list[ValidationRecord] = field(factory=list)
+    found: NowAndThen[ValidationRecord] = field(init=False)
+    """What was found now, on its way to the history."""
     _failures: Counter[str] = field(factory=Counter)
-    _written_at: float = field(factory=time.monotonic)
+
+    def __attrs_post_init__(self) -> None:
+        session = self.session
+        self.found = NowAndThen(partial(session.recorder.call, session.history.record_validation, session.run))
 
     @property
     def waiting(self) -> list[str]:
@@ -69,9 +76,7 @@ class Survey:
             self.records[problem_id] = self._given_up(problem, error)
             return self.records[problem_id].status
         self.records[problem_id] = record
-        self._pending.append(record)
-        if time.monotonic() - self._written_at > WRITE_EVERY_S:
-            await self.write()
+        await self.found.add(record)
         return record.status
 
     def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
@@ -97,17 +102,9 @@ class Survey:
         sought = {"samples": len(samples), "result": why, "files": found.files if found else None}
         return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
 
-    async def write(self) -> None:
-        """Commit what was found since the last write."""
-        self._written_at = time.monotonic()
-        pending, self._pending = self._pending, []
-        if pending:
-            session = self.session
-            await session.recorder.call(session.history.record_validation, session.run, pending)
-
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
-        """Whether a stored record is about the same golden answer, which the fingerprint leaves out, or about as many
-        samples to find one among."""
+        """Whether a stored record is about the same golden answer, which the fingerprint leaves out, or, without one, about the
+        same number of samples."""
         if problem.golden is None and (samples := len(self.samples.get(problem.fingerprint, []))) >= MIN_AGREEING:
             return (record.evidence.get("found_golden") or {}).get("samples") == samples
         golden = record.evidence.get("golden") or {}
@@ -131,6 +128,58 @@ class Survey:
         """Status -> problems, and `known`: how many of them the history already held."""
         counts: Counter[str] = Counter(record.status for record in self.records.values())
         return {**{status: counts[status] for status in VALIDATION_STATUSES if counts[status]}, "known": self.known}
+
+
+@define(eq=False)
+class ValidationAhead:
+    """A validation under way, whose problems are asked for as they are needed. What turns out unfit leaves the session at once.
+
+    Attributes:
+        validate: validates one problem of the survey; the task that retries it.
+        at_once: how many problems are validated at one time; those that are waited for come first.
+    """
+
+    survey: Survey
+    validate: Callable[[Survey, str], Awaitable[str]]
+    at_once: int
+    _tasks: dict[str, asyncio.Task[None]] = field(factory=dict)
+    _slots: asyncio.Semaphore = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._slots = asyncio.Semaphore(self.at_once)
+        self.survey.mark_unfit()
+
+    def begin(self, problem_ids: Iterable[str]) -> None:
+        """Validate these in the background, after all that was begun before; what is known already costs nothing."""
+        for problem_id in problem_ids:
+            if problem_id not in self.survey.records and problem_id not in self._tasks:
+                self._tasks[problem_id] = asyncio.create_task(self._one(problem_id))
+
+    async def finished(self, problem_ids: Iterable[str]) -> None:
+        """Wait until these are validated; `session.unfit` names those that may not be used.
+
+        Raises what the validation of one of them raised.
+        """
+        wanted = list(problem_ids)
+        self.begin(wanted)
+        await asyncio.gather(*(self._tasks[one] for one in wanted if one in self._tasks))
+
+    async def close(self) -> None:
+        """End what nobody waits for any more, and write what was found."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self.survey.found.flush()
+
+    async def _one(self, problem_id: str) -> None:
+        async with self._slots:
+            await self.validate(self.survey, problem_id)
+        session = self.survey.session
+        self.survey.mark_unfit()
+        if problem_id in session.unfit:
+            progress.get().line(f"left out: {problem_id} is {session.unfit[problem_id]}")
+            excluded = [(session.problems[problem_id], "excluded", None)]
+            await session.recorder.call(session.history.record_problems, session.run, excluded)
 
 
 def level_of_run(session: Session) -> Level:

@@ -1,9 +1,4 @@
-"""One train step from a graded and scored batch, and its record.
-
-Exactly once: an optimizer step cannot be undone, so a step counts only when the state saved after it is recorded in the
-history. A step that was interrupted is repeated from the state recorded before it; what the interrupted attempt did to the
-weights is left behind with its trainer.
-"""
+"""The train step: from which weights, with which λ, what it records, and what happens when the trainer disowns its answers."""
 
 from __future__ import annotations
 
@@ -12,18 +7,39 @@ from collections.abc import Mapping, Sequence
 from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
+from rtl_core.learning.kl_weight import controlled_weight
 from rtl_core.learning.schedule import linear_decay
+from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import algorithm_of
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
-from rtl_core.rollouts.datums import build_datums, signal_share
-from rtl_core.rollouts.equal_difficulty import equal_difficulty_metrics
-from rtl_core.rollouts.kl_control import kl_weight_of
-from rtl_core.rollouts.metrics import batch_metrics, batch_usage, drift_metrics, warm_start_metrics
+from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share
+from rtl_core.rollouts.metrics import (
+    batch_metrics,
+    batch_usage,
+    drift_metrics,
+    equal_difficulty_metrics,
+    warm_start_metrics,
+)
 from rtl_core.rollouts.turns import turn_metrics
-from rtl_core.rollouts.warm_start import datums_to_imitate
 from rtl_core.run.session import Session
+
+
+async def take_start(session: Session) -> None:
+    """Set the weights that a session begins with, if they are not a fresh adapter's. A run begins once: what it noted stays."""
+    config, history = session.config, session.history
+    record = history.existing_run(session.run)
+    if record.start_state and record.start_sampler:
+        start = Checkpoint(record.start_state, record.start_sampler)
+    elif config.tinker.start_from and history.last_trained_step(session.run) is None:
+        trainer = await session.require_backend().open_trainer(config.tinker.start_from, weights_only=True)
+        start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
+        await session.recorder.call(history.record_start, session.run, start.state_path, start.sampler_path)
+        session.trainer = trainer
+        progress.get().line(f"the student starts from {config.tinker.start_from}")
+    else:
+        return
+    session.checkpoint, session.sampler_paths[0] = start, start.sampler_path
 
 
 async def train(session: Session, batch: Batch) -> Checkpoint:
@@ -134,3 +150,44 @@ def reported(trained: StepResult, learning_rate: float) -> dict[str, float]:
     """Metrics of a step that trained: `optim/lr`, and what the backend reports, under `service/`."""
     service = {f"service/{name}": value for name, value in trained.metrics.items()}
     return {"optim/lr": learning_rate, **service} if trained.examples else {}
+
+
+_LAST = """
+SELECT w.value AS weight, k.value AS kl FROM step_metrics w JOIN step_metrics k USING (run, step)
+WHERE run = ? AND step < ? AND w.name = 'learning/kl_weight' AND k.name = 'teacher_kl' ORDER BY step DESC LIMIT 1
+"""
+
+
+def kl_weight_of(session: Session, step: int) -> float:
+    """λ of a step that is about to be trained, all steps before it being recorded.
+
+    Held to a target it follows from the λ and the KL that the history has of the last step, so that a resumed run goes on with
+    the controller as it was.
+    """
+    learning = session.config.learning
+    if learning.kl_schedule != "target":
+        return learning.kl_weight_at(step, len(session.steps))
+    assert learning.kl_target is not None, "the configuration was checked"
+    before = session.history.query(_LAST, [session.run, step]).to_pylist()
+    if not before:
+        return learning.kl_weight
+    lowest, highest = learning.kl_weight_bounds
+    return controlled_weight(
+        before[0]["weight"],
+        before[0]["kl"],
+        learning.kl_target,
+        gain=learning.kl_gain,
+        lowest=lowest,
+        highest=highest,
+    )
+
+
+async def set_aside_once(session: Session, batch: Batch, why: SamplerDriftError) -> bool:
+    """Set a step's answers aside; whether that was done, which it is once for each step. A second time is for a person to decide."""
+    aside = "SELECT 1 FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside' LIMIT 1"
+    if session.history.query(aside, [session.run, batch.step]).num_rows:
+        return False
+    await session.recorder.settle()
+    count = await session.recorder.call(session.history.set_step_aside, session.run, batch.step)
+    progress.get().line(f"{why.message}; its {count} answers are set aside, and the step is sampled anew")
+    return True

@@ -17,6 +17,7 @@ from rtl_core.prompting.refinement import build_refinement
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import scoring
 from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.planning import needs_scores
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 
@@ -81,11 +82,13 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
 
     with later.clock.measure("sample"):
         rollouts = [r for r in await asyncio.gather(*(one(parent) for parent in fresh)) if r is not None]
-    return batches.record_answers(session, later, rollouts)
+    later.take_up(map(StoredRollout, rollouts))
+    session.recorder.put("record_rollouts", rollouts)
+    return len(rollouts)
 
 
-async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, score: bool) -> int:
-    """One later turn of one group, whole: sample, grade, and score when asked. Returns how many answers passed in it.
+async def refine(session: Session, batch: Batch, turn: int, problem_id: str) -> int:
+    """One later turn of one group, whole: sample, grade and, where the teacher's scores are trained on, score. Returns how many passed.
 
     Raises what grading raises (batch.py); a repeat does only what is missing.
     """
@@ -94,7 +97,7 @@ async def refine(session: Session, batch: Batch, turn: int, problem_id: str, *, 
     await sample_turn(session, batch, turn, problem_id)
     later = batch.later[turn]
     passed = await batches.grade(session, later, problem_id)
-    if score and later.group(problem_id):
+    if needs_scores(session, batch) and later.group(problem_id):
         await scoring.score(session, later, problem_id)
     return passed
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
 from rtl_core.config import RunConfig, to_toml
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
-
-Which = Literal["all", "train", "evaluation"]
-"""The purpose of the stored rollouts that a command looks at."""
-
-_TEXTS = "SELECT rollout, text FROM rollouts WHERE run = $run AND problem_id = $problem_id ORDER BY rollout"
 
 
 def config_of(history: History, run: str) -> RunConfig:
@@ -41,15 +35,6 @@ def as_stored(data: Mapping[str, Any]) -> RunConfig:
     Raises ValidationError for keys or values that are refused today.
     """
     return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}})
-
-
-def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
-    """Text -> rollouts that hold it, of those of one problem's rollouts that are wanted."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for row in history.query(_TEXTS, {"run": run, "problem_id": problem_id}).to_pylist():
-        if row["rollout"] in wanted:
-            found[row["text"]].append(row["rollout"])
-    return found
 
 
 def pause_path(config: RunConfig) -> Path:

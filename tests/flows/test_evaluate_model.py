@@ -9,6 +9,7 @@ import pytest
 
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.errors import ConfigError
+from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
 from rtl_core.reporting.benchmark import tables_of
 from tests.flows.golden_backend import ASKED
@@ -80,7 +81,7 @@ def test_golden_answers_are_worth_100_percent_and_the_same_command_does_nothing_
     assert "1 problems were not answered" in tables_of(history, "half")[-1].caption
 
     # The other form takes it as it takes any run: another number of answers is another evaluation of the same run.
-    asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, top_p=0.5))
+    asyncio.run(evaluate("half", str(tmp_path / "history.duckdb"), samples=1, other=Conditions(top_p=0.5)))
     assert (len(ASKED), ASKED[-1]["count"], ASKED[-1]["top_p"]) == (4, 1, 0.5)
     other = next(e for e in history.evaluations("half") if e.samples == 1)
     assert (other.conditions, other.pass_at_1) == (["top_p 0.5"], 0.5)

@@ -19,15 +19,15 @@ def test_an_evaluation_that_a_crash_prevented_is_made_up(
     import rtl_distill.flows.train as module
 
     overrides = small_run("gap", "run.epochs=1", "evaluation.every=1", "evaluation.teacher=false")
-    evaluate = module.evaluate_now
+    evaluate = module.evaluate_policy
 
-    async def crash(session: Any, policy: Any, step: int, *more: Any) -> None:
-        if step == 1:
+    async def crash(session: Any, plan: Any, *more: Any) -> None:
+        if plan.step == 1:
             raise RuntimeError("as if killed here")
-        await evaluate(session, policy, step, *more)
+        await evaluate(session, plan, *more)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "evaluate_now", crash)
+        patched.setattr(module, "evaluate_policy", crash)
         with pytest.raises(RuntimeError, match="as if killed"):
             asyncio.run(module.train("demo", overrides))
     history = History(tmp_path / "history.duckdb")

@@ -17,7 +17,8 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
 from rtl_core.prompting.extraction import extract_answer
-from rtl_core.rollouts.regrading import Choice, open_regrading
+from rtl_core.rollouts.regrading import open_regrading
+from rtl_core.rollouts.resumable import Choice
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
@@ -100,7 +101,7 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
     from rtl_distill.flows.regrade import regrade
 
-    asyncio.run(regrade(RUN, str(graded.path), label="again", purpose="train", first_step=1))
+    asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
     asyncio.run(regrade(RUN, str(graded.path), label="again"))
@@ -135,6 +136,6 @@ def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
         pass
     with (
         pytest.raises(HistoryError, match="no graded rollout"),
-        open_regrading(graded.path, config, Choice("train", 9)),
+        open_regrading(graded.path, config, Choice(purpose="train", first_step=9)),
     ):
         pass

@@ -17,7 +17,7 @@ from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.exceptions import PrefectHTTPStatusError
 
 from rtl_core.run.faults import is_transient
-from rtl_distill.tasks import server_waits
+from rtl_distill.tasks import logs
 
 
 class Server(ThreadingHTTPServer):
@@ -65,9 +65,9 @@ def test_a_server_that_is_busy_for_long_is_told_of_once_a_minute(
     client = logging.getLogger("prefect.client")
     monkeypatch.setattr(client, "level", client.level)
     monkeypatch.setattr(client, "filters", list(client.filters))
-    monkeypatch.setattr(server_waits, "_told", [])
+    monkeypatch.setattr(logs, "_told", [])
     server.refusals = refusals
-    server_waits.tell_server_waits()
+    logs.tell_server_waits()
     assert asyncio.run(ask(server.url)) == 200
     told = [record.getMessage() for record in caplog.records if record.name == "rtl_distill"]
     assert len(told) == lines

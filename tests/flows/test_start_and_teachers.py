@@ -20,7 +20,7 @@ from rtl_core.observe.usage import spent
 from rtl_core.problems.starter.catalog import BY_NAME
 from rtl_core.problems.starter.problems import starter_specs
 from rtl_core.problems.starter.record import record_of
-from rtl_core.rollouts.start import take_start
+from rtl_core.rollouts.training import take_start
 from rtl_core.run.session import open_session
 
 SCORES = """SELECT r.step, p.source, t.teacher, avg(t.k3_mean) AS kl FROM teacher_scores t JOIN rollouts r USING (rollout)

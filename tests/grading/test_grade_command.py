@@ -13,9 +13,11 @@ from subprocess import PIPE
 import pytest
 from rich.console import Console
 
-from rtl_core.grading.batch import grade_file
 from rtl_core.grading.limits import Limits
+from rtl_core.observe.progress import progress
+from rtl_core.rollouts.grade_file import FileGrading, grade_file
 from rtl_core.types.verdict import Stage
+from rtl_distill.cli.console import ConsoleProgress
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,9 @@ def run(*arguments):
 def graded(problems, answers, output, **settings):
     """The same in this process, which starts sooner; what the console is told."""
     told = io.StringIO()
-    grade_file(problems, answers, output, console=Console(file=told, width=200), **settings)
+    before = progress.set(ConsoleProgress(Console(file=told, width=200)))
+    grade_file(FileGrading(problems, answers, output, **settings))
+    progress.reset(before)
     return told.getvalue()
 
 
@@ -285,9 +289,9 @@ def test_what_got_through_all_graded_stages_is_no_failure(files, tmp_path):
         assert (records[0]["passed"], records[0]["tests_total"]) == (False, 0)
 
 
-def test_every_tenth_of_the_way_is_told_where_there_is_no_terminal(files, tmp_path):
+def test_every_quarter_of_the_way_is_told_where_there_is_no_terminal(files, tmp_path):
     problems, lines, _ = files
     answers = write(tmp_path / "answers.jsonl", [lines[2] | {"sample": n} for n in range(40)])
     done = run(problems, "--answers", answers, "--output", tmp_path / "v.jsonl", "--until", "format")
-    told = [line for line in done.stderr.splitlines() if line.startswith("graded ")]
-    assert told == [f"graded {n} of 40" for n in range(4, 41, 4)]
+    told = [line.split("  ")[-1] for line in done.stderr.splitlines() if "graded: " in line]
+    assert told == [f"answers graded: {n} of 40" for n in (10, 20, 30, 40)]

@@ -26,8 +26,7 @@ from rtl_core.learning.losses import LOSSES
 from rtl_core.learning.reward import Reward
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import algorithm_of, credited
-from rtl_core.rollouts.datums import build_datums
+from rtl_core.rollouts.datums import algorithm_of, build_datums, credited
 from rtl_core.rollouts.training import step
 from rtl_core.run.recorder import Recorder
 from rtl_core.tinymodels import model_path

@@ -14,8 +14,7 @@ from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import credited, has_signal
-from rtl_core.rollouts.datums import build_datums, permute_teacher, signal_share
+from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
 

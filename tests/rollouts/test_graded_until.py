@@ -12,7 +12,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.grading.pool import grade_all
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts import batch
-from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage

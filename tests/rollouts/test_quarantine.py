@@ -12,7 +12,7 @@ from rtl_core.config import load_config
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.executors import make_executor
 from rtl_core.rollouts import batch
-from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.rollouts.datums import golden_response
 from rtl_core.run.session import open_session
 from rtl_core.types.rollout import Rollout
 

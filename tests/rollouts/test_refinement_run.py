@@ -12,8 +12,8 @@ from rtl_core.config import load_config
 from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
 from rtl_core.reporting.breakdown import in_words
-from rtl_core.rollouts import batch, evaluation, planning, reopen, scoring, training, turns
-from rtl_core.rollouts.credit import credit_group
+from rtl_core.rollouts import batch, evaluation, planning, scoring, training, turns
+from rtl_core.rollouts.datums import credit_group
 from rtl_core.run.session import open_session
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ async def one_step(tmp_path: Path) -> None:
             await batch.sample(session, step, problem_id)
             await batch.grade(session, step, problem_id)
             await scoring.score(session, step, problem_id)
-            await turns.refine(session, step, 2, problem_id, score=True)
+            await turns.refine(session, step, 2, problem_id)
             again = await turns.sample_turn(session, step, 2, problem_id)
             assert again == 0
             credit_group(session, step, problem_id)
@@ -58,14 +58,14 @@ async def one_step(tmp_path: Path) -> None:
 async def evaluated(tmp_path: Path) -> str:
     history = tmp_path / "history.duckdb"
     other = Conditions(template="table", temperature=0.2, top_p=0.9, max_tokens=100)
-    async with open_session(reopen.settings_of(history, "turns", "heldout", other), as_visitor=True) as session:
-        plan = reopen.plan(session, "student", 0, 2, other)
+    async with open_session(evaluation.config_for(history, "turns", "heldout", other), as_visitor=True) as session:
+        plan = evaluation.plan_at(session, "student", 0, 2, other)
         held = batch.open_batch(session, evaluation.evaluation_batch(session, plan))
         assert batch.sampling_of(session.config, held) == (100, 0.2, 0.9)
         for problem_id in held.problem_ids:
             await batch.sample(session, held, problem_id)
             await batch.grade(session, held, problem_id)
-            await turns.refine(session, held, 2, problem_id, score=False)
+            await turns.refine(session, held, 2, problem_id)
         await evaluation.record(session, held, plan)
         assert len(evaluation.turns_in_words(held)) == len(held.later)
         evaluation.show(session, plan)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rtl_core.rollouts.run_ahead import in_order
+from rtl_core.rollouts.side_by_side import in_order
 from tests.rollouts.test_run_ahead_times import run_in_virtual_time
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rtl_core.rollouts.run_ahead import in_order
+from rtl_core.rollouts.side_by_side import in_order
 
 Result = TypeVar("Result")
 

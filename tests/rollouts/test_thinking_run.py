@@ -14,7 +14,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.rollouts import batch, planning, warm_start
+from rtl_core.rollouts import batch, datums, planning
 from rtl_core.run.session import Session, open_session
 from rtl_core.tinymodels import model_path
 from rtl_core.types.verdict import Outcome
@@ -61,9 +61,9 @@ def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_
         async with open_session(config) as session:
             step = batch.Batch("warm_start", 0, 0, 0, tuple(session.prompts), 1)
             decode = session.require_backend().tokenizer.decode
-            datums = warm_start.datums_to_imitate(session, step)
-            assert datums
-            for datum in datums:
+            found = datums.datums_to_imitate(session, step)
+            assert found
+            for datum in found:
                 assert decode(datum.prompt_P).endswith("<|im_start|>assistant\n<think>\n")
                 assert decode(datum.tokens_T).startswith("\n</think>\n\n")
                 assert datum.tokens_T[-1] == session.require_chat().stop[0]

@@ -14,8 +14,7 @@ from rtl_core.history.records import EvaluationRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Reward
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import credited
-from rtl_core.rollouts.datums import build_datums
+from rtl_core.rollouts.datums import build_datums, credited
 from rtl_core.rollouts.turns import parents, passed_by_turn, turn_metrics
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict

@@ -12,9 +12,7 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.reward import Reward
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.credit import algorithm_of, credited
-from rtl_core.rollouts.datums import build_datums
-from rtl_core.rollouts.warm_start import golden_response
+from rtl_core.rollouts.datums import algorithm_of, build_datums, credited, golden_response
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict

@@ -17,7 +17,6 @@ from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
-from rtl_core.observe.progress import LogProgress
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.audit import audit_summary, render
@@ -73,7 +72,7 @@ class Audited:
         return [r.key for r in rollouts]
 
     def audit(self, plan: AuditPlan = QUICK) -> auditing.AuditDone:
-        return audit_run(self.path, self.config, plan, LogProgress(), jobs=2)
+        return audit_run(self.path, self.config, plan, jobs=2)
 
 
 @pytest.fixture

@@ -132,12 +132,13 @@ def test_a_long_validation_tells_what_is_at_work(
     prefect: None, tmp_path: Path, problem_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rtl_core.observe.progress import LogProgress, progress
+    from rtl_core.rollouts import resumable
     from rtl_distill.flows import validate as flow
 
     lines: list[str] = []
     teller = LogProgress()
     monkeypatch.setattr(teller, "line", lines.append)
-    monkeypatch.setattr(flow, "TELL_S", 0.05)
+    monkeypatch.setattr(resumable, "TELL_S", 0.05)
     overrides = [
         f"run.directory={tmp_path}",
         f"run.history={tmp_path / 'history.duckdb'}",

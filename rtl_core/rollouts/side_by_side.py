@@ -1,19 +1,30 @@
-"""Steps as a pipeline: the next ones are prepared (sampled, graded, scored) while one is trained, a bounded number ahead.
-
-With `ahead` n, item i is prepared from when item i − n − 1 is finished, and items are finished strictly in order, one at a time. So
-whatever item i is prepared from, at most n finishes come between. With n = 0 nothing overlaps.
-"""
+"""Work side by side: several things at once, and steps as a pipeline, of which the next are prepared while one is trained."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
+Found = TypeVar("Found")
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
 Reason = TypeVar("Reason")
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
+    """What all return, awaited at once; the first failure cancels the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as errors:
+        first: BaseException = errors
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        # The user's message is in the error, not in the group around it.
+        raise first from None
+    return [task.result() for task in tasks]
 
 
 async def in_order(
@@ -26,6 +37,9 @@ async def in_order(
     ahead: int,
 ) -> Reason | None:
     """Prepare and finish all items, and do what comes after each; or stop when `stop` says why.
+
+    Item i is prepared from when item i − n − 1 is finished (n is `ahead`), and items are finished strictly in order, one at a time.
+    So whatever item i is prepared from, at most n finishes come between. With n = 0 nothing overlaps.
 
     Args:
         prepare: may run for `ahead` + 1 items at once; what it returns goes to `finish` and `after`.

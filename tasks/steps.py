@@ -1,4 +1,4 @@
-"""What is worth trying again, and how the tasks of this project are made."""
+"""The tasks of flows: a function of the library each, with a name and repeats of what time can mend."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from rtl_core.rollouts import batch, planning, scoring, training, turns
+from rtl_core.rollouts.regrading import Regrading
+from rtl_core.rollouts.survey import Survey
 from rtl_core.run.faults import is_transient
 
 # Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
@@ -40,3 +43,14 @@ def step_task(name: str, run_name: str) -> Callable[[Any], Any]:
         cache_policy=NO_CACHE,
         persist_result=False,
     )
+
+
+take_start = step_task("take start", "start of {session.run}")(training.take_start)
+order_problems = step_task("order problems", "curriculum of {session.run}")(planning.plan_run)
+validate_problem = step_task("validate problem", "validate {problem_id}")(Survey.validate)
+sample_group = step_task("sample group", "sample {problem_id} ({batch.title})")(batch.sample)
+grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
+score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(scoring.score)
+refine_group = step_task("refine group", "turn {turn} of {problem_id} ({batch.title})")(turns.refine)
+train_step = step_task("train step", "train {batch.title}")(training.train)
+regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(Regrading.grade)

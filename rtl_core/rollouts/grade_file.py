@@ -1,0 +1,166 @@
+"""Grades a file of answers against a file of problems.
+
+Verdicts are written as they finish; what is finished survives whatever ends the process, and the same call goes on from
+there (grading/verdict_file.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from rtl_core.grading.answer_file import AnswerLine, read_answers
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
+from rtl_core.grading.verdict_file import LineVerdict, Place, VerdictFile, verdict_record
+from rtl_core.observe.progress import progress
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
+from rtl_core.types.verdict import Outcome, Stage
+
+
+@dataclass(frozen=True)
+class FileGrading:
+    """Which answers are graded, and how."""
+
+    problems: Path
+    answers: Path
+    output: Path
+    executor: str = "bubblewrap"
+    until: Stage = Stage.TESTS
+    jobs: int = 0
+    """Answers at one time; 0 means one per core."""
+    seed: int = 0
+    seeds: int = 3
+    limits: Limits | None = None
+    repeat: int = 1
+    """How often each answer is graded."""
+
+
+@dataclass(frozen=True)
+class GradedFile:
+    """What came of it."""
+
+    records: list[dict[str, Any]]
+    """What the output holds."""
+    complaints: int
+    """Lines that are no answers."""
+    graded: int
+    """Answers that were graded now."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line got a verdict."""
+        failed = any(record["outcome"] == Outcome.INFRASTRUCTURE_ERROR for record in self.records)
+        return not self.complaints and not failed
+
+    def table(self) -> Table:
+        """How many answers came to which outcome."""
+        total = len(self.records)
+        whole = f"{total} answers graded in {self.seconds:.1f} s"
+        table = Table(title=whole if self.graded == total else f"{total} answers, {self.graded} graded now")
+        table.add_column("outcome")
+        table.add_column("answers", justify="right")
+        table.add_column("share", justify="right")
+        tally = Counter(record["outcome"] for record in self.records)
+        for outcome in Outcome:
+            if count := tally[outcome]:
+                table.add_row(outcome.value, str(count), f"{count / total:.1%}")
+        return table
+
+
+def grade_file(asked: FileGrading) -> GradedFile:
+    """Writes one verdict a line to `asked.output`.
+
+    Lines are written as they finish, and put into the answers' order at the end. Answers that the output already holds a
+    verdict on, from the same problem, answer text, tools and settings, are not graded again, unless grading itself failed.
+    Broken answer lines are told with file and line, the others are graded.
+
+    Raises:
+        ProblemError: a file cannot be read or written, or the output holds something else than verdicts.
+        ToolMissingError, InfrastructureError: the executor cannot start.
+        KeyboardInterrupt: with how much is written; the executor is closed, and its simulations have ended.
+    """
+    tell = progress.get().line
+    found = read_cvdp(asked.problems)
+    for broken in found.broken:
+        tell(f"problem left out: {broken}")
+    lines, complaints = read_answers(asked.answers, found)
+    for complaint in complaints:
+        tell(complaint)
+    started = time.monotonic()
+    with (
+        closing(make_executor(asked.executor)) as executor,
+        closing(Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)) as grader,
+    ):
+        places = [Place(line.problem.id, line.sample, answer_key(grader, line, asked.repeat)) for line in lines]
+        with closing(VerdictFile(asked.output, places)) as verdicts:
+            records = dict(verdicts.known)
+            if words := verdicts.taken_up():
+                tell(words)
+            try:
+                asyncio.run(_grade_rest(grader, lines, places, verdicts, records, asked))
+            except KeyboardInterrupt as interrupt:
+                done = f"{len(records)} of {len(lines)} verdicts are written"
+                raise KeyboardInterrupt(done) from interrupt
+            graded = len(lines) - len(verdicts.known)
+    for record in records.values():
+        if "flips" in record:
+            tell(f"flips: {record['id']} sample {record['sample']}: {', '.join(record['flips'])}")
+    tell(f"verdicts written to {asked.output}")
+    return GradedFile(list(records.values()), len(complaints), graded, time.monotonic() - started)
+
+
+async def _grade_rest(
+    grader: Grader,
+    lines: list[AnswerLine],
+    places: list[Place],
+    verdicts: VerdictFile,
+    records: dict[int, dict[str, Any]],
+    asked: FileGrading,
+) -> None:
+    """Grade the lines that have no record yet, and add theirs."""
+    for index, record in records.items():
+        if record["passed"]:
+            grader.known_good.learn(lines[index].problem, lines[index].answer, record["cpu_s"])
+
+    with daemon_threads(grader.executor) as call:
+
+        async def grade(index: int) -> None:
+            graded = await call(_grade, grader, lines[index], asked.repeat)
+            records[index] = verdict_record(lines[index], graded, places[index].key)
+            verdicts.add(index, records[index])
+
+        await work_off(
+            [index for index in range(len(lines)) if index not in records],
+            grade,
+            Tally("answers graded", len(lines), len(records)),
+            at_once=asked.jobs or os.cpu_count() or 1,
+            name=lambda index: f"{lines[index].problem.id} sample {lines[index].sample}",
+        )
+
+
+def _grade(grader: Grader, line: AnswerLine, repeat: int) -> LineVerdict:
+    verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
+    outcomes = tuple(verdict.outcome.value for verdict in verdicts)
+    # The worst of several is kept: what does not hold is not paid.
+    worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
+    return LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
+
+
+def answer_key(grader: Grader, line: AnswerLine, repeat: int) -> str:
+    """SHA-256 (hex) over all that decides the verdict on a line: problem, answer, tools, settings, the grader's version."""
+    parts = (grader.key(line.problem, line.answer), line.answer.error, list(line.answer.ignored), repeat)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
