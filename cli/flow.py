@@ -1,4 +1,4 @@
-"""Running a flow from the command line: its progress on the terminal, Prefect's own words only on demand."""
+"""Runs a flow from the command line: progress on the terminal, Prefect's own log only on demand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run_flow(
     flow: str, *arguments: Any, title: str, verbose: bool = False, ahead: Sequence[str] = (), **options: Any
 ) -> Any:
-    """What a flow returns, run in this process with progress on this terminal.
+    """Run a flow in this process, with progress on this terminal. Returns what the flow returns.
 
     Args:
         flow: `module:function`; imported once `title` is told and, where none is configured, a Prefect server is coming up.
@@ -43,7 +43,7 @@ def run_flow(
     from rtl_core.errors import InfrastructureError
     from rtl_core.observe.progress import progress
     from rtl_distill.cli.console import ConsoleProgress
-    from rtl_distill.operations.orphans import end_orphans, mark_this_process
+    from rtl_distill.operations.processes import end_orphans, mark_this_process
     from rtl_distill.operations.temporary_server import start_temporary_server
 
     end_orphans()
@@ -108,9 +108,7 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Prefect's own logging, without errors of flows and tasks, and without the connections that SQLAlchemy's pool loses.
-
-    The pool loses them when the temporary server ends at work.
+    """Silence what Prefect logs of failed flows and tasks, and of connections that SQLAlchemy's pool loses as the temporary server ends.
 
     SQLAlchemy gives its loggers a level of their own, so none of Prefect's variables reaches them. A logging file that the user
     names (PREFECT_LOGGING_SETTINGS_PATH) is left as it is.

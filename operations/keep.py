@@ -41,7 +41,7 @@ class Keeper:
             _signal_group(self._process.pid, signal.SIGTERM)
 
     def run(self) -> int:
-        """Until `stop`. Returns 0."""
+        """Start the command again and again until `stop`. Returns 0."""
         pause = 0.5
         while not self._stopping:
             started = time.monotonic()
@@ -59,7 +59,7 @@ class Keeper:
         return 0
 
     def _wait(self) -> None:
-        """Until the process ended: for as long as it likes, or for `GRACE_S` once we are stopping."""
+        """Wait until the process ends; once we are stopping, kill it after `GRACE_S`."""
         assert self._process is not None
         while not self._stopping:
             with contextlib.suppress(subprocess.TimeoutExpired):

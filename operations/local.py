@@ -19,7 +19,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -153,7 +152,7 @@ def _end_part(deployment: LocalDeployment, part: str, tell: Callable[[str], None
     tell(f"{part}: ending")
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    _until(partial(_is_gone, pid, deployment.settings()[MARK]), grace_s)
+    _until(lambda: not _is_marked(pid, deployment.settings()[MARK]), grace_s)
 
 
 def status(deployment: LocalDeployment) -> dict[str, str]:
@@ -232,10 +231,6 @@ def _until(true: Callable[[], bool], patience_s: float) -> bool:
 def _is_marked(pid: int, mark: str) -> bool:
     """Whether that process lives and belongs to the deployment."""
     return processes.lives(pid) and processes.variable(pid, MARK) == mark
-
-
-def _is_gone(pid: int, mark: str) -> bool:
-    return not _is_marked(pid, mark)
 
 
 def _family(pid: int | None) -> set[int]:

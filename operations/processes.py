@@ -1,10 +1,19 @@
-"""The processes of this machine, as /proc tells of them."""
+"""The processes of this machine, as /proc tells of them, and the end of those that a killed command left running.
+
+A temporary Prefect server, for one, does not notice that its run is gone. Every command that starts processes marks its own environment,
+which they inherit; the mark names the command's process. The next command ends whatever carries the mark of a process that is no more.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+
+OWNER = "RTL_DISTILL_OWNER"
+"""The mark's variable. Not the name that version 0.1.0 uses: it reads another format there, and would take these processes for orphans."""
 
 
 def namespace() -> int:
@@ -64,3 +73,29 @@ def _stat(pid: int) -> list[str]:
     except OSError:
         return []
     return [] if fields[0] == "Z" else fields
+
+
+def mark_this_process() -> None:
+    """Let everything that this process starts from now on be recognised as its own."""
+    os.environ[OWNER] = f"{namespace()}.{os.getpid()}.{started(os.getpid())}"
+
+
+def end_orphans() -> list[int]:
+    """Kill the processes that dead commands of this user left. Returns their ids.
+
+    A command in a container counts its processes from 1 on; whether it lives cannot be told from outside, so its own are left alone.
+    """
+    ended = []
+    here = str(namespace())
+    for pid in pids():
+        place, _, owner = (variable(pid, OWNER) or "").partition(".")
+        number, _, start = owner.partition(".")
+        if place != here or pid == os.getpid():
+            continue
+        # The start time tells a command from a later process that was given its number.
+        if not number.isdigit() or started(int(number)) == start or int(number) == pid:
+            continue
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+            ended.append(pid)
+    return ended

@@ -57,7 +57,7 @@ def _text(file: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Nobody looks at this server, which has no pages: what it would note of every task is time lost to the run (33 ms of CPU a task)."""
+    """The server's environment, without pages and without its records of tasks, which would cost the run 33 ms of CPU a task."""
     services = ("TASK_RUN_RECORDER", "EVENT_PERSISTER", "TRIGGERS")
     return {
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in services},

@@ -9,12 +9,12 @@ import sys
 import time
 
 from rtl_distill.operations import processes
-from rtl_distill.operations.orphans import MARK, end_orphans
+from rtl_distill.operations.processes import OWNER, end_orphans
 
 # A command that marks itself, starts a child, says its id and waits.
 COMMAND = """
 import subprocess, sys, time
-from rtl_distill.operations.orphans import mark_this_process
+from rtl_distill.operations.processes import mark_this_process
 mark_this_process()
 print(subprocess.Popen(["sleep", "600"]).pid, flush=True)
 time.sleep(600)
@@ -30,7 +30,7 @@ def alive(pid: int) -> bool:
 
 
 def start() -> tuple[subprocess.Popen[str], int]:
-    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment = {name: value for name, value in os.environ.items() if name != OWNER}
     process = subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     return process, int(process.stdout.readline())
@@ -60,13 +60,13 @@ def test_only_the_children_of_dead_commands_are_ended() -> None:
 def test_a_command_in_a_container_keeps_its_children() -> None:
     """Seen from outside, its processes have other numbers than it knows itself, so it looks dead."""
     box = ["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
-    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment = {name: value for name, value in os.environ.items() if name != OWNER}
     command = [*box, sys.executable, "-c", COMMAND]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         process.stdout.readline()
         try:
-            inside = [pid for pid in descendants(process.pid) if processes.variable(pid, MARK) is not None]
+            inside = [pid for pid in descendants(process.pid) if processes.variable(pid, OWNER) is not None]
             assert inside
             assert not set(inside) & set(end_orphans())
             assert all(alive(pid) for pid in inside)
