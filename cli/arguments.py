@@ -1,11 +1,18 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands take, and what they mean: which configuration, which history, which run."""
 
 from __future__ import annotations
 
+import os
 from importlib import resources
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from rtl_core.errors import HistoryError
+
+if TYPE_CHECKING:
+    from rtl_core.history.store import History
 
 # By their files: `rtl_core.config`, which lists them too, imports what `--help` should not wait for.
 _SHIPPED = sorted(
@@ -18,3 +25,34 @@ ConfigOption = Annotated[str, typer.Option("--config", help=_CONFIG)]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
 ]
+VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")]
+DbOption = Annotated[
+    Path | None,
+    typer.Option("--db", metavar="PATH", help="The history (default: $RTL_DISTILL_DB, else runs/history.duckdb)."),
+]
+RunArgument = Annotated[str, typer.Argument(help="Name of the run.")]
+NewestRunArgument = Annotated[str | None, typer.Argument(help="The run (default: the newest).")]
+RolloutArgument = Annotated[str, typer.Argument(help="Key of a rollout, or its end where that is enough to tell it.")]
+
+
+def database_path(db: Path | None) -> Path:
+    """The file that a command means."""
+    return db or Path(os.environ.get("RTL_DISTILL_DB") or "runs/history.duckdb")
+
+
+def open_history(db: Path | None) -> History:
+    """The history for reading."""
+    from rtl_core.history.store import History
+
+    return History(database_path(db), read_only=True)
+
+
+def pick_run(history: History, name: str | None) -> str:
+    """The named run, or the newest. HistoryError when there is no such run, or none at all."""
+
+    if name is not None:
+        return history.existing_run(name).name
+    runs = history.runs()
+    if not runs:
+        raise HistoryError(f"there is no run in {history.path}", "start one: rtl-distill train")
+    return runs[0].name

@@ -76,7 +76,7 @@ def check_service(
 
     from rtl_core.backend.certify import examine
     from rtl_core.errors import ConfigError
-    from rtl_distill.cli.quiet import quiet
+    from rtl_distill.cli.console import quiet
 
     folders = dict(parse(text) for text in model or [])
     for name, folder in folders.items():

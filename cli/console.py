@@ -1,10 +1,11 @@
-"""Progress of a run on a terminal."""
+"""What a command shows while it works: its progress, and no lines of chatty libraries."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console, RenderableType
@@ -83,3 +84,16 @@ class ConsoleProgress:
     def _clock(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._start), 60)
         return f"{minutes:>3}:{seconds:02}"
+
+
+@contextmanager
+def quiet(level: int, *names: str) -> Iterator[None]:
+    """Within the block these loggers say nothing below `level`; a run that follows in the same process is heard again."""
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(level)
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            logging.getLogger(name).setLevel(own)

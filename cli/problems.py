@@ -1,13 +1,15 @@
-"""`rtl-distill problems`: what there is to train on; sources, list, show, fetch (and `synthesize`, in synthesize.py)."""
+"""What there is to train on: `problems` (sources, list, show, fetch, synthesize), and `validate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
-from rtl_distill.cli.arguments import ConfigOption
+from rtl_core.errors import ConfigError, ProblemError
+from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, VerboseOption
 
 if TYPE_CHECKING:
     from rtl_core.problems.problem_set import LoadedProblems, SplitBy
@@ -52,7 +54,6 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
 
         rtl-distill problems list --source cvdp=data/cvdp
     """
-    from rich.console import Console
     from rich.table import Table
 
     from rtl_core.validation.expected import describe_interface
@@ -98,7 +99,6 @@ def show(
 
         rtl-distill problems show cvdp_copilot_lfsr_0001 --source cvdp=data/cvdp --golden
     """
-    from rtl_core.errors import ProblemError
     from rtl_core.validation.expected import describe_interface
 
     loaded = _load(config, source)
@@ -169,7 +169,6 @@ def fetch(
 
         rtl-distill problems fetch nvidia/cvdp-benchmark-dataset --into data/all --pattern "\\*no_commercial\\*.jsonl"
     """
-    from rtl_core.errors import ProblemError
     from rtl_core.problems.fetch import fetch as fetch_files
     from rtl_core.problems.known_sets import KNOWN_SETS
 
@@ -207,3 +206,105 @@ def _load(config: str, source: list[str] | None) -> LoadedProblems:
     from rtl_core.problems.load import load_problems
 
     return load_problems(*sources_of(config, source))
+
+
+@problems.command()
+def synthesize(
+    output: Annotated[Path, typer.Option("--output", help="The CVDP file to write (JSON Lines).")],
+    config: ConfigOption = "demo",
+    source: SourceOption = None,
+    count: Annotated[int, typer.Option(min=1, help="How many candidates to make.")] = 100,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="rename, polarity, bit-order, repair, family; may be repeated. All by default."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Chooses parents, names and places.")] = 0,
+    mutants: Annotated[int, typer.Option(min=1, help="Mutants of each golden answer that must fail.")] = 3,
+) -> None:
+    """Make variants of training problems (renamed, the other reset polarity, a bus turned round), repairs of near misses, and fresh
+    specifications of the first generated source, else of the starter families. Kept are those whose golden answer passes and whose mutants fail, and that are no
+    near-duplicate of a held-out problem, of the test split included.
+
+    Examples:
+
+        rtl-distill problems synthesize --output data/synthetic.jsonl --count 200
+
+        rtl-distill problems synthesize --source cvdp=data/cvdp --kind rename --kind repair --output data/more.jsonl
+    """
+
+    from rtl_core.problems.load import load_problems
+    from rtl_core.synthesis.keeping import synthesise, write
+    from rtl_core.synthesis.variants import KINDS, Kind
+
+    names: dict[str, Kind | Literal["family"]] = {**{k.replace(" ", "-"): k for k in KINDS}, "family": "family"}
+    chosen = list(dict.fromkeys(kind or names))
+    if unknown := [name for name in chosen if name not in names]:
+        raise ConfigError(f"--kind {unknown[0]}: there is no such kind", f"choose of {', '.join(names)}")
+    sources, run_seed, split = sources_of(config, source)
+    loaded = load_problems(sources, run_seed, split)
+    kinds = [names[name] for name in chosen]
+    found = synthesise(sources, loaded, kinds, count, seed=seed, run_seed=run_seed, mutants=mutants)
+    write(found.kept, output)
+    console = Console()
+    console.print(
+        f"kept {len(found.kept)} of {count}: {', '.join(f'{n} {k}' for k, n in found.kinds.most_common()) or 'none'}"
+    )
+    for reason, times in found.dropped.most_common():
+        console.print(f"  left out {times}: {reason}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0', soft_wrap=True)
+
+
+def validate(
+    config: ConfigArgument = "demo",
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="KIND[=PATH]",
+            help="Validate this set instead of the configuration's; `rtl-distill problems sources` lists all. May be repeated.",
+        ),
+    ] = None,
+    set_: SetOption = None,
+    level: Annotated[
+        Literal["full", "quick"], typer.Option(help="full: every check; quick: what a training run checks.")
+    ] = "full",
+    mutants: Annotated[int, typer.Option(help="Mutants of each golden answer (full level).", min=0)] = 20,
+    seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 3,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Validate problems: golden answers pass, wrong ones fail, verdicts do not flip.
+
+    Prints a table by source and each problem that is not fit with its reason. What was validated once with the same tools is
+    taken from the history (`run.history`).
+
+    Examples:
+
+        rtl-distill validate                                # the problems of the demo
+
+        rtl-distill validate --source starter --source verilog-eval=../verilog-eval --source rtllm=../RTLLM
+
+        rtl-distill validate my-run.toml --set grading.executor=docker
+    """
+    from rtl_core.config import load_config
+    from rtl_core.problems.sources import override_of
+    from rtl_distill.cli.flow import run_flow
+
+    overrides = list(set_ or [])
+    if source:
+        overrides = ["run.name=sets", override_of(source), *overrides]
+    # Checked here as well, so that a mistake is told at once and without a server.
+    load_config(config, overrides)
+
+    found: dict[str, int] = run_flow(
+        "rtl_distill.flows.validate:validate",
+        config,
+        overrides,
+        level,
+        mutants,
+        seeds,
+        title=f"validate {config}",
+        verbose=verbose,
+    )
+    if strict and set(found) - {"fit", "fit_without_golden", "known"}:
+        raise typer.Exit(1)

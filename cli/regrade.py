@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rtl_distill.cli.database import DbOption, database_path, open_history, pick_run
+from rtl_distill.cli.arguments import DbOption, database_path, open_history, pick_run
 
 
 def regrade(

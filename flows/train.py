@@ -18,7 +18,7 @@ from rtl_core.rollouts.evaluation import is_due, plan_evaluation
 from rtl_core.rollouts.side_by_side import all_of, in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
 from rtl_core.rollouts.training import set_aside_once
-from rtl_core.run import limits, retention, status
+from rtl_core.run import retention, status, stopping
 from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.evaluate import evaluate_policy
 from rtl_distill.flows.validate import validated_ahead
@@ -86,7 +86,7 @@ async def everything_left(session: Session, ahead: ValidationAhead) -> str | Non
         await ahead.finished(session.problems)
     await measure_problems(session, ahead)
     steps = await order_problems(session)
-    if reason := limits.stop_reason(session):
+    if reason := stopping.stop_reason(session):
         return reason
     ahead.begin(problem.id for problem in session.loaded.heldout)
     ahead.begin(planning.next_problems(session, None, STEPS_AHEAD))
@@ -135,7 +135,7 @@ async def train_epoch(session: Session, ahead: ValidationAhead, epoch: int) -> s
             prepare=partial(prepare_step, session, ahead),
             finish=partial(train_batch, session, ahead),
             after=partial(after_step, session),
-            stop=partial(limits.why_stop, session),
+            stop=partial(stopping.why_stop, session),
             ahead=session.config.learning.staleness,
         )
     if isinstance(stopped, RunHealthError):

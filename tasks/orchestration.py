@@ -11,7 +11,7 @@ from uuid import UUID
 from prefect import get_client
 from prefect.runtime import deployment, flow_run
 
-from rtl_core.run.faults import is_transient
+from rtl_core.run.stopping import is_transient
 
 POLL_S = 2.0
 

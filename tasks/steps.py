@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from rtl_core.rollouts import batch, planning, scoring, training, turns
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
-from rtl_core.run.faults import is_transient
+from rtl_core.run.stopping import is_transient
 
 # Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
 # stops as interrupted, and is started again (see flows/resume.py).

@@ -116,6 +116,18 @@ def is_same(was: Verdict, now: Verdict) -> bool:
     return said(was) == said(now)
 
 
+def in_words(verdict: Verdict) -> list[str]:
+    """Outcome and reasons."""
+    head = f"{verdict.outcome.value.replace('_', ' ')}, {verdict.tests_passed} of {verdict.tests_total} tests"
+    return [f"{head}, by {verdict.executor}, seed {verdict.seed}", *verdict.reasons]
+
+
+def other_tools(was: Verdict, now: Verdict) -> list[str]:
+    """Which tools differ, the first thing to look at when verdicts do."""
+    names = sorted(name for name in {*was.tools, *now.tools} if was.tools.get(name) != now.tools.get(name))
+    return [f"{name} was {was.tools.get(name, 'absent')}, is {now.tools.get(name, 'absent')}" for name in names]
+
+
 @contextmanager
 def executor_of(case: Case, given: Executor | None = None) -> Iterator[Executor]:
     """The kind of executor that graded a case, started for it; or the one given, which stays the caller's to close."""

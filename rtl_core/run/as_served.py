@@ -51,7 +51,7 @@ class Difference:
 
 
 def sampled_by(history: History, config: RunConfig, steps: int, *, any_temperature: bool) -> list[Served]:
-    """Answers that the weights after so many train steps sampled, a few, always the same.
+    """A few answers, always the same, that the weights after `steps` train steps sampled.
 
     Args:
         any_temperature: take those of other temperatures than 1, too: not every service reports the model's own log-probabilities then.
@@ -69,7 +69,7 @@ def sampled_by(history: History, config: RunConfig, steps: int, *, any_temperatu
 
 
 def any_answers(history: History, config: RunConfig) -> list[Served]:
-    """Answers of the run, whoever wrote them; their log-probabilities are to be asked for."""
+    """Answers of the run, by any weights; their log-probabilities must be computed anew."""
     return _read(history, "true", {"run": config.run.name})
 
 

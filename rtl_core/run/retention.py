@@ -15,8 +15,8 @@ from rtl_core.errors import InfrastructureError, PolicyError, WeightsGoneError
 from rtl_core.history.records import EvaluationRecord, StepState
 from rtl_core.observe.progress import progress
 from rtl_core.reporting.evaluations import own_evaluations
-from rtl_core.run.faults import is_transient
 from rtl_core.run.session import Session
+from rtl_core.run.stopping import is_transient
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,14 @@ from rtl_core.observe.progress import progress
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.chat import Chat
-from rtl_core.run.check.before import before_sampling
-from rtl_core.run.check.budgets import context, prompt_limit
-from rtl_core.run.check.known import Known, problems_of, ready, refuse_or_tell
-from rtl_core.run.folder import write_config
+from rtl_core.run.check.machine import problems_of
+from rtl_core.run.check.preflight import before_sampling
+from rtl_core.run.check.prompts import Known, context, prepare, prompt_limit
+from rtl_core.run.check.readiness import ready, refuse_or_tell
+from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
-from rtl_core.run.prompts import prepare
 from rtl_core.run.recorder import Recorder, StoreTime
-from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 

@@ -15,8 +15,8 @@ from rtl_core.reporting.benchmark import tables_of
 from rtl_core.reporting.comparison import rich_table
 from rtl_core.reporting.console import before_after_table, step_line
 from rtl_core.reporting.report import write_report
-from rtl_core.run.faults import is_transient
 from rtl_core.run.session import Session
+from rtl_core.run.stopping import is_transient
 
 
 @asynccontextmanager

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rtl_core.errors import ProblemError
+from rtl_core.grading.cache import MemoryCache
+from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.near_duplicates import BY_DESIGN, pairs
-from rtl_core.synthesis.variants import KINDS, Kind, record_of, variant
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.problems.sources import GeneratedSource, ProblemSource
+from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.synthesis.variants import Kind, record_of, variant
 from rtl_core.types.problem import Problem
 from rtl_core.validation.level import quick_level
 from rtl_core.validation.validate import validate_problem
@@ -27,6 +35,43 @@ class Synthesised:
     dropped: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     """Of what was kept: kind -> how many."""
+
+
+def synthesise(
+    sources: Sequence[ProblemSource],
+    loaded: LoadedProblems,
+    kinds: Sequence[Kind | Literal["family"]],
+    count: int,
+    *,
+    seed: int,
+    run_seed: int,
+    mutants: int,
+) -> Synthesised:
+    """Make `count` candidates, the kinds in equal parts, and keep those that hold up on this machine's executor.
+
+    Args:
+        sources: where `loaded` is from. Fresh specifications (`family`) are of the first generated one, else of the starter families.
+        seed: chooses parents, names and places; `run_seed` is the one that `loaded` was generated with.
+        mutants: see `keep`.
+    """
+    generated = [entry for entry in sources if isinstance(entry, GeneratedSource)] or [StarterSource(kind="starter")]
+    heldout = list(loaded.heldout)
+    for entry in generated:
+        heldout += entry.make("heldout", 128, 0) + entry.make("test", 128, 0)
+    parents = [problem for problem in loaded.train if problem.golden is not None]
+    found = Synthesised()
+    fresh = count // len(kinds) if "family" in kinds else 0
+    derived = [kind for kind in kinds if kind != "family"]
+    made: list[tuple[str, Problem]] = [*candidates(parents, derived, count - fresh, seed, found.dropped)]
+    if fresh:
+        made += [("family", problem) for problem in generated[0].make("train", fresh, run_seed + seed + 1)]
+    workers = len(os.sched_getaffinity(0))
+    with contextlib.closing(make_executor()) as executor:
+        grader = Grader(executor, seed=1, cache=MemoryCache())
+        with contextlib.closing(grader):
+            return keep(
+                made, train=loaded.train, heldout=heldout, grader=grader, mutants=mutants, workers=workers, into=found
+            )
 
 
 def candidates(
@@ -103,6 +148,3 @@ def write(problems: Sequence[Problem], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for problem in problems:
             file.write(json.dumps(record_of(problem), ensure_ascii=False) + "\n")
-
-
-__all__ = ["KINDS", "Synthesised", "candidates", "far_enough", "keep", "write"]

@@ -28,7 +28,7 @@ from rtl_core.errors import (
     WeightsGoneError,
 )
 from rtl_core.history.connection import HistoryBusyError
-from rtl_core.run.faults import is_transient
+from rtl_core.run.stopping import is_transient
 from rtl_core.tinymodels import model_path
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/api/v1/forward_backward")

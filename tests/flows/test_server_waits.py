@@ -16,7 +16,7 @@ import pytest
 from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.exceptions import PrefectHTTPStatusError
 
-from rtl_core.run.faults import is_transient
+from rtl_core.run.stopping import is_transient
 from rtl_distill.tasks import logs
 
 

@@ -39,8 +39,7 @@ def test_a_poisoned_step_is_sampled_anew_once_by_itself_and_then_by_a_command(
     ]
     assert history.trained_steps("drift") == []
 
-    if "set-aside" not in {command.name for command in cli.app.registered_commands}:
-        cli.register()
+    cli.register()
     done = CliRunner().invoke(cli.app, ["set-aside", "drift", "--db", str(history.path)])
     assert (done.exit_code, done.output) == (
         0, "step 1: 6 answers are set aside; `rtl-distill resume drift` samples the step anew\n",

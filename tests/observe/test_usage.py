@@ -18,7 +18,7 @@ from rtl_core.observe.usage import spent
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.metrics import batch_usage
 from rtl_core.run.forecast import Measured, measured
-from rtl_core.run.limits import stop_reason
+from rtl_core.run.stopping import stop_reason
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 

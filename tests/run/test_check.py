@@ -26,10 +26,9 @@ from rtl_core.errors import BackendUnavailableError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.problems.load import load_problems
 from rtl_core.prompting.budget import Prompt
-from rtl_core.run.check import before, known
-from rtl_core.run.check.budgets import context, prompt_limit, sizes
+from rtl_core.run.check import readiness
 from rtl_core.run.check.cost import cost, disk
-from rtl_core.run.check.known import Known
+from rtl_core.run.check.prompts import Known, context, known_good, prompt_limit, sizes
 from rtl_core.run.session import open_session
 from rtl_core.tinymodels import model_path
 from rtl_distill import cli
@@ -195,11 +194,11 @@ def test_a_busy_service_is_asked_again_by_a_run_and_not_by_check(
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"], len(front.asked)) == (2, "service", 1)
     assert "is busy (503" in lines[0]["text"]
-    monkeypatch.setattr(known, "PAUSE_S", 0.01)
+    monkeypatch.setattr(readiness, "PAUSE_S", 0.01)
     front.busy = 2
     begin(settings(front, tmp_path))
     front.busy = 10**9
-    monkeypatch.setattr(known, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(readiness, "PATIENCE_S", 0.0)
     with pytest.raises(BackendUnavailableError, match="is busy"):
         begin(settings(front, tmp_path))
 
@@ -341,15 +340,15 @@ def test_budgets_are_wrong_where_the_run_would_send_more_than_the_model_takes(
 
 
 def test_known_good_answers_that_are_missing_are_told_before_they_are_imitated_or_shown(tmp_path: Path) -> None:
-    def found(known_good: int, *overrides: str) -> list[tuple[str, str, str]]:
+    def found(good: int, *overrides: str) -> list[tuple[str, str, str]]:
         known = small_known(tmp_path, 10_000, *overrides)
         train = [
-            problem if i < known_good else problem.model_copy(update={"golden": None})
+            problem if i < good else problem.model_copy(update={"golden": None})
             for i, problem in enumerate(known.loaded.train)
         ]
         return [
             (finding.about, finding.level, finding.text)
-            for finding in before.known_good(replace(known, loaded=replace(known.loaded, train=train)))
+            for finding in known_good(replace(known, loaded=replace(known.loaded, train=train)))
         ]
 
     without = "problems.require_golden=false"

@@ -12,8 +12,7 @@ from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.run.folder import config_of
-from rtl_core.run.resume_check import as_begun, check_unchanged, run_record
+from rtl_core.run.folder import as_begun, check_unchanged, config_of, run_record
 from rtl_core.run.session import open_session
 
 

@@ -1,1 +1,1 @@
-"""What is looked at before a run: by `rtl-distill check` all of it, by a run itself what it has not just done or is about to do."""
+"""Checks before a run. `rtl-distill check` makes all of them (preflight.py); a run itself leaves out what it does anyway."""

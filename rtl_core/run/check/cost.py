@@ -10,7 +10,7 @@ from pathlib import Path
 from rtl_core.cost.estimate import duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
-from rtl_core.run.check.known import Known
+from rtl_core.run.check.prompts import Known
 from rtl_core.run.forecast import Forecast, forecast, prices_of, sizes_of
 from rtl_core.types.finding import Finding
 

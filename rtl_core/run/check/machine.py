@@ -14,16 +14,39 @@ import httpx
 
 from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
 from rtl_core.config import RunConfig
-from rtl_core.errors import RtlDistillError
+from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.executors.toolbox import IMAGE_ICARUS
 from rtl_core.grading.requirements import missing_requirements
+from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
-from rtl_core.run.prompts import Prepared
+from rtl_core.run.check.prompts import Prepared
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
 CONNECT_S = 5.0
+
+
+def problems_of(config: RunConfig) -> LoadedProblems:
+    """The problems of a run, read and split.
+
+    Raises:
+        ProblemError: none can be read.
+        ConfigError: a teacher is named for a source that no problem is from. A misspelt one would go to the other teacher.
+    """
+    loaded = load_problems(
+        config.problems.sources,
+        config.run.seed,
+        config.problems.split,
+        hold_out_all=config.run.purpose == "evaluation",
+    )
+    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
+    if unknown := sorted(set(config.tinker.teachers) - set(sources)):
+        raise ConfigError(
+            f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
+            f"its problems are from {', '.join(sources)}",
+        )
+    return loaded
 
 
 def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
@@ -51,7 +74,7 @@ def data(loaded: LoadedProblems, unfit: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
-    """The executor, started and proven to work, and its findings. It is the caller's to close; None where graders are other machines."""
+    """Start the executor and prove that it works. Returns findings and the executor, which the caller closes; None where other machines grade."""
     if isinstance(config.grading.workers, str):
         host, _, port = config.grading.workers.removeprefix("dask://").rpartition(":")
         try:

@@ -1,24 +1,22 @@
-"""`rtl-distill query`: ask the history, in SQL or by name."""
+"""The history of all runs for SQL and other programs: `query`, `snapshot` and `export`."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from rtl_distill.cli.database import DbOption, open_history, pick_run
+from rtl_core.errors import HistoryError
+from rtl_distill.cli.arguments import DbOption, NewestRunArgument, database_path, open_history, pick_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-class Output(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
+Output = Literal["table", "csv", "json"]
+Format = Literal["parquet", "rollouts", "metrics", "all"]
 
 
 def query(
@@ -31,7 +29,7 @@ def query(
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter of the query; may be repeated."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")] = "table",
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows that a table shows at most; 0 for all.")] = 200,
     list_: Annotated[bool, typer.Option("--list", help="List the named queries.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the schema, with its comments.")] = False,
@@ -49,7 +47,6 @@ def query(
 
         rtl-distill query "SELECT outcome, count(*) FROM verdicts GROUP BY outcome"
     """
-    from rtl_core.errors import HistoryError
     from rtl_core.history.named_queries import named_query
 
     if list_:
@@ -76,8 +73,6 @@ def query(
 
 
 def _pair(text: str) -> tuple[str, str]:
-    from rtl_core.errors import HistoryError
-
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise HistoryError(f"--param {text!r} is not NAME=VALUE", "for example --param limit=20")
@@ -86,7 +81,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _list() -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from rtl_core.history.named_queries import named_queries
@@ -103,12 +97,12 @@ def _list() -> None:
 def _print(answer: pa.Table, output: Output, limit: int) -> None:
     import sys
 
-    if output is Output.JSON:
+    if output == "json":
         import json
 
         json.dump(answer.to_pylist(), sys.stdout, indent=2, default=_plain, ensure_ascii=False)
         sys.stdout.write("\n")
-    elif output is Output.CSV:
+    elif output == "csv":
         import csv
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -133,9 +127,7 @@ def _table(answer: pa.Table, limit: int) -> None:
     """A table; on a terminal too narrow for its headings, one record under the other."""
     import pyarrow as pa
     from rich import box
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     from rtl_core.reporting.text import cell
 
@@ -164,3 +156,58 @@ def _table(answer: pa.Table, limit: int) -> None:
         console.print(f"{shown.num_rows} of {answer.num_rows} rows; --limit 0 shows all", style="dim")
     elif answer.num_rows == 0:
         console.print("no rows", style="dim")
+
+
+def snapshot(
+    target: Annotated[Path, typer.Argument(help="The copy to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Copy the history while a run may be writing it; the copy is whole, and of the newest schema.
+
+    Long queries, notebooks and other programs belong on a copy: whoever keeps the history itself open makes the run wait.
+
+    Examples:
+
+        rtl-distill snapshot /tmp/today.duckdb
+
+        rtl-distill query --db /tmp/today.duckdb "SUMMARIZE verdicts"
+    """
+    from rtl_core.history.snapshot import take_snapshot
+
+    typer.echo(str(take_snapshot(database_path(db), target, overwrite=force)))
+
+
+def export(
+    run: NewestRunArgument = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Folder to write to (default: export-RUN).")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="What to write.")] = "all",
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Rollouts with token ids and both models' log-probabilities.")
+    ] = False,
+    db: DbOption = None,
+) -> None:
+    """Write a run as files: one Parquet file a table, rollouts.jsonl, metrics.jsonl (a line a step, the community's names).
+
+    Examples:
+
+        rtl-distill export demo --to /tmp/demo
+
+        rtl-distill export demo -f metrics --to runs/demo
+    """
+    from rtl_core.history import export as exports
+
+    history = open_history(db)
+    name = pick_run(history, run)
+    folder = to or Path(f"export-{name}")
+    if format_ in ("parquet", "all"):
+        for path in exports.export_parquet(history, name, folder):
+            typer.echo(str(path))
+    if format_ in ("rollouts", "all"):
+        count = exports.export_rollouts(history, name, folder / "rollouts.jsonl", tokens=tokens)
+        typer.echo(f"{folder / 'rollouts.jsonl'}: {count} rollouts")
+    if format_ in ("metrics", "all"):
+        count = exports.export_metrics(history, name, folder / "metrics.jsonl")
+        typer.echo(f"{folder / 'metrics.jsonl'}: {count} lines")

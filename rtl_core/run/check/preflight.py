@@ -1,11 +1,11 @@
-"""All checks of a configuration, without a run: everything that answers by itself is asked side by side."""
+"""All checks before a run: those that look at its prompts, and `preflight`, which asks everything without a run."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rtl_core.algorithms.base import chosen
@@ -15,11 +15,9 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.check import machine
-from rtl_core.run.check.before import before_sampling
-from rtl_core.run.check.budgets import sizes
-from rtl_core.run.check.known import Known, problems_of
-from rtl_core.run.check.weights import saved_weights
-from rtl_core.run.prompts import prepare
+from rtl_core.run.check.cost import cost, disk
+from rtl_core.run.check.prompts import Known, context, known_good, prepare, sizes
+from rtl_core.run.check.readiness import saved_weights
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -28,8 +26,17 @@ HUB_S, ENGINE_S = 30, 45
 Result = TypeVar("Result")
 
 
-async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[Finding]:
-    """Everything that a run needs, each thing once, in a minute at most.
+CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (context, sizes, known_good, disk, cost)
+
+
+def before_sampling(known: Known) -> Iterator[Finding]:
+    """What is found once problems have prompts and before anything is sampled."""
+    for check in CHECKS:
+        yield from check(known)
+
+
+async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[Finding]:
+    """Check everything that a run needs, each thing once, in a minute at most.
 
     Args:
         missing: the error of files that the configuration names and that are not there, if some are.
@@ -42,7 +49,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
     def read() -> LoadedProblems:
         if missing is not None:
             raise missing
-        return problems_of(config)
+        return machine.problems_of(config)
 
     async def served() -> tuple[Readiness, dict[str, Tokenizer] | Finding | None]:
         """What the backend says, and then the tokenizers; None where it has no model for them or is out of reach, as a hub then is."""
@@ -84,7 +91,7 @@ async def check_run(config: RunConfig, missing: RtlDistillError | None) -> list[
 
 
 async def within(seconds: int | None, about: str, work: Callable[[], Result]) -> Result | Finding:
-    """What `work` returns, done in a thread; a finding when it fails, or when it takes too long and is left to itself."""
+    """Do `work` in a thread. Returns its result, or a finding when it fails or takes too long (then it is left running)."""
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     outcome: list[Result | Finding] = []
 

@@ -1,18 +1,23 @@
-"""Asking a run to stop at its next step: by `rtl-distill pause`, because its budget is used up, or because it left its safe range.
-
-Each time the step under way is finished and recorded. The same command goes on from there; after the last only when it is told to.
+"""Why a run stops. At its next step: by `rtl-distill pause`, because its budget is used up, or because it left its safe range; the step
+under way is finished and recorded, and the same command goes on from there, after the last only when it is told to. And at once, by an
+error: whether time can mend it.
 """
 
 from __future__ import annotations
 
 import time
 
+import httpx
+
 from rtl_core.cost.tokens import total_dollars
-from rtl_core.errors import RunHealthError
+from rtl_core.errors import InfrastructureError, RunHealthError
+from rtl_core.history.connection import HistoryBusyError
 from rtl_core.learning.health import breaches
 from rtl_core.observe.usage import spent, step_costs
 from rtl_core.run.folder import pause_path
 from rtl_core.run.session import Session
+
+_TRANSIENT = (InfrastructureError, HistoryBusyError, ConnectionError, TimeoutError, httpx.TransportError)
 
 
 def stop_reason(session: Session, under_way: int = 0) -> str | None:
@@ -71,3 +76,13 @@ def health_breach(session: Session) -> RunHealthError | None:
 def why_stop(session: Session, under_way: int = 0) -> str | RunHealthError | None:
     """Why no further step should begin: an error where the run is not well, words where it was asked to stop."""
     return health_breach(session) or stop_reason(session, under_way)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same work may succeed when it is done again. A group of errors is, when each of them is."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_transient(one) for one in error.exceptions)
+    # Of Prefect's client, whose server was busy for longer than it asks again.
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= 500
+    return isinstance(error, _TRANSIENT)

@@ -62,20 +62,9 @@ def serve_tinker(
         typer.echo(f"export TINKER_API_KEY={os.environ['TINKER_API_KEY']}")
 
     folder = state if state is not None else Path(tempfile.mkdtemp(prefix="rtl-distill-tinker-"))
-    serve(
-        argparse.Namespace(
-            model=model,
-            state=folder,
-            host=host,
-            port=port,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-            sampling_processes=sampling_processes,
-            max_context=max_context,
-            deterministic=deterministic,
-            idle_seconds=idle_seconds,
-            housekeeping_seconds=15.0,
-        ),
-        announce,
-    )
+    arguments = argparse.Namespace(
+        model=model, state=folder, host=host, port=port, dtype=dtype, device=device, threads=threads,
+        sampling_processes=sampling_processes, max_context=max_context, deterministic=deterministic,
+        idle_seconds=idle_seconds, housekeeping_seconds=15.0,
+    )  # fmt: skip
+    serve(arguments, announce)

@@ -1,0 +1,199 @@
+"""`rtl-distill evaluate`: evaluate a run that was trained before, or any model by a published protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from rtl_core.errors import ConfigError
+
+_RUN = "Of a run"
+_MODEL = "Of a model, without a run"
+
+RunOption = Annotated[str | None, typer.Argument(help="Name of a trained run; left out with --model.")]
+SamplesOption = Annotated[int | None, typer.Option(min=1, help="Answers per problem [default: 8, or the protocol's].")]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Another prompt template than the run's or the protocol's; `rtl-distill config --show` explains all."
+    ),
+]
+TemperatureOption = Annotated[float | None, typer.Option(min=0.01, help="Another sampling temperature.")]
+TopPOption = Annotated[
+    float | None, typer.Option(min=0.01, max=1.0, help="Draw tokens from the likeliest that sum to this.")
+]
+MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Another limit of an answer's tokens.")]
+HistoryOption = Annotated[Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="The history file.")]
+SplitOption = Annotated[
+    Literal["heldout", "test"] | None,
+    typer.Option(help="heldout (default), or test: the specifications kept apart while tuning.", rich_help_panel=_RUN),
+]
+PolicyOption = Annotated[
+    Literal["student", "teacher"] | None, typer.Option(help="student (default) or teacher.", rich_help_panel=_RUN)
+]
+StepOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Train steps of the student's weights; the newest by default.", rich_help_panel=_RUN),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A model as the service names it (`student`, `teacher` with --base-url local), or saved weights: tinker://PATH.",
+        rich_help_panel=_MODEL,
+    ),
+]
+ProblemsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[KIND=]PATH",
+        help="A file or folder of problems, CVDP's format unless a kind is named; may be repeated.",
+        rich_help_panel=_MODEL,
+    ),
+]
+ProtocolOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How figures are made: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the public prompt), or a TOML"
+        " file of your own.",
+        rich_help_panel=_MODEL,
+    ),
+]
+BaseUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        help="`local`: the embedded service. A URL: that service. Left out: the cloud.", rich_help_panel=_MODEL
+    ),
+]
+ExecutorOption = Annotated[
+    Literal["bubblewrap", "docker"] | None,
+    typer.Option(help="Where simulators run: bubblewrap (default) or docker.", rich_help_panel=_MODEL),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name under which the evaluation is recorded; by default made of protocol, model and settings.",
+        rich_help_panel=_MODEL,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.", rich_help_panel=_MODEL
+    ),
+]
+
+
+def evaluate(
+    run: RunOption = None,
+    samples: SamplesOption = None,
+    template: TemplateOption = None,
+    temperature: TemperatureOption = None,
+    top_p: TopPOption = None,
+    max_tokens: MaxTokensOption = None,
+    db: HistoryOption = Path("runs/history.duckdb"),
+    split: SplitOption = None,
+    policy: PolicyOption = None,
+    step: StepOption = None,
+    model: ModelOption = None,
+    problems: ProblemsOption = None,
+    protocol: ProtocolOption = None,
+    base_url: BaseUrlOption = None,
+    executor: ExecutorOption = None,
+    name: NameOption = None,
+    set_: SetOption = None,
+) -> None:
+    """Evaluate a trained run, or any model by a published protocol.
+
+    Of a run: more samples, another split, an earlier step, other conditions of sampling, or the teacher. Shows pass@k with 95 %
+    intervals by difficulty, category and family, and the paired difference to the run's other evaluations of the same problems.
+
+    Of a model: no training run is needed. Shows pass@1 and pass@5 with 95 % intervals by category and difficulty, and is recorded as a
+    run of its own, which `query`, `show`, `report` and `compare` read. The same command goes on where it was stopped.
+
+    Examples:
+
+        rtl-distill evaluate demo --split heldout --samples 8
+
+        rtl-distill evaluate demo --split test --step 0
+
+        rtl-distill evaluate my-run --template full
+
+        rtl-distill evaluate demo --split test --temperature 0.5 --top-p 0.9
+
+        rtl-distill evaluate --model Qwen/Qwen3.6-35B-A3B --problems data/cvdp --protocol cvdp --executor docker
+
+        rtl-distill evaluate --model student --base-url local --problems data/cvdp --samples 1
+
+        rtl-distill evaluate --model tinker://RUN/sampler_weights/NAME --problems verilog-eval=../verilog-eval --name tuned
+    """
+    of_run = {"RUN": run, "--split": split, "--policy": policy, "--step": step}
+    of_model = {
+        "--model": model, "--problems": problems, "--protocol": protocol, "--base-url": base_url, "--executor": executor,
+        "--name": name, "--set": set_,
+    }  # fmt: skip
+    _refuse_mistakes(of_run, of_model, template)
+    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    if model is not None:
+        _evaluate_model(of_model, samples, template, sampling, db)
+    else:
+        from rtl_distill.cli.flow import run_flow
+
+        conditions = {"template": template, **sampling}
+        asked = (run, str(db), policy or "student", split or "heldout", samples or 8, step, conditions)
+        run_flow("rtl_distill.flows.evaluate:evaluate", *asked, title=f"evaluate {run}")
+
+
+def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], template: str | None) -> None:
+    """Mistakes are told at once and without a server: neither way to evaluate, both at once, or no such template."""
+    has_model = of_model["--model"] is not None
+    if of_run["RUN"] is None and not has_model:
+        raise ConfigError("what is to be evaluated?", "name a trained RUN, or a --model with --problems")
+    others, other = (of_run, "--model") if has_model else (of_model, "a RUN")
+    if given := [option for option, value in others.items() if value not in (None, [])]:
+        raise ConfigError(
+            f"{', '.join(given)} cannot stand with {other}",
+            "`rtl-distill evaluate --help` tells which options belong together",
+        )
+    if template is not None:
+        from rtl_core.prompting.templates import TEMPLATES
+
+        TEMPLATES.find(template)
+
+
+def _evaluate_model(
+    options: Mapping[str, Any], samples: int | None, template: str | None, sampling: Mapping[str, Any], db: Path
+) -> None:
+    """Evaluate a model as the options of `--model` say, into the history `db`."""
+    import asyncio
+    import json
+
+    from rtl_core.config import load_config
+    from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
+    from rtl_distill.cli.flow import run_flow
+
+    model = options["--model"]
+    if not options["--problems"]:
+        raise ConfigError("--model: on which problems?", "add --problems PATH, for example a file of CVDP")
+    file = protocol_file(options["--protocol"] or "cvdp")
+    keys = {
+        "tinker.student": model,
+        **{f"evaluation.{key}": value for key, value in sampling.items()},
+        "prompting.template": template,
+        "tinker.base_url": options["--base-url"],
+        "grading.executor": options["--executor"],
+        "run.history": str(db),
+        "run.directory": str(db.parent),
+    }
+    overrides = [problems_override(options["--problems"])]
+    overrides += [f"{key}={json.dumps(value)}" for key, value in keys.items() if value is not None]
+    overrides += options["--set"] or []
+    if model.startswith("tinker://"):
+        from rtl_core.backend.tinker import base_model_of
+
+        base = asyncio.run(base_model_of(load_config(file, overrides), model))
+        overrides += [f"tinker.student={json.dumps(base)}", f"evaluation.weights={json.dumps(model)}"]
+    overrides = evaluation_overrides(file, overrides, samples, options["--name"])
+    run_flow("rtl_distill.flows.evaluate:evaluate_model", file, overrides, title=f"evaluate {model}")

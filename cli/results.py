@@ -1,0 +1,276 @@
+"""What came of a run: `report`, `compare`, `watch`, `view`, and one rollout at a time `show` and `debug`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rtl_core.errors import ConfigError, HistoryError
+from rtl_distill.cli.arguments import DbOption, NewestRunArgument, RolloutArgument, open_history, pick_run
+
+if TYPE_CHECKING:
+    from rtl_core.debugging.again import Case, Watched
+    from rtl_core.grading.executors.base import Executor
+
+
+def report(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="Runs; several are compared (default: the newest).")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page (default: report-RUN.html).")] = None,
+    png: Annotated[
+        Path | None, typer.Option("--png", metavar="DIR", help="Also write every figure as a PNG file there.")
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="PNG files for a dark background.")] = False,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Add a section of your own (docs/architecture.md); may be repeated."
+        ),
+    ] = None,
+    db: DbOption = None,
+) -> None:
+    """Write the report of a run as one HTML file that needs no network. It may be asked for while the run goes on.
+
+    Examples:
+
+        rtl-distill report demo
+
+        rtl-distill report with-teacher without-teacher -o comparison.html
+
+        rtl-distill report demo --png figures/
+    """
+    from rtl_core.reporting.report import write_report
+
+    history = open_history(db)
+    names = [pick_run(history, name) for name in runs] if runs else [pick_run(history, None)]
+    path = write_report(history, names, output or Path(f"report-{'-'.join(names)}.html"), section or [])
+    typer.echo(str(path))
+    if png is not None:
+        from rtl_core.reporting.png import write_pngs
+
+        for written in write_pngs(history, names, png, "dark" if dark else "light", section or []):
+            typer.echo(str(written))
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="Two or more runs; the first is what the others are held against."),
+    ],
+    db: DbOption = None,
+) -> None:
+    """Compare runs: held-out results with a paired test, curves in brief, problems that tell them apart, other settings.
+
+    Examples:
+
+        rtl-distill compare with-teacher without-teacher
+    """
+
+    from rtl_core.reporting.comparison import comparison
+
+    if len(runs) < 2:
+        raise HistoryError("it takes two runs to compare", "rtl-distill compare RUN RUN")
+    history = open_history(db)
+    console = Console()
+    for part in comparison(history, [pick_run(history, run) for run in runs]):
+        console.print(part)
+
+
+def watch(
+    run: NewestRunArgument = None,
+    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Watch a run from any terminal until it ends or is paused; the exit code is 0 when it finished and 1 when not.
+
+    Examples:
+
+        rtl-distill watch
+
+        rtl-distill watch demo --once
+    """
+    import time
+
+    from rich.live import Live
+
+    from rtl_core.reporting.live import ended, live_view
+
+    history = open_history(db)
+    name = pick_run(history, run)
+    record = history.run(name)
+    assert record is not None
+    if once:
+        Console().print(live_view(history, record))
+        return
+    with Live(live_view(history, record), refresh_per_second=4) as live:
+        while not ended(record):
+            time.sleep(every)
+            record = history.run(name) or record
+            live.update(live_view(history, record))
+    if record.status != "finished":
+        raise typer.Exit(1)
+
+
+def view(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")] = True,
+    db: DbOption = None,
+) -> None:
+    """Serve a page on this machine: runs, steps, groups, rollouts with their tokens and waveforms, and what the model gets wrong.
+
+    It may be looked at while runs write. Prints its address; Ctrl-C ends it.
+
+    Examples:
+
+        rtl-distill view
+
+        rtl-distill view --db runs/history.duckdb --port 8765 --no-browser
+    """
+    import webbrowser
+
+    from rtl_core.view.server import has_screen, serve
+
+    history = open_history(db)
+    history.runs()  # a file that cannot be read is named here, and not page by page
+
+    def announce(address: str) -> None:
+        typer.echo(address)
+        if browser and has_screen():
+            webbrowser.open(address)
+
+    serve(history, port, announce)
+
+
+def show(
+    rollout: RolloutArgument,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer", help="Folder or name of the tokenizer (default: the student's, as the run has it)."
+        ),
+    ] = None,
+    db: DbOption = None,
+) -> None:
+    """Print a rollout: problem, answer, verdict with reasons, reward by term, KL by token.
+
+    Examples:
+
+        rtl-distill show demo/step/00030/starter_adder_d07e3f57d5/2
+
+        rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
+    """
+
+    from rtl_core.reporting.rollout import rollout_view
+    from rtl_core.view.pieces import pieces
+
+    history = open_history(db)
+    stored = history.find_rollout(rollout)
+    problem = history.problem_record(stored.rollout.run, stored.rollout.problem_id)
+    record = history.run(stored.rollout.run)
+    texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
+    console = Console()
+    console.print(rollout_view(stored, problem, texts))
+    if stored.teacher and texts is None:
+        console.print("no tokenizer is at hand, so tokens are shown by number; name one with --tokenizer", style="dim")
+
+
+WavesOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the waves of the simulation that failed to this VCD file, and print those around the failing check."
+    ),
+]
+ShellOption = Annotated[
+    bool,
+    typer.Option("--shell", help="Open a shell in the sandbox: its files, environment and limits, but that of time."),
+]
+
+
+def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOption = False, db: DbOption = None) -> None:
+    """Grade a stored rollout again, with waves or a shell in its sandbox. The recorded verdict stays as it is.
+
+    It is graded as its run graded it: the same kind of sandbox, limits and seed, with the tools of this machine. In the shell,
+    `harness` runs the harness; commands may also come from a pipe. Simulations by Verilator dump no waves.
+
+    Exit code 0 when the verdict is the same as the recorded one, 1 when it is not; with --shell that of the shell.
+
+    Examples:
+
+        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2
+
+        rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --waves adder.vcd && gtkwave adder.vcd
+
+        echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
+    """
+    from rtl_core.debugging.again import Watched, executor_of, open_case
+
+    if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
+        raise ConfigError(f"{waves} cannot hold the waves", "name a file in an existing folder that ends in .vcd")
+    case = open_case(open_history(db), rollout)
+    with executor_of(case) as executor:
+        watched = Watched(executor, case.problem)
+        same = _grade_again(case, watched)
+        if waves:
+            _write_waves(case, executor, waves)
+        if shell:
+            raise typer.Exit(_open_shell(watched))
+    raise typer.Exit(0 if same else 1)
+
+
+def _grade_again(case: Case, watched: Watched) -> bool:
+    """Grade a rollout and tell how; whether the verdict is the recorded one."""
+    from rtl_core.debugging.again import grade_again, in_words, is_same, other_tools
+    from rtl_core.debugging.checks import first_failing_check
+
+    was = case.verdict
+    _tell("rollout", case.stored.rollout.key)
+    _tell(
+        "problem", f"{case.problem.id} ({case.problem.source}), answer in {', '.join(case.answer.files) or 'no file'}"
+    )
+    _tell("verdict", *in_words(was))
+    now = grade_again(case, watched)
+    if check := next((first_failing_check(r.steps, case.problem.harness) for _, r in watched.runs), None):
+        _tell("check", *filter(None, (check.test, *check.words.splitlines())))
+    same = is_same(was, now)
+    _tell("again", *(["the same verdict"] if same else ["ANOTHER VERDICT", *in_words(now), *other_tools(was, now)]))
+    return same
+
+
+def _write_waves(case: Case, executor: Executor, file: Path) -> None:
+    from rtl_core.debugging.table import waves_table
+    from rtl_core.debugging.waves import dump
+
+    found = dump(case, executor)
+    file.write_bytes(found.vcd)
+    _tell("waves", f"{file}, {len(found.vcd):,} bytes")
+    if found.check and found.check.signal and found.check.expected:
+        _tell("saw", f"{found.check.signal} is {found.check.got}, expected {found.check.expected}")
+    console = _console()
+    console.print(waves_table(found, console.width))
+
+
+def _open_shell(watched: Watched) -> int:
+    from rtl_core.debugging.shell import shell_of
+
+    executor, opened = watched.executor, shell_of(watched)
+    _tell("sandbox", f"{executor.name}; /code holds rtl, verif, docs, and the harness in src; leave it with exit")
+    _tell("harness", f"the command `harness` runs {opened.command}")
+    return opened.open(executor)
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def _tell(name: str, *lines: str) -> None:
+    from rtl_core.reporting.text import visible
+
+    for number, line in enumerate(lines):
+        label = "" if number else name
+        _console().print(Text.assemble(label.ljust(9), visible(line), style="" if number else "bold"))

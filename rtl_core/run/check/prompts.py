@@ -1,0 +1,181 @@
+"""The prompts of a run, what else is known of it before anything is sampled, and whether sizes and settings fit the models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rtl_core.backend.base import Readiness, check_same_tokens, wanted_models
+from rtl_core.config import RunConfig
+from rtl_core.cost.tokens import Prices
+from rtl_core.errors import ProblemError
+from rtl_core.history.store import History
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.prompting.budget import Prompt, build_prompt
+from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.templates import Message
+from rtl_core.types.finding import Finding
+from rtl_core.types.problem import Problem
+from rtl_core.types.tokenizer import Tokenizer
+
+COMPARED = 16
+"""So many prompts are rendered by every teacher's chat template, too."""
+THINKING_TOKENS = 24_576
+"""Room for an answer with its thoughts: below it models of this size are cut in the middle of a thought."""
+PLAIN_TOKENS = 8_192
+"""Room for an answer without thoughts."""
+CUT_SHARE = 0.25
+"""Share of cut answers that a thinking model reaches on hard problems although nothing is wrong."""
+NAMED = 5
+"""How many problems are named."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run sends: the student's chat, the same in words, the prompts by problem id, and why other problems have none."""
+
+    chat: Chat
+    rendering: str
+    prompts: dict[str, Prompt] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> list[list[Message]]:
+        """The messages that are compared between models."""
+        return [prompt.messages for prompt in list(self.prompts.values())[:COMPARED]]
+
+
+def prepare(
+    config: RunConfig, problems: Iterable[Problem], student: Tokenizer, teachers: Mapping[str, Tokenizer] | None = None
+) -> Prepared:
+    """Check the chat templates against the settings, build every prompt, and compare with the teachers (name -> tokenizer).
+
+    Raises:
+        ConfigError: a chat template cannot do what `prompting` sets.
+        PolicyError: a tokenizer has no chat template or no token that ends a turn, or a teacher reads other tokens than the student.
+    """
+    section = config.prompting
+    chat = section.chat(student, config.tinker.student)
+    found = Prepared(chat, chat.in_words())
+    for problem in problems:
+        try:
+            found.prompts[problem.id] = build_prompt(problem, chat, section.template, section.max_prompt_tokens)
+        except ProblemError as error:
+            found.unfit[problem.id] = error.message
+    for name, tokenizer in (teachers or {}).items():
+        check_same_tokens(chat, section.chat(tokenizer, name), found.samples)
+    return found
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a run before anything is sampled."""
+
+    config: RunConfig
+    readiness: Readiness
+    prompts: Mapping[str, Prompt]
+    """Problem id -> its prompt, of those that have one."""
+    loaded: LoadedProblems = field(default_factory=LoadedProblems)
+    history: History | None = None
+    """The run's history where it is open; None: it is looked for at its place."""
+    prices: Prices | None = None
+    """The run's prices where they are known; None: the configuration's list."""
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    """Problem id -> why it has no prompt."""
+
+    def tokens(self, split: Sequence[str]) -> list[float]:
+        """Tokens of the prompts of some problem ids."""
+        return [float(len(self.prompts[id].tokens_P)) for id in split if id in self.prompts]
+
+
+def context(known: Known) -> Iterator[Finding]:
+    """Prompt and answer within the longest sequence that each model takes.
+
+    Wrong is what the run would come to send: a problem's prompt and an answer. Budgets that no prompt uses up are a warning, since a prompt
+    of a further turn is not sent where it leaves no room (`prompt_limit`).
+    """
+    config = known.config
+    budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
+    for key, name in wanted_models(config).items():
+        limit = known.readiness.context.get(name)
+        if limit is None or not known.prompts:
+            continue
+        longest = max(len(prompt.tokens_P) for prompt in known.prompts.values())
+        over = sorted(id for id, prompt in known.prompts.items() if len(prompt.tokens_P) + answer > limit)
+        room = limit - (longest if over else budget)
+        if room > 0:
+            lower = f"lower sampling.max_tokens to {room:,}"
+            lower += f", or prompting.max_prompt_tokens to {limit - answer:,}" if limit > answer else ""
+        else:
+            lower = "lower prompting.max_prompt_tokens and sampling.max_tokens, or choose a model with a longer context"
+        sum_of = (
+            f"prompting.max_prompt_tokens = {budget:,} and sampling.max_tokens = {answer:,} make {budget + answer:,},"
+            f" and {name} takes {limit:,} tokens"
+        )
+        if over:
+            names = ", ".join(over[:NAMED]) + (f" and {len(over) - NAMED} more" if len(over) > NAMED else "")
+            text = f"{sum_of}; too long with an answer: {names} (the longest prompt has {longest:,})"
+            yield Finding("context", "wrong", f"{key}: {text}", lower)
+        elif budget + answer > limit:
+            text = f"{key}: {sum_of}; the longest prompt has {longest:,}, so that this run fits"
+            yield Finding("context", "warning", text, lower)
+        else:
+            text = f"{key}: prompts of up to {longest:,} and answers of up to {answer:,} of {limit:,} tokens"
+            yield Finding("context", "ok", text)
+
+
+def prompt_limit(config: RunConfig, readiness: Readiness) -> int:
+    """Tokens of the longest prompt that the run may send: its budget, and no more than leaves room for an answer in every model."""
+    limits = [readiness.context[name] for name in wanted_models(config).values() if name in readiness.context]
+    return min([config.prompting.max_prompt_tokens, *(limit - config.longest_answer for limit in limits)])
+
+
+def sizes(known: Known) -> Iterator[Finding]:
+    """Whether answers have room for what the model is told to do, and what happens to those that have not."""
+    config = known.config
+    thinking = config.prompting.thinking  # None: the habit of the template, which is told apart (`template`)
+    answer, cut = config.sampling.max_tokens, config.health.ranges.get("env/all/truncated")
+    warnings: list[tuple[str, str]] = []
+    if thinking:
+        if answer < THINKING_TOKENS:
+            text = (
+                f"with prompting.thinking an answer of sampling.max_tokens = {answer:,} often ends within its thoughts"
+            )
+            remedy = f'set sampling.max_tokens = {THINKING_TOKENS} and learning.truncated = "mask", or prompting.thinking = false'
+            warnings.append((text, remedy))
+        if config.learning.truncated != "mask":
+            text = f'with prompting.thinking and learning.truncated = "{config.learning.truncated}" answers learn from where they were cut'
+            warnings.append((text, 'set learning.truncated = "mask"'))
+        if cut is not None and cut.max is not None and cut.max < CUT_SHARE:
+            text = f"health.ranges stops the run when {cut.max:.0%} of the answers are cut, which prompting.thinking reaches on hard problems"
+            warnings.append((text, f'raise the maximum of "env/all/truncated" to {CUT_SHARE} or more'))
+    elif thinking is False and answer > 2 * PLAIN_TOKENS:
+        text = f"without thinking an answer needs no sampling.max_tokens = {answer:,}; one that never ends is paid to its limit"
+        warnings.append((text, f"set sampling.max_tokens = {PLAIN_TOKENS}"))
+    for text, remedy in warnings:
+        yield Finding("sizes", "warning", text, remedy)
+
+
+def known_good(known: Known) -> Iterator[Finding]:
+    """Whether there are golden answers to imitate, and to show a student that is its own teacher."""
+    learning, train = known.config.learning, known.loaded.train
+    without = sum(not problem.has_whole_golden for problem in train)
+    if not without:
+        return
+    shows = learning.self_taught and learning.self_hint == "golden"
+    for needed, key, verb, other, consequence in (
+        (shows, "learning.self_hint", "shows", "verdict", "their answers learn from rewards alone"),
+        (
+            learning.imitates_golden,
+            "learning.warm_start_source",
+            "imitates",
+            "teacher",
+            "supervised steps repeat the others",
+        ),
+    ):
+        if needed and without == len(train):
+            words = f"none of the training problems has a known-good answer, which {key} = golden {verb}"
+            yield Finding(key, "wrong", words, f'set {key} = "{other}"')
+        elif needed and not known.config.problems.require_golden:  # with it, the run leaves these problems out
+            words = f"{without} of {len(train)} training problems have no known-good answer: {consequence}"
+            yield Finding(key, "warning", words)
