@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
 
-from rtl_core.history.columns import noun, read
+from rtl_core.history.columns import keys_table, noun, read
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -23,42 +23,18 @@ from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 
-_CHUNK = 500
 
-
-def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    """Keys in lists short enough for an IN list that the primary key's index answers."""
-    for start in range(0, len(keys), _CHUNK):
-        yield list(keys[start : start + _CHUNK])
-
-
-def holders(values: Sequence[Any]) -> str:
-    """A `?` for each value."""
-    return ", ".join("?" * len(values))
-
-
-def places(con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, Place]:
-    """Rollout key -> its place, for those of `keys` that are stored."""
-    found: dict[str, Place] = {}
-    for chunk in chunks(keys):
-        sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE rollout IN ({holders(chunk)})"
-        found.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
-    return found
-
-
-def known(con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], column: str = "rollout") -> list[str]:
+def known(con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout") -> list[str]:
     """Those of `keys` that `table` holds."""
-    found: list[str] = []
-    for chunk in chunks(keys):
-        sql = f"SELECT {column} FROM {table} WHERE {column} IN ({holders(chunk)})"
-        found += [key for (key,) in con.execute(sql, chunk).fetchall()]
-    return found
+    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
+    return [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {column} IN (FROM asked)").fetchall()]
 
 
-def first_free_step(con: duckdb.DuckDBPyConnection, run: str) -> int:
-    """The first train step after all those of which rollouts are stored."""
-    ((last,),) = con.execute("SELECT max(step) FROM rollouts WHERE run = ? AND purpose = 'train'", [run]).fetchall()
-    return 0 if last is None else int(last) + 1
+def places(con: duckdb.DuckDBPyConnection, keys: Iterable[str]) -> dict[str, Place]:
+    """Rollout key -> its place, for those of `keys` that are stored."""
+    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
+    sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE rollout IN (FROM asked)"
+    return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
 
 
 def runs(con: duckdb.DuckDBPyConnection, name: str | None = None) -> list[RunRecord]:
@@ -121,6 +97,8 @@ def rollouts_of(
 def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
     """Rollouts whose row in `rollouts` meets the condition, each with all that later stages recorded of it."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
+    if not heads:
+        return []
     keys = [head["rollout"] for head in heads]
     arrays = _by_key(con, "tokens", keys)
     prompts = _by_key(con, "prompts", sorted({head["prompt"] for head in heads}), column="prompt")
@@ -149,17 +127,15 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
 
 
 def _by_key(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], column: str = "rollout"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, dict[str, Any]]:
-    rows = (row for chunk in chunks(keys) for row in read(con, table, f"{column} IN ({holders(chunk)})", chunk))
-    return {row[column]: row for row in rows}
+    return {row[column]: row for row in read(con, table, f"{column} IN (FROM asked)", keys=keys)}
 
 
 def _lists(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], order: str = "position"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for chunk in chunks(keys):
-        for row in read(con, table, f"rollout IN ({holders(chunk)}) ORDER BY {order}", chunk):
-            found[row["rollout"]].append(row)
+    for row in read(con, table, f"rollout IN (FROM asked) ORDER BY {order}", keys=keys):
+        found[row["rollout"]].append(row)
     return found

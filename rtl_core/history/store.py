@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import reading, rows
-from rtl_core.history.columns import columns_of, insert, naive, read, table, table_names
-from rtl_core.history.memory import memory_of
+from rtl_core.history.columns import columns_of, insert, keys_table, naive, read, table, table_names
 from rtl_core.history.records import (
     AuditRecord,
     EndedBy,
@@ -152,16 +151,14 @@ class History(Transactions):
         Raises ValueError when a rollout's tokens and log-probabilities differ in number.
         """
         with self._writing() as con:
-            memory = memory_of(self.path)
             first = {r.key: r for r in reversed(rollouts)}
-            stored = memory.stored(con, first)
-            fresh = {key: r for key, r in reversed(first.items()) if key not in stored}
-            tables = rows.rollout_tables(list(fresh.values()), utc_now())
+            stored = set(reading.known(con, "rollouts", list(first)))
+            fresh = [r for key, r in reversed(first.items()) if key not in stored]
+            tables = rows.rollout_tables(fresh, utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
-            new = memory.new_prompts(con, prompts)
-            tables["prompts"] = tables["prompts"].filter(pa.array([p in new for p in prompts], pa.bool_()))
+            held = set(reading.known(con, "prompts", prompts, column="prompt"))
+            tables["prompts"] = tables["prompts"].filter(pa.array([p not in held for p in prompts], pa.bool_()))
             insert(con, tables)
-            memory.insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
 
     def set_step_aside(self, run: str, step: int) -> int:
@@ -177,16 +174,13 @@ class History(Transactions):
                 raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers stay as they are")
             counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
             ((before,),) = con.execute(counted, [run, step]).fetchall()
-            keys = [key for (key,) in con.execute(f"SELECT rollout FROM rollouts WHERE {own}", [run, step]).fetchall()]
+            aside = con.sql(f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]).to_arrow_table()
             for name in (name for name in table_names() if "rollout" in columns_of(name)):
                 renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
                 changes = [f"{column} = 'set aside {before}/' || {column}" for column in renamed]
                 changes += ["purpose = 'set_aside'"] if "purpose" in columns_of(name) else []
-                for chunk in reading.chunks(keys):
-                    holders = reading.holders(chunk)
-                    con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN ({holders})", chunk)
-            memory_of(self.path).forget()
-        return len(keys)
+                con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN (FROM aside)")
+        return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
         """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
@@ -194,8 +188,7 @@ class History(Transactions):
         latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}
         with self._writing() as con:
             tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
-            self._forget(con, "verdicts", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "verdicts", list(latest), tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
         """Store the teacher's log-probabilities and the KL estimates; the last word counts. HistoryError for a key whose
@@ -203,8 +196,7 @@ class History(Transactions):
         latest = {s.rollout: s for s in scores}
         with self._writing() as con:
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
-            self._forget(con, "teacher_scores", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "teacher_scores", list(latest), tables)
 
     def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
         """Store (rollout key, what it is trained on); the last word counts."""
@@ -212,8 +204,7 @@ class History(Transactions):
             latest = dict(credits)
             places = self._places(con, list(latest))
             tables = {"advantages": rows.facts("advantages", list(latest.items()), places)}
-            self._forget(con, "advantages", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "advantages", list(latest), tables)
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
@@ -244,16 +235,13 @@ class History(Transactions):
             insert(con, {"verdict_cache": found}, "OR REPLACE")
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
-        return memory_of(self.path).places(con, keys, self.path)
-
-    def _forget(
-        self, con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]
-    ) -> None:
-        """Delete what the tables hold of those keys that `head` knows."""
-        known = memory_of(self.path).known(con, head, keys)
-        for part in tables if known else ():
-            for chunk in reading.chunks(known):
-                con.execute(f"DELETE FROM {part} WHERE rollout IN ({reading.holders(chunk)})", chunk)
+        """Rollout key -> its place; HistoryError for one that is not stored."""
+        found = reading.places(con, keys)
+        if missing := [key for key in keys if key not in found]:
+            raise HistoryError(
+                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "record_rollouts comes first"
+            )
+        return found
 
     # -- reading
 
@@ -310,8 +298,6 @@ class History(Transactions):
         """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
         evaluation), one policy (or all: None) and one turn."""
         purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
-        if purpose == "train" and isinstance(place, int) and memory_of(self.path).is_empty(run, place):
-            return []
         with self._reading() as con:
             return reading.rollouts_of(con, run, place, purpose, policy, turn)
 
@@ -378,6 +364,15 @@ class History(Transactions):
                 return relation.to_arrow_table()
         except duckdb.Error as error:
             raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
+
+
+def _replace(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
+    """Insert what the tables say of rollouts, in place of what they said of those that `head` knows."""
+    known = keys_table(reading.known(con, head, keys))
+    if known.num_rows:
+        for name in tables:
+            con.execute(f"DELETE FROM {name} WHERE rollout IN (FROM known)")
+    insert(con, tables)
 
 
 def _problems(run: str, plans: Sequence[StepPlan]) -> pa.Table:

@@ -11,7 +11,6 @@ import duckdb
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
-from rtl_core.history.memory import memory_of
 from rtl_core.history.spent import Meter, Spent
 
 _connections = threading.local()
@@ -73,7 +72,6 @@ class Transactions:
                 yield con
                 con.execute("COMMIT")
             except BaseException as error:
-                memory_of(self.path).forget()
                 if isinstance(error, duckdb.Error) and connection.is_damage(error):
                     raise connection.unreadable(self.path, str(error)) from error
                 if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
