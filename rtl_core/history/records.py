@@ -115,7 +115,7 @@ class StepState(BaseModel):
     sampler_path: str | None = None
     trained_at: datetime | None = None
     examples: int | None = None
-    """As `StepRecord.examples`; None for a planned step, and for an old one where it cannot be found out."""
+    """As `StepRecord.examples`; None for a planned step."""
     train_tokens: int | None = None
     """As `StepRecord.train_tokens`; None likewise."""
 
