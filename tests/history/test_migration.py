@@ -10,8 +10,8 @@ import synthetic
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import connection, schema
+from rtl_core.history.export import take_snapshot
 from rtl_core.history.records import RunRecord
-from rtl_core.history.snapshot import take_snapshot
 from rtl_core.history.store import History
 
 OLDEST = (Path(__file__).parent / "schema_v9.sql").read_text(encoding="utf-8")
