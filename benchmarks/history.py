@@ -276,7 +276,8 @@ def step(folder: Path, db: Path | None) -> list[tuple[str, str, str]]:
             run="bench", epoch=0, step=number, state_path="s", sampler_path="p", examples=72, train_tokens=72 * 359, times={"total": 1.0},
             metrics={f"metric/{i}": 0.5 for i in range(40)},
         )  # fmt: skip
-        before, start = history.spent, time.perf_counter()
+        history.take_spent()
+        start = time.perf_counter()
         with history.batch():
             history.record_rollouts(batch)
             history.record_verdicts([(r.key, VERDICT, REWARD) for r in batch])
@@ -286,7 +287,7 @@ def step(folder: Path, db: Path | None) -> list[tuple[str, str, str]]:
         history.finish_step(record)
         beside.append(middle - start)
         waited.append(time.perf_counter() - middle)
-        cpu.append((history.spent - before).cpu_s)
+        cpu.append(history.take_spent().cpu_s)
     words = f"{1e3 * statistics.median(beside):.0f} ms beside the optimizer, {1e3 * statistics.median(waited):.0f} ms waited for"
     rows = [("a demo step's writes, two transactions", f"{words}; CPU {1e3 * statistics.median(cpu):.0f} ms", "")]
     if db is not None:

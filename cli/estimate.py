@@ -12,8 +12,10 @@ from rtl_distill.cli.arguments import ConfigArgument, SetOption
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from rtl_core.config import RunConfig
+    from rtl_core.cost.estimate import Prompts
     from rtl_core.run.forecast import Forecast
 
 CHARS_PER_TOKEN = 3.2
@@ -52,26 +54,23 @@ def estimate(
     from rich.console import Console
 
     from rtl_core.config import load_config
+    from rtl_core.cost.tokens import load_prices
     from rtl_core.run.forecast import forecast
 
     # A data set that is not on this machine is no reason not to know what it would cost.
     settings = load_config(config, set_ or [], check_files=False)
-    assumptions: list[str] = []
-    sizes = _prompts(settings, problems, download, assumptions)
-    found = forecast(settings, sizes, assumptions, completion=completion, prices=prices)
-    common = [
-        f"prices of {found.prices.as_of:%Y-%m-%d} ({found.prices.source})",
-        "not counted: repeats after a crash, storage of checkpoints, your own machine",
-    ]
-    _show(Console(), settings, found, common)
+    notes: list[str] = []
+    train, heldout = _prompts(settings, problems, download, notes)
+    price_list = load_prices(prices or settings.cost.prices)
+    _show(Console(), settings, forecast(settings, train, heldout, notes, completion=completion, prices=price_list))
 
 
-def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> dict[str, Any]:
-    """Problems by split, tokens of their prompts (means, and what bounds them); adds to `notes` how each was found."""
+def _prompts(config: RunConfig, problems: int | None, download: bool, notes: list[str]) -> tuple[Prompts, Prompts]:
+    """The prompts of both splits, training first; adds to `notes` how they were found."""
+    from rtl_core.cost.estimate import Prompts
     from rtl_core.errors import ConfigError
     from rtl_core.problems.problem_set import LoadedProblems
     from rtl_core.problems.sources import FileSource
-    from rtl_core.run.forecast import sizes_of
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
@@ -108,7 +107,8 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             sources[split] += [problem.source for problem in found]
         notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
 
-    return sizes_of(lengths, most, sources)
+    train, heldout = (Prompts.of(lengths[split], most[split], sources[split]) for split in ("train", "heldout"))
+    return train, heldout
 
 
 def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Any], float], bool]:
@@ -145,89 +145,97 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
     return by_characters, False
 
 
-def _show(
-    console: Console,
-    config: RunConfig,
-    found: Forecast,
-    common: list[str],
-) -> None:
-    """Print both estimates; `common` are the notes on both."""
-    from rich import box
-    from rich.table import Table
-
+def _show(console: Console, config: RunConfig, found: Forecast) -> None:
+    """Print both estimates, the most first."""
     from rtl_core.cost.estimate import duration
-    from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars, unpriced
+    from rtl_core.cost.tokens import total_dollars, unpriced
     from rtl_core.errors import ConfigError
 
     def say(text: str, style: str | None = None) -> None:
         console.print(text, style=style, highlight=False, markup=False)
 
-    def usd(value: float | None, digits: int = 2) -> str:
-        return "-" if value is None else f"{value:,.{digits}f}"
-
     here = config.tinker.all_local  # tokens and hours are what it takes
+    most, likely, prices = found.most, found.likely, found.prices
+    highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
 
     def sum_of(value: float | None) -> str:
         return f"${value:,.2f}" if value is not None else "no dollars" if here else "no price"
 
-    most, expected, prices = found.most, found.likely, found.prices
-    highest, total = (total_dollars(one.usage, prices) for one in (most, expected))
-    budget = config.cost.budget_usd
-    say(f"run {config.run.name!r}: {expected.steps} steps", "bold")
+    say(f"run {config.run.name!r}: {likely.steps} steps", "bold")
     say(
         f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.sampling.max_tokens:,} tokens each"
         f" (sampling.max_tokens), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
     )
-    say(f"likely  {sum_of(total)}: {expected.rollouts:,} answers, under the assumptions below")
+    say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
+    budget = config.cost.budget_usd
     if budget is not None and highest is not None:
-        then = (
-            "covers the most"
-            if highest <= budget
-            else "does not cover the most: the run stops before a step that does not fit"
-        )
-        say(f"budget  {sum_of(budget)} (cost.budget_usd) {then}")
-    table = Table(box=box.SIMPLE_HEAD)
-    paid = () if here else ("USD/M", "USD at most", "USD likely")
-    columns = ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely")
-    shown = [column for column in columns if column in paid or not column.startswith("USD")]
-    for column in shown:
-        table.add_column(column, justify="left" if column in ("model", "kind") else "right", no_wrap=True)
-    for model in dict.fromkeys([*most.usage, *expected.usage]):
-        price = prices.models.get(model, ModelPrice())
-        bound, tokens = (one.usage.get(model, Tokens()) for one in (most, expected))
-        bounds, costs = dollars(bound, price), dollars(tokens, price)
-        likely_tokens = tokens.by_kind()
-        used = [kind for kind, count in bound.by_kind().items() if count or likely_tokens[kind]]
-        for i, kind in enumerate(used):
-            cells = (
-                model if i == 0 else "", kind, usd(getattr(price, kind), 3),
-                f"{getattr(bound, kind):,.0f}", usd(bounds[kind]), f"{likely_tokens[kind]:,.0f}", usd(costs[kind]),
-            )  # fmt: skip
-            row = [cell for column, cell in zip(columns, cells, strict=True) if column in shown]
-            table.add_row(*row, end_section=i == len(used) - 1)
-    if not here:
-        table.add_row("total", "", "", "", usd(highest), "", usd(total))
-    console.print(table)
-    parts = [(total_dollars(one.training, prices), total_dollars(one.evaluating, prices)) for one in (most, expected)]
-    for name, (training, evaluating) in zip(("at most", "likely "), parts, strict=True):
+        covers = "covers" if highest <= budget else "does not cover"
+        then = "" if highest <= budget else ": the run stops before a step that does not fit"
+        say(f"budget  {sum_of(budget)} (cost.budget_usd) {covers} the most{then}")
+    console.print(_table(found, here))
+    for name, one in (("at most", most), ("likely ", likely)):
+        training, evaluating = total_dollars(one.training, prices), total_dollars(one.evaluating, prices)
         if training is not None and evaluating is not None:
             say(
-                f"{name} training ${usd(training)} (${training / max(expected.steps, 1):,.3f} a step), {expected.evaluations}"
-                f" student and {expected.teacher_evaluations} teacher evaluations ${usd(evaluating)}"
+                f"{name} training ${training:,.2f} (${training / max(one.steps, 1):,.3f} a step), {one.evaluations}"
+                f" student and {one.teacher_evaluations} teacher evaluations ${evaluating:,.2f}"
             )
+    hours, most_hours = found.hours()
+    step_s = 3600 * hours / max(likely.steps, 1)
     say(
-        f"time: likely {duration(expected.hours)} ({expected.step_s:,.0f} s a step); about {duration(most.hours)} if it uses the most"
+        f"time: likely {duration(hours)} ({step_s:,.0f} s a step with its share of the evaluations); about {duration(most_hours)} if it uses the most"
+    )
+    common = (
+        f"prices of {prices.as_of:%Y-%m-%d} ({prices.source})",
+        "not counted: repeats after a crash, storage of checkpoints, your own machine",
     )
     for title, notes in (("assumptions of what is likely", found.assumptions), ("of both", common)):
         say(f"\n{title}", "bold")
         for note in notes:
             say(f"  - {note}")
-    missing = unpriced({**expected.usage, **most.usage}, prices)
-    if missing and not config.tinker.all_local:
+    missing = unpriced({**likely.usage, **most.usage}, prices)
+    if missing and not here:
         raise ConfigError(
             f"the price list of {prices.as_of} has no price for {', '.join(missing)}",
             "copy rtl_core/cost/prices.toml, add the model, and name the copy with --prices",
         )
+
+
+def _table(found: Forecast, here: bool) -> Table:
+    """Tokens and, unless all of it runs `here`, dollars, by model and kind."""
+    from rich import box
+    from rich.table import Table
+
+    from rtl_core.cost.tokens import ModelPrice, Tokens, dollars, total_dollars
+
+    def usd(value: float | None, digits: int = 2) -> str:
+        return "-" if value is None else f"{value:,.{digits}f}"
+
+    most, likely, prices = found.most, found.likely, found.prices
+    columns = ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely")
+    shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
+    table = Table(box=box.SIMPLE_HEAD)
+    for i in shown:
+        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=True)
+
+    def add(cells: tuple[str, ...]) -> None:
+        table.add_row(*(cells[i] for i in shown))
+
+    for model in dict.fromkeys([*most.usage, *likely.usage]):
+        price = prices.models.get(model, ModelPrice())
+        bound, tokens = (one.usage.get(model, Tokens()) for one in (most, likely))
+        bounds, costs, counts = dollars(bound, price), dollars(tokens, price), tokens.by_kind()
+        name = model
+        for kind, at_most in bound.by_kind().items():
+            if at_most or counts[kind]:
+                rate = usd(getattr(price, kind), 3)
+                add((name, kind, rate, f"{at_most:,.0f}", usd(bounds[kind]), f"{counts[kind]:,.0f}", usd(costs[kind])))
+                name = ""
+        table.add_section()
+    if not here:
+        highest, total = (total_dollars(one.usage, prices) for one in (most, likely))
+        add(("total", "", "", "", usd(highest), "", usd(total)))
+    return table
 
 
 def _extras(config: RunConfig, steps: int) -> str:

@@ -173,7 +173,7 @@ def snapshot(
 
         rtl-distill query --db /tmp/today.duckdb "SUMMARIZE verdicts"
     """
-    from rtl_core.history.snapshot import take_snapshot
+    from rtl_core.history.export import take_snapshot
 
     typer.echo(str(take_snapshot(database_path(db), target, overwrite=force)))
 

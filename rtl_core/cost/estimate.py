@@ -1,4 +1,4 @@
-"""What a run will use: tokens by kind, dollars and hours, from its configuration and stated assumptions.
+"""What a run will use: tokens by kind, from its configuration and stated assumptions.
 
 Two figures by the same rules. `at_most` is the bill that no run of the configuration exceeds: every answer as long as it may be, every
 rollout trained on, every group replaced as often as it may be, every answer followed up in every further turn, and no prompt found in
@@ -10,7 +10,8 @@ In neither: what a crash takes before it is recorded, train steps that are repea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rtl_core.config import RunConfig
@@ -18,69 +19,60 @@ from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, togethe
 
 
 @dataclass(frozen=True)
-class Workload:
-    """How much text a run meets: problems of each split, mean tokens of their prompts, mean tokens of an answer."""
+class Prompts:
+    """The prompts of one split: how many, their tokens, and whose they are."""
 
-    train_problems: int
-    heldout_problems: int
-    train_prompt: float
-    heldout_prompt: float
+    count: int
+    mean: float
+    most: float | None = None
+    """A mean that they cannot exceed, since they were counted; None: `prompting.max_prompt_tokens`."""
+    longest: float | None = None
+    """Tokens of the longest, likewise."""
+    sources: Mapping[str, float] = field(default_factory=dict)
+    """Source -> share of the problems; of the rest nothing is known. Counts where a run has several teachers."""
+
+    @classmethod
+    def of(cls, tokens: Sequence[float], most: Sequence[float], sources: Sequence[str]) -> Prompts:
+        """From the tokens of each prompt, likely and at most, and the source of each problem."""
+        n = len(tokens)
+        shares = {source: count / n for source, count in Counter(sources).items()}
+        return cls(n, sum(tokens) / max(n, 1), sum(most) / max(n, 1), max(most, default=0.0), shares)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much text a run meets."""
+
+    train: Prompts
+    heldout: Prompts
     completion: float
-    most_train_prompt: float | None = None
-    """A mean that the training prompts cannot exceed, since they were counted; None: `prompting.max_prompt_tokens`."""
-    most_heldout_prompt: float | None = None
-    """The same of the held-out prompts."""
-    longest_train_prompt: float | None = None
-    """Tokens of the longest training prompt, likewise."""
+    """Mean tokens of an answer."""
     trained_share: float = 1.0
     """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
     failed_share: float = 1.0
     """Share of answers that fail, and so are followed up where there are further turns."""
-    train_sources: Mapping[str, float] = field(default_factory=dict)
-    """Source -> share of the training problems; of the rest nothing is known. Counts where a run has several teachers."""
-    heldout_sources: Mapping[str, float] = field(default_factory=dict)
-    """The same of the held-out problems."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast it goes. Seconds of a step are the sum of its stages, which is an upper bound: stages overlap."""
-
-    stream_tokens_per_s: float
-    """Tokens per second of one answer being sampled."""
-    streams: float
-    """Answers that are sampled side by side."""
-    grade_s: float
-    """Seconds that one grade takes."""
-    graders: int
-    score_tokens_per_s: float
-    train_tokens_per_s: float
-    fixed_s: float
-    """Seconds a step whatever its size: queues, saving the weights, a new sampler."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Usage of the training steps and of the evaluations, apart, and the time they take."""
+    """What a run uses: its training and its evaluations, apart."""
 
     steps: int
     evaluations: int
-    """Student evaluations."""
+    """Of the student."""
     teacher_evaluations: int
     rollouts: int
     training: Usage
     """Of the train steps, and of measuring the problems before them."""
     evaluating: Usage
-    step_s: float
-    evaluation_s: float
 
     @property
     def usage(self) -> dict[str, Tokens]:
         return together([self.training, self.evaluating])
 
-    @property
-    def hours(self) -> float:
-        return (self.steps * self.step_s + (self.evaluations + self.teacher_evaluations) * self.evaluation_s) / 3600
+    def hours(self, tokens_per_s: float) -> float:
+        """At so many tokens of answers a second, with all that is done about them. The token that scoring asks for counts as one."""
+        return sum(tokens.sample for tokens in self.usage.values()) / tokens_per_s / 3600
 
 
 def duration(hours: float) -> str:
@@ -90,19 +82,31 @@ def duration(hours: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Groups that are asked for alike: their number, the answers in all their turns, and what they use."""
+class _Answers:
+    """Some answers: how many, and the tokens of sampling, of scoring and of training on them."""
 
-    answers: float
+    count: float
     sampling: Tokens
     scoring: Tokens
     training: Tokens
+
+    def __add__(self, other: _Answers) -> _Answers:
+        return _Answers(
+            self.count + other.count,
+            self.sampling + other.sampling,
+            self.scoring + other.scoring,
+            self.training + other.training,
+        )
+
+    def __mul__(self, factor: float) -> _Answers:
+        return _Answers(self.count * factor, self.sampling * factor, self.scoring * factor, self.training * factor)
 
 
 @dataclass(frozen=True)
 class _Rules:
     """What `likely` and `at_most` see differently."""
 
+    config: RunConfig
     work: Workload
     further_prompt: float
     """Tokens of the prompt of a further turn."""
@@ -114,56 +118,52 @@ class _Rules:
     """How often each place of a step is given to another problem, where that may be."""
     evaluated: float
     """Tokens of an answer in an evaluation."""
-    hint: float = 0.0
-    """Tokens that a prompt has more when the student scores its own answer."""
 
-    def ask(self, groups: float, prompt: float, samples: int, turns: int) -> _Asked:
+    def ask(self, groups: float, prompt: float, samples: int, turns: int = 1) -> _Answers:
         """`groups` groups of `samples` answers to prompts of `prompt` tokens, each answer that fails followed up in `turns` turns."""
-        first = [self.work.completion] * samples
-        asked = _Asked(samples, sampled(prompt, first), scored(prompt + self.hint, first), trained(prompt, first))
+        asked = self._group(prompt, samples)
         share = 1.0
         for _ in range(1, turns):
             share *= self.work.failed_share
-            again = [self.work.completion]  # each with a prompt of its own
-            asked = _Asked(
-                asked.answers + samples * share,
-                asked.sampling + sampled(self.further_prompt, again) * (samples * share),
-                asked.scoring + scored(self.further_prompt + self.hint, again) * (samples * share),
-                asked.training + trained(self.further_prompt, again) * (samples * share),
-            )
-        return _Asked(
-            asked.answers * groups,
-            self._read(asked.sampling) * groups,
-            self._read(asked.scoring) * groups,
-            asked.training * groups,
-        )
+            # Each answer has a further prompt of its own.
+            asked += self._group(self.further_prompt, 1) * (samples * share)
+        return asked * groups
+
+    def _group(self, prompt: float, samples: int) -> _Answers:
+        lengths = [self.work.completion] * samples
+        # What a self-teacher reads besides: an answer, and a sentence.
+        hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
+        sampling, scoring = sampled(prompt, lengths), scored(prompt + hint, lengths)
+        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, lengths))
 
     def _read(self, tokens: Tokens) -> Tokens:
         """As they are paid: without a cache every prompt is read at the full price."""
         return tokens if self.cached else replace(tokens, prefill=tokens.prefill + tokens.cached, cached=0)
 
+    def by_teachers(self, tokens: Tokens, sources: Mapping[str, float]) -> Usage:
+        """A teacher's tokens, shared out among the teachers by the sources of the problems."""
+        teacher, teachers = self.config.tinker.teacher, self.config.tinker.teachers
+        shares = {source: sources.get(source, 0.0) for source in teachers}
+        rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
+        return together([rest, *({teachers[source]: tokens * share} for source, share in shares.items())])
 
-def likely(config: RunConfig, work: Workload, pace: Pace, step_s: float | None = None) -> Estimate:
-    """What the run as configured will use if the workload's means and shares hold and no group is replaced.
 
-    Args:
-        step_s: a measured time of a step; takes the place of the computed one.
-    """
-    # A further turn's prompt holds the answer before it and what was said of it.
-    further = min(work.train_prompt + work.completion, config.prompting.max_prompt_tokens)
+def likely(config: RunConfig, work: Workload) -> Estimate:
+    """What the run as configured will use if the workload's means and shares hold and no group is replaced."""
     rules = _Rules(
+        config,
         work,
-        further_prompt=further,
-        other_prompt=work.train_prompt,
+        # A further turn's prompt holds the answer before it and what was said of it.
+        further_prompt=min(work.train.mean + work.completion, config.prompting.max_prompt_tokens),
+        other_prompt=work.train.mean,
         cached=True,
         replacements=0,
         evaluated=work.completion,
-        hint=_hint(config, work.completion),
     )
-    return _estimate(config, rules, pace, step_s)
+    return _estimate(rules)
 
 
-def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None = None) -> Estimate:
+def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> Estimate:
     """The most that the run as configured can use (see the module's first lines). Of `work` count the problems and what bounds their prompts.
 
     With several teachers the dearest by `prices` is charged for all that any of them does: which problems come up how often, and how
@@ -174,110 +174,85 @@ def at_most(config: RunConfig, work: Workload, pace: Pace, prices: Prices | None
             config.model_copy(update={"tinker": config.tinker.model_copy(update={"teacher": name, "teachers": {}})})
             for name in config.tinker.named_teachers.values()
         ]
-        found = [at_most(one, work, pace) for one in alone]
+        found = [at_most(one, work) for one in alone]
         costs = [total_dollars(most.usage, prices) if prices else None for most in found]
         # What has no price comes first: whoever reads the estimate is told of it.
         return max(zip(found, costs, strict=True), key=lambda one: math.inf if one[1] is None else one[1])[0]
     limit = float(config.prompting.max_prompt_tokens)
-    longest = limit if work.longest_train_prompt is None else work.longest_train_prompt
-    planned = limit if work.most_train_prompt is None else work.most_train_prompt
+    train, heldout = work.train, work.heldout
+    longest = limit if train.longest is None else train.longest
+    # Pools may draw the longest again and again, and a warm start may have read the short ones.
+    repeated = config.curriculum.order == "pools" or config.learning.warm_start_steps
+    planned = longest if repeated else limit if train.most is None else train.most
     most = Workload(
-        train_problems=work.train_problems,
-        heldout_problems=work.heldout_problems,
-        # Pools may draw the longest again and again, and a warm start may have read the short ones.
-        train_prompt=longest if config.curriculum.order == "pools" or config.learning.warm_start_steps else planned,
-        heldout_prompt=limit if work.most_heldout_prompt is None else work.most_heldout_prompt,
+        replace(train, mean=planned),
+        replace(heldout, mean=limit if heldout.most is None else heldout.most),
         completion=float(config.sampling.max_tokens),
     )
     rules = _Rules(
+        config,
         most,
         further_prompt=limit,
         other_prompt=longest,
         cached=False,
         replacements=config.learning.replacements,
         evaluated=float(config.evaluation.max_tokens or config.sampling.max_tokens),
-        hint=_hint(config, most.completion),
     )
-    return _estimate(config, rules, pace, None)
+    return _estimate(rules)
 
 
-def _hint(config: RunConfig, completion: float) -> float:
-    """Tokens of the hint of a self-teacher: an answer, and a sentence."""
-    return completion + 20 if config.learning.self_taught else 0.0
-
-
-def _estimate(config: RunConfig, rules: _Rules, pace: Pace, step_s: float | None) -> Estimate:
-    student, teacher = config.tinker.student, config.tinker.teacher
-    learning, turns, work = config.learning, config.refinement.turns, rules.work
-
-    def by_teachers(tokens: Tokens, sources: Mapping[str, float]) -> Usage:
-        shares = {source: sources.get(source, 0.0) for source in config.tinker.teachers}
-        rest = {teacher: tokens * (1 - sum(shares.values()))} if teacher else {}
-        return together([rest, *({config.tinker.teachers[source]: tokens * share} for source, share in shares.items())])
-
-    groups_of_steps = planned_groups(config, work.train_problems)
+def _estimate(rules: _Rules) -> Estimate:
+    config, work = rules.config, rules.work
+    student, teacher, learning = config.tinker.student, config.tinker.teacher, config.learning
+    groups_of_steps = planned_groups(config, work.train.count)
     steps = len(groups_of_steps)
-    answers = trained_tokens = scored_tokens = 0.0
-    usages: list[Usage] = []
-    for step, groups in enumerate(groups_of_steps):
-        if step < learning.warm_start_steps:
-            samples = config.warm_start_group if learning.imitates_teacher else 1
-            asked = rules.ask(groups, work.train_prompt, samples, turns=1)
-            usages.append({student: asked.training})
-            if learning.imitates_teacher and teacher:
-                usages.append(by_teachers(asked.sampling, work.train_sources))
-                answers += asked.answers
-            trained_tokens += asked.training.train
-            continue
-        charged = learning.uses_kl_at(step, steps)
-        share = 1.0 if charged else work.trained_share
-        asks = [rules.ask(groups, work.train_prompt, config.sampling.group_size, turns)]
-        if learning.replaces_equal_at(step, steps) and rules.replacements:
-            others = min(groups * rules.replacements, max(work.train_problems - groups, 0))
-            asks.append(rules.ask(others, rules.other_prompt, config.sampling.group_size, turns))
-        for asked in asks:
-            usages.append({student: asked.sampling + asked.training * share})
-            answers += asked.answers
-            trained_tokens += asked.training.train * share
-            if charged:
-                own = learning.self_taught
-                usages.append({student: asked.scoring} if own else by_teachers(asked.scoring, work.train_sources))
-                scored_tokens += asked.training.train
-    sampled_before = 0.0
-    if config.curriculum.measure_samples:
-        measured = rules.ask(work.train_problems, work.train_prompt, config.curriculum.measure_samples, turns=1)
-        usages.append({student: measured.sampling})
-        usages.append(by_teachers(measured.sampling, work.train_sources))
-        sampled_before += measured.answers * (2 if teacher else 1)
+    warm = learning.warm_start_steps
+    parts = [
+        _warm_start(rules, groups) if step < warm else _reinforced(rules, groups, step, steps)
+        for step, groups in enumerate(groups_of_steps)
+    ]
+    if samples := config.curriculum.measure_samples:
+        measured = rules.ask(work.train.count, work.train.mean, samples)
+        by_teachers = rules.by_teachers(measured.sampling, work.train.sources)
+        parts.append((measured.count * (2 if teacher else 1), [{student: measured.sampling}, by_teachers]))
 
     every = config.evaluation.every
-    warm = learning.warm_start_steps
     extra = config.evaluation.after_warm_start and 0 < warm < steps and not (every and warm % every == 0)
     evaluations = 2 + ((steps - 1) // every if every else 0) + extra
-    teacher_evaluations = int(config.evaluation.teacher and teacher is not None)
+    by_teacher = int(config.evaluation.teacher and teacher is not None)
     held = replace(rules, work=replace(work, completion=rules.evaluated))
-    one = held.ask(work.heldout_problems, work.heldout_prompt, config.evaluation.samples, turns)
+    one = held.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples, config.refinement.turns)
     evaluating: list[Usage] = [{student: one.sampling * evaluations}]
-    if teacher_evaluations:
-        evaluating.append(by_teachers(one.sampling * teacher_evaluations, work.heldout_sources))
+    if by_teacher:
+        evaluating.append(rules.by_teachers(one.sampling, work.heldout.sources))
+    answers = sum(count for count, _ in parts) + one.count * (evaluations + by_teacher)
+    usages = [usage for _, of_part in parts for usage in of_part]
+    return Estimate(steps, evaluations, by_teacher, round(answers), together(usages), together(evaluating))
 
-    def sample_and_grade(count: float) -> float:
-        waves = max(1.0, count / pace.streams)
-        return waves * work.completion / pace.stream_tokens_per_s + count * pace.grade_s / pace.graders
 
-    number = max(steps, 1)
-    computed = sample_and_grade(answers / number) + pace.fixed_s
-    computed += trained_tokens / number / pace.train_tokens_per_s + scored_tokens / number / pace.score_tokens_per_s
-    return Estimate(
-        steps=steps,
-        evaluations=evaluations,
-        teacher_evaluations=teacher_evaluations,
-        rollouts=round(sampled_before + answers + one.answers * (evaluations + teacher_evaluations)),
-        training=together(usages),
-        evaluating=together(evaluating),
-        step_s=computed if step_s is None else step_s,
-        evaluation_s=sample_and_grade(one.answers),
-    )
+def _warm_start(rules: _Rules, groups: int) -> tuple[float, list[Usage]]:
+    """A supervised step: answers that are sampled, and its usages."""
+    config, work = rules.config, rules.work
+    imitates = config.learning.imitates_teacher
+    asked = rules.ask(groups, work.train.mean, config.warm_start_group if imitates else 1)
+    usages: list[Usage] = [{config.tinker.student: asked.training}]
+    if not (imitates and config.tinker.teacher):
+        return 0.0, usages
+    return asked.count, [*usages, rules.by_teachers(asked.sampling, work.train.sources)]
+
+
+def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[float, list[Usage]]:
+    """A step of rewards: answers that are sampled, and its usages."""
+    config, work = rules.config, rules.work
+    student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
+    asked = rules.ask(groups, work.train.mean, samples, config.refinement.turns)
+    if learning.replaces_equal_at(step, steps) and rules.replacements:
+        others = min(groups * rules.replacements, max(work.train.count - groups, 0))
+        asked += rules.ask(others, rules.other_prompt, samples, config.refinement.turns)
+    if not learning.uses_kl_at(step, steps):
+        return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]
+    scoring = {student: asked.scoring} if learning.self_taught else rules.by_teachers(asked.scoring, work.train.sources)
+    return asked.count, [{student: asked.sampling + asked.training}, scoring]
 
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
@@ -118,11 +118,24 @@ def insert(con: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], confl
             con.execute(f"INSERT {conflict} INTO {name} ({columns}) SELECT * FROM incoming")
 
 
+def keys_table(keys: Iterable[str]) -> pa.Table:
+    """Keys as a table of one column, `key`. A join with it takes half as long as an IN list."""
+    return pa.table({"key": pa.array(keys, pa.string())})
+
+
 def read(
-    con: duckdb.DuckDBPyConnection, name: str, condition: str = "true", params: Sequence[Any] = ()
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    condition: str = "true",
+    params: Sequence[Any] = (),
+    keys: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
-    """The rows of a table that meet a condition (which may go on with ORDER BY): JSON parsed, times aware of being UTC."""
+    """The rows of a table that meet a condition (which may go on with ORDER BY): JSON parsed, times aware of being UTC.
+
+    The condition finds `keys` as the table `asked`: `rollout IN (FROM asked)`.
+    """
     kinds = columns_of(name)
+    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
     found = con.sql(f"SELECT {', '.join(kinds)} FROM {name} WHERE {condition}", params=list(params)).to_arrow_table()
     columns = []
     for column, kind in kinds.items():

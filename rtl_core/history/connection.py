@@ -51,7 +51,7 @@ def connect(
     """A checked connection. Writers create a missing file and migrate an old one; readers do neither, and refuse an older
     schema unless `old_is_fine`.
 
-    Raises HistoryError for a file that is missing (readers), broken, foreign or newer, and HistoryBusyError when it
+    Raises HistoryError for a file that is missing (readers), broken, foreign, newer or too old, and HistoryBusyError when it
     stayed locked for `patience_s`.
     """
     patience_s = patience_s if patience_s is not None else (READ_PATIENCE_S if read_only else WRITE_PATIENCE_S)
@@ -199,7 +199,7 @@ def _detach(con: duckdb.DuckDBPyConnection) -> None:
 
 def _check(con: duckdb.DuckDBPyConnection, path: Path, file: BinaryIO, *, read_only: bool, old_is_fine: bool) -> None:
     version, views = schema.state_of(con, path)
-    schema.check_not_newer(version, path)
+    schema.check_known(version, path)
     if version < schema.current_version() and not old_is_fine:
         if read_only:
             raise HistoryError(

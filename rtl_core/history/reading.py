@@ -1,14 +1,17 @@
-"""Reading the history back into nouns. Each function takes an open connection and leaves it open."""
+"""Reading the history back into nouns."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from rtl_core.history.columns import noun, read
+from rtl_core.errors import HistoryError
+from rtl_core.history.columns import keys_table, noun, read
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -19,108 +22,176 @@ from rtl_core.history.records import (
     ValidationRecord,
 )
 from rtl_core.history.rows import PLACE_COLUMNS, Place, to_verdict
+from rtl_core.history.transactions import Transactions
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
-
-_CHUNK = 500
-
-
-def chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    """Keys in lists short enough for an IN list that the primary key's index answers."""
-    for start in range(0, len(keys), _CHUNK):
-        yield list(keys[start : start + _CHUNK])
+from rtl_core.types.verdict import Verdict
 
 
-def holders(values: Sequence[Any]) -> str:
-    """A `?` for each value."""
-    return ", ".join("?" * len(values))
+class Reading(Transactions):
+    """What a history answers. All methods raise what `Transactions` names."""
+
+    def run(self, name: str) -> RunRecord | None:
+        """The run of that name, or None."""
+        return next((record for record in self.runs() if record.name == name), None)
+
+    def existing_run(self, name: str) -> RunRecord:
+        """The run of that name. HistoryError that names those there are, when there is none."""
+        record = self.run(name)
+        if record is None:
+            names = ", ".join(known.name for known in self.runs()[:8]) or "none"
+            raise HistoryError(f"there is no run {name!r} in {self.path}", f"runs there: {names}")
+        return record
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, newest first."""
+        with self._reading() as con:
+            rows = read(con, "runs", "true ORDER BY created_at DESC, run")
+        return [noun(RunRecord, row, name=row["run"]) for row in rows]
+
+    def problems_of(self, run: str) -> list[StoredProblem]:
+        """The run's problems, in order of split and position."""
+        with self._reading() as con:
+            rows = read(con, "run_problems", "run = ? ORDER BY split, position NULLS LAST, problem_id", [run])
+            used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
+            records = {row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])}
+        return [noun(StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]) for row in rows]
+
+    def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
+        """Problem fingerprint -> what validation with those tools found."""
+        with self._reading() as con:
+            rows = read(con, "validations", "tools_key = ?", [tools_key])
+        return {row["fingerprint"]: noun(ValidationRecord, row) for row in rows}
+
+    def steps(self, run: str) -> list[StepState]:
+        """The run's steps, planned and trained, in order, each with its problems in order."""
+        problems = defaultdict(list)
+        with self._reading() as con:
+            for row in read(con, "step_problems", "run = ? ORDER BY step, position", [run]):
+                problems[row["step"]].append(row["problem_id"])
+            rows = read(con, "steps", "run = ? ORDER BY step", [run])
+        return [noun(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows]
+
+    def trained_steps(self, run: str) -> list[StepState]:
+        """The run's trained steps, in order."""
+        return [state for state in self.steps(run) if state.status == "trained"]
+
+    def last_trained_step(self, run: str) -> StepState | None:
+        """The run's newest trained step, or None."""
+        return next(reversed(self.trained_steps(run)), None)
+
+    def rollouts_of(
+        self,
+        run: str,
+        place: int | str,
+        purpose: Purpose | None = None,
+        *,
+        policy: PolicyName | None = None,
+        turn: int = 1,
+    ) -> list[StoredRollout]:
+        """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
+        evaluation), one policy (or all: None) and one turn."""
+        purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
+        with self._reading() as con:
+            column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
+            condition = f"run = ? AND {column} = ? AND purpose = ? AND turn = ? AND (? IS NULL OR policy = ?)"
+            return _stored_rollouts(con, condition, [run, place, purpose, turn, policy, policy])
+
+    def rollout(self, key: str) -> StoredRollout | None:
+        """All that is stored of one rollout, or None."""
+        with self._reading() as con:
+            return next(iter(_stored_rollouts(con, "rollout = ?", [key])), None)
+
+    def find_rollout(self, key: str) -> StoredRollout:
+        """All that is stored of the rollout of that key, or of the only one whose key ends so. HistoryError when there is none."""
+        stored = self.rollout(key)
+        if stored is None:
+            near = self.query(
+                "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6", {"key": key}
+            ).column(0).to_pylist()  # fmt: skip
+            stored = self.rollout(near[0]) if len(near) == 1 else None
+        if stored is None:
+            hint = (
+                f"it could be {', '.join(near)}"
+                if near
+                else 'keys: rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
+            )
+            raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
+        return stored
+
+    def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
+        """A problem of a run as it was recorded, or None."""
+        sql = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = ? AND r.problem_id = ?"
+        found = self.query(sql, [run, problem_id]).column(0).to_pylist()
+        return json.loads(found[0]) if found else None
+
+    def evaluation(self, key: str) -> EvaluationRecord | None:
+        """The evaluation of that key, or None."""
+        return next(iter(self._evaluations("evaluation = ?", key)), None)
+
+    def evaluations(self, run: str) -> list[EvaluationRecord]:
+        """The run's evaluations in order of step, policy and key."""
+        return self._evaluations("run = ?", run)
+
+    def _evaluations(self, condition: str, value: str) -> list[EvaluationRecord]:
+        with self._reading() as con:
+            rows = read(con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value])
+        return [noun(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
+
+    def cached_verdicts(self) -> Iterator[tuple[str, Verdict]]:
+        """All (cache key, verdict); read at once, so that the file is free while they are used."""
+        with self._reading() as con:
+            found = con.execute("SELECT key, verdict FROM verdict_cache").fetchall()
+        for key, text in found:
+            yield key, Verdict.model_validate_json(text)
+
+    def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Problem fingerprint -> CPU seconds: of golden answers when they were last validated, and of the passing answer that took
+        most."""
+        with self._reading() as con:
+            golden = con.execute(
+                "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
+                " FROM validations GROUP BY ALL HAVING cpu_s IS NOT NULL"
+            ).fetchall()
+            passing = con.execute(
+                "SELECT fingerprint, max(cpu_s) AS cpu_s FROM verdicts JOIN run_problems USING (run, problem_id)"
+                " WHERE outcome = 'passed' GROUP BY ALL HAVING cpu_s IS NOT NULL"
+            ).fetchall()
+        return dict(golden), dict(passing)
+
+    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
+        """The answer to one SQL statement that reads. HistoryError with DuckDB's own words when it cannot be run."""
+        try:
+            with self._reading() as con:
+                relation = con.sql(sql, params=params)
+                if relation is None:
+                    raise HistoryError(
+                        "that statement answers nothing", "ask with SELECT, FROM, SUMMARIZE, DESCRIBE ..."
+                    )
+                return relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
 
 
-def places(con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, Place]:
-    """Rollout key -> its place, for those of `keys` that are stored."""
-    found: dict[str, Place] = {}
-    for chunk in chunks(keys):
-        sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE rollout IN ({holders(chunk)})"
-        found.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
-    return found
-
-
-def known(con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], column: str = "rollout") -> list[str]:
+def known_keys(con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout") -> list[str]:
     """Those of `keys` that `table` holds."""
-    found: list[str] = []
-    for chunk in chunks(keys):
-        sql = f"SELECT {column} FROM {table} WHERE {column} IN ({holders(chunk)})"
-        found += [key for (key,) in con.execute(sql, chunk).fetchall()]
-    return found
+    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
+    return [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {column} IN (FROM asked)").fetchall()]
 
 
-def first_free_step(con: duckdb.DuckDBPyConnection, run: str) -> int:
-    """The first train step after all those of which rollouts are stored."""
-    ((last,),) = con.execute("SELECT max(step) FROM rollouts WHERE run = ? AND purpose = 'train'", [run]).fetchall()
-    return 0 if last is None else int(last) + 1
+def places_of(con: duckdb.DuckDBPyConnection, keys: Iterable[str]) -> dict[str, Place]:
+    """Rollout key -> its place, for those of `keys` that are stored."""
+    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
+    sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE rollout IN (FROM asked)"
+    return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
 
 
-def runs(con: duckdb.DuckDBPyConnection, name: str | None = None) -> list[RunRecord]:
-    """All runs newest first, or the one of that name."""
-    rows = read(con, "runs", "? IS NULL OR run = ? ORDER BY created_at DESC, run", [name, name])
-    return [noun(RunRecord, row, name=row["run"]) for row in rows]
-
-
-def problems_of(con: duckdb.DuckDBPyConnection, run: str) -> list[StoredProblem]:
-    """The run's problems by split and position."""
-    rows = read(con, "run_problems", "run = ? ORDER BY split, position NULLS LAST, problem_id", [run])
-    used = "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = ?)"
-    records = {row["fingerprint"]: row["record"] for row in read(con, "problems", used, [run])}
-    return [noun(StoredProblem, row, position=row["position"], record=records[row["fingerprint"]]) for row in rows]
-
-
-def validations(con: duckdb.DuckDBPyConnection, tools_key: str) -> dict[str, ValidationRecord]:
-    """Problem fingerprint -> what validation with those tools found."""
-    rows = read(con, "validations", "tools_key = ?", [tools_key])
-    return {row["fingerprint"]: noun(ValidationRecord, row) for row in rows}
-
-
-def cpu_of_known_good(con: duckdb.DuckDBPyConnection) -> tuple[dict[str, float], dict[str, float]]:
-    """As `History.cpu_of_known_good`."""
-    golden = con.execute(
-        "SELECT fingerprint, arg_max(CAST(evidence->'golden'->>'cpu_s' AS DOUBLE), checked_at) AS cpu_s"
-        " FROM validations GROUP BY ALL HAVING cpu_s IS NOT NULL"
-    ).fetchall()
-    passing = con.execute(
-        "SELECT fingerprint, max(cpu_s) AS cpu_s FROM verdicts JOIN run_problems USING (run, problem_id)"
-        " WHERE outcome = 'passed' GROUP BY ALL HAVING cpu_s IS NOT NULL"
-    ).fetchall()
-    return dict(golden), dict(passing)
-
-
-def steps(con: duckdb.DuckDBPyConnection, run: str) -> list[StepState]:
-    """The run's steps in order, each with its problems in order."""
-    problems = defaultdict(list)
-    for row in read(con, "step_problems", "run = ? ORDER BY step, position", [run]):
-        problems[row["step"]].append(row["problem_id"])
-    rows = read(con, "steps", "run = ? ORDER BY step", [run])
-    return [noun(StepState, row, problem_ids=tuple(problems[row["step"]])) for row in rows]
-
-
-def evaluations(con: duckdb.DuckDBPyConnection, condition: str, value: str) -> list[EvaluationRecord]:
-    """Evaluations that meet a condition with one parameter, by step, policy and key."""
-    rows = read(con, "evaluations", f"{condition} ORDER BY step, policy, evaluation", [value])
-    return [noun(EvaluationRecord, row, key=row["evaluation"]) for row in rows]
-
-
-def rollouts_of(
-    con: duckdb.DuckDBPyConnection, run: str, place: int | str, purpose: Purpose, policy: PolicyName | None, turn: int
-) -> list[StoredRollout]:
-    """As `History.rollouts_of`."""
-    column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
-    condition = f"run = ? AND {column} = ? AND purpose = ? AND turn = ? AND (? IS NULL OR policy = ?)"
-    return stored_rollouts(con, condition, [run, place, purpose, turn, policy, policy])
-
-
-def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
+def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
     """Rollouts whose row in `rollouts` meets the condition, each with all that later stages recorded of it."""
     heads = read(con, "rollouts", f"{condition} ORDER BY problem_id, sample", params)
+    if not heads:
+        return []
     keys = [head["rollout"] for head in heads]
     arrays = _by_key(con, "tokens", keys)
     prompts = _by_key(con, "prompts", sorted({head["prompt"] for head in heads}), column="prompt")
@@ -149,17 +220,15 @@ def stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequ
 
 
 def _by_key(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], column: str = "rollout"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, dict[str, Any]]:
-    rows = (row for chunk in chunks(keys) for row in read(con, table, f"{column} IN ({holders(chunk)})", chunk))
-    return {row[column]: row for row in rows}
+    return {row[column]: row for row in read(con, table, f"{column} IN (FROM asked)", keys=keys)}
 
 
 def _lists(
-    con: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], order: str = "position"
+    con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for chunk in chunks(keys):
-        for row in read(con, table, f"rollout IN ({holders(chunk)}) ORDER BY {order}", chunk):
-            found[row["rollout"]].append(row)
+    for row in read(con, table, f"rollout IN (FROM asked) ORDER BY {order}", keys=keys):
+        found[row["rollout"]].append(row)
     return found

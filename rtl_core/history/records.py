@@ -33,13 +33,10 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class RunRecord(BaseModel):
-    """One run; `name` is its key, and to start a name again is to go on with it."""
+class RunSettings(BaseModel):
+    """What a run is asked to do. A later start of the same run may change it; then that holds for whoever starts it next."""
 
     model_config = ConfigDict(frozen=True)
-    name: str = Field(min_length=1)
-    created_at: datetime = Field(default_factory=utc_now)
-    status: RunStatus = "created"
     config: dict[str, Any] = Field(default_factory=dict)
     """The whole effective configuration, JSON-able."""
     config_hash: str = ""
@@ -47,6 +44,14 @@ class RunRecord(BaseModel):
     student: str = ""
     teacher: str = ""
     problems_hash: str = ""
+
+
+class RunRecord(RunSettings):
+    """One run. Runs are identified by name; starting an existing name resumes it."""
+
+    name: str = Field(min_length=1)
+    created_at: datetime = Field(default_factory=utc_now)
+    status: RunStatus = "created"
     versions: dict[str, str] = Field(default_factory=dict)
     """Package, tool or image -> version or digest."""
     message: str | None = None
@@ -115,7 +120,7 @@ class StepState(BaseModel):
     sampler_path: str | None = None
     trained_at: datetime | None = None
     examples: int | None = None
-    """As `StepRecord.examples`; None for a planned step, and for an old one where it cannot be found out."""
+    """As `StepRecord.examples`; None for a planned step."""
     train_tokens: int | None = None
     """As `StepRecord.train_tokens`; None likewise."""
 
@@ -185,8 +190,22 @@ OWN = Conditions()
 """The run's own conditions."""
 
 
-class EvaluationRecord(Conditions):
-    """One evaluation of one policy on one split. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+class EvaluationFigures(BaseModel):
+    """What an evaluation found. `lo`, `hi` are the 95 % interval of `pass_at_1` over problems."""
+
+    model_config = ConfigDict(frozen=True)
+    pass_at_1: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    pass_at_k: dict[int, float] = Field(default_factory=dict)
+    by_difficulty: dict[str, float] = Field(default_factory=dict)
+    by_family: dict[str, float] = Field(default_factory=dict)
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Why problems of the set are not in the figures -> how many."""
+
+
+class EvaluationRecord(Conditions, EvaluationFigures):
+    """One evaluation of one policy on one split: under which conditions, and what it found."""
 
     key: str = Field(min_length=1)
     run: str
@@ -198,16 +217,8 @@ class EvaluationRecord(Conditions):
     n_problems: int = 0
     samples: int = 0
     """Samples per problem."""
-    pass_at_1: float | None = None
-    lo: float | None = None
-    hi: float | None = None
-    pass_at_k: dict[int, float] = Field(default_factory=dict)
-    by_difficulty: dict[str, float] = Field(default_factory=dict)
-    by_family: dict[str, float] = Field(default_factory=dict)
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
-    left_out: dict[str, int] = Field(default_factory=dict)
-    """Why problems of the set are not in the figures -> how many."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,6 @@ Place = tuple[Any, ...]
 """Their values for one rollout."""
 
 
-def place_of(rollout: Rollout) -> Place:
-    return tuple(getattr(rollout, column) for column in PLACE_COLUMNS)
-
-
 def prompt_key(prompt_P: Sequence[int]) -> str:
     """128 bits over the tokens: prompts are stored once."""
     return hashlib.sha256(np.asarray(prompt_P, dtype=np.int32).tobytes()).hexdigest()[:32]

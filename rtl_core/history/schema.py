@@ -1,7 +1,7 @@
-"""The schema's version, its creation, and its way forward: `schema.sql` is the current one, `migrations/` the steps to it.
+"""The schema's version, its creation, and its migration: `schema.sql` is the current one, `migrations/` holds the steps to it.
 
-A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN; it runs in one transaction, after which all views
-and macros are created again from `schema.sql`.
+A migration is a file `NNN_what.sql` that turns version NNN-1 into NNN, the first of them `OLDEST` into the next; it runs in one
+transaction, after which all views and macros are created again from `schema.sql`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from rtl_core.errors import HistoryError
 
 _ROOM = files("rtl_core.history")
 _VIEWS_MARK = "\n-- Views\n"
+OLDEST = 9
+"""The schema of version 0.2.0, the oldest that can be read and migrated."""
 
 
 @cache
@@ -45,7 +47,7 @@ def schema_sql() -> tuple[str, str]:
 
 def current_version() -> int:
     """The version that this code writes."""
-    return max(migrations(), default=1)
+    return max(migrations(), default=OLDEST)
 
 
 def create(con: duckdb.DuckDBPyConnection) -> None:
@@ -80,7 +82,13 @@ def state_of(con: duckdb.DuckDBPyConnection, path: object) -> tuple[int, str]:
     return int(version), str(views)
 
 
-def check_not_newer(version: int, path: object) -> None:
+def check_known(version: int, path: object) -> None:
+    """Raises HistoryError for a schema that this code neither reads nor migrates."""
+    if version < OLDEST:
+        raise HistoryError(
+            f"{path} was written by an older rtl-distill (schema {version}; this one reads {OLDEST} and later)",
+            "read it with the version that wrote it, and name another file for new runs; the file was left untouched",
+        )
     if version > current_version():
         raise HistoryError(
             f"{path} was written by a newer rtl-distill (schema {version}; this one knows {current_version()})",
@@ -94,7 +102,7 @@ def migrate(con: duckdb.DuckDBPyConnection, version: int, steps: Mapping[int, st
     `steps` stands for the shipped migrations where a test wants others.
     """
     steps = migrations() if steps is None else steps
-    wanted = max(steps, default=1)
+    wanted = max(steps, default=OLDEST)
     if version >= wanted:
         return version
     con.execute("BEGIN")

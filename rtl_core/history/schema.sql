@@ -1,4 +1,4 @@
--- rtl-distill history (DuckDB). Its version is the number of the newest file in migrations/.
+-- rtl-distill history (DuckDB). Its version is the number of the newest file in migrations/, or 9 without one.
 --
 -- One process, the flow's, writes; everybody reads. All times are UTC TIMESTAMPs, all durations seconds, all log-
 -- probabilities natural logarithms.

@@ -10,45 +10,38 @@ milliseconds and tries again.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
-from rtl_core.history import reading, rows
-from rtl_core.history.columns import columns_of, insert, naive, read, table, table_names
-from rtl_core.history.memory import memory_of
+from rtl_core.history import rows
+from rtl_core.history.columns import columns_of, insert, keys_table, naive, read, table, table_names
+from rtl_core.history.reading import Reading, known_keys, places_of
 from rtl_core.history.records import (
     AuditRecord,
     EndedBy,
     EvaluationRecord,
     RunRecord,
+    RunSettings,
     RunStatus,
     StepPlan,
     StepRecord,
-    StepState,
-    StoredProblem,
-    StoredRollout,
     TeacherRecord,
     ValidationRecord,
     utc_now,
 )
-from rtl_core.history.transactions import Transactions
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.types.problem import Problem
-from rtl_core.types.rollout import PolicyName, Purpose, Rollout
+from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Verdict
 
 _ENDED = ("finished", "failed", "cancelled")
-_GOES_ON_WITH = ["config", "config_hash", "seed", "student", "teacher", "problems_hash"]
-"""Columns of a run that a later start may change: what was accepted then holds for whoever starts it next, the automatic restart too."""
 
 
-class History(Transactions):
+class History(Reading):
     """The history at `path`. Nothing is opened before the first call.
 
     A writable history creates a missing file and migrates an older one; a `read_only` one does neither. All methods raise
@@ -58,10 +51,10 @@ class History(Transactions):
     # -- runs
 
     def start_run(self, run: RunRecord) -> None:
-        """Store a new run; of one that exists take over what it goes on with and its status, and count it as alive."""
+        """Store a new run; of one that exists take over the settings and the status, and count it as alive."""
         with self._writing() as con:
             insert(con, {"runs": table("runs", [run], run=run.name)}, "OR IGNORE")
-            row = table("runs", [run], run=run.name).select(_GOES_ON_WITH).to_pylist()[0]
+            row = table("runs", [run], run=run.name).select(list(RunSettings.model_fields)).to_pylist()[0]
             columns = ", ".join(f"{column} = ?" for column in row)
             con.execute(f"UPDATE runs SET {columns} WHERE run = ?", [*row.values(), run.name])
             self.set_run_status(run.name, run.status, run.message, run.ended_by)
@@ -152,16 +145,14 @@ class History(Transactions):
         Raises ValueError when a rollout's tokens and log-probabilities differ in number.
         """
         with self._writing() as con:
-            memory = memory_of(self.path)
             first = {r.key: r for r in reversed(rollouts)}
-            stored = memory.stored(con, first)
-            fresh = {key: r for key, r in reversed(first.items()) if key not in stored}
-            tables = rows.rollout_tables(list(fresh.values()), utc_now())
+            stored = set(known_keys(con, "rollouts", list(first)))
+            fresh = [r for key, r in reversed(first.items()) if key not in stored]
+            tables = rows.rollout_tables(fresh, utc_now())
             prompts = tables["prompts"].column("prompt").to_pylist()
-            new = memory.new_prompts(con, prompts)
-            tables["prompts"] = tables["prompts"].filter(pa.array([p in new for p in prompts], pa.bool_()))
+            held = set(known_keys(con, "prompts", prompts, column="prompt"))
+            tables["prompts"] = tables["prompts"].filter(pa.array([p not in held for p in prompts], pa.bool_()))
             insert(con, tables)
-            memory.insert((key, rows.place_of(r)) for key, r in fresh.items())
             return len(fresh)
 
     def set_step_aside(self, run: str, step: int) -> int:
@@ -177,16 +168,13 @@ class History(Transactions):
                 raise HistoryError(f"step {step + 1} of {run!r} is trained: its answers stay as they are")
             counted = "SELECT count(*) FROM rollouts WHERE run = ? AND step = ? AND purpose = 'set_aside'"
             ((before,),) = con.execute(counted, [run, step]).fetchall()
-            keys = [key for (key,) in con.execute(f"SELECT rollout FROM rollouts WHERE {own}", [run, step]).fetchall()]
+            aside = con.sql(f"SELECT rollout FROM rollouts WHERE {own}", params=[run, step]).to_arrow_table()
             for name in (name for name in table_names() if "rollout" in columns_of(name)):
                 renamed = ["rollout", *(["parent"] if "parent" in columns_of(name) else [])]
                 changes = [f"{column} = 'set aside {before}/' || {column}" for column in renamed]
                 changes += ["purpose = 'set_aside'"] if "purpose" in columns_of(name) else []
-                for chunk in reading.chunks(keys):
-                    holders = reading.holders(chunk)
-                    con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN ({holders})", chunk)
-            memory_of(self.path).forget()
-        return len(keys)
+                con.execute(f"UPDATE {name} SET {', '.join(changes)} WHERE rollout IN (FROM aside)")
+        return int(aside.num_rows)
 
     def record_verdicts(self, verdicts: Sequence[tuple[str, Verdict, Reward | None]]) -> None:
         """Store (rollout key, verdict, reward). A later verdict of the same rollout replaces the earlier one whole; an
@@ -194,8 +182,7 @@ class History(Transactions):
         latest = {key: (key, verdict, reward) for key, verdict, reward in verdicts}
         with self._writing() as con:
             tables = rows.verdict_tables(list(latest.values()), self._places(con, list(latest)), utc_now())
-            self._forget(con, "verdicts", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "verdicts", list(latest), tables)
 
     def record_teacher(self, scores: Sequence[TeacherRecord]) -> None:
         """Store the teacher's log-probabilities and the KL estimates; the last word counts. HistoryError for a key whose
@@ -203,8 +190,7 @@ class History(Transactions):
         latest = {s.rollout: s for s in scores}
         with self._writing() as con:
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
-            self._forget(con, "teacher_scores", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "teacher_scores", list(latest), tables)
 
     def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
         """Store (rollout key, what it is trained on); the last word counts."""
@@ -212,8 +198,7 @@ class History(Transactions):
             latest = dict(credits)
             places = self._places(con, list(latest))
             tables = {"advantages": rows.facts("advantages", list(latest.items()), places)}
-            self._forget(con, "advantages", list(latest), tables)
-            insert(con, tables)
+            _replace(con, "advantages", list(latest), tables)
 
     def record_regrades(self, label: str, verdicts: Sequence[tuple[str, Verdict]]) -> None:
         """Store verdicts of stored rollouts by other tools under `label`; what training saw is left as it is."""
@@ -244,140 +229,22 @@ class History(Transactions):
             insert(con, {"verdict_cache": found}, "OR REPLACE")
 
     def _places(self, con: duckdb.DuckDBPyConnection, keys: Sequence[str]) -> dict[str, rows.Place]:
-        return memory_of(self.path).places(con, keys, self.path)
-
-    def _forget(
-        self, con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]
-    ) -> None:
-        """Delete what the tables hold of those keys that `head` knows."""
-        known = memory_of(self.path).known(con, head, keys)
-        for part in tables if known else ():
-            for chunk in reading.chunks(known):
-                con.execute(f"DELETE FROM {part} WHERE rollout IN ({reading.holders(chunk)})", chunk)
-
-    # -- reading
-
-    def run(self, name: str) -> RunRecord | None:
-        """The run of that name, or None."""
-        with self._reading() as con:
-            return next(iter(reading.runs(con, name)), None)
-
-    def existing_run(self, name: str) -> RunRecord:
-        """The run of that name. HistoryError that names those there are, when there is none."""
-        record = self.run(name)
-        if record is None:
-            names = ", ".join(known.name for known in self.runs()[:8]) or "none"
-            raise HistoryError(f"there is no run {name!r} in {self.path}", f"runs there: {names}")
-        return record
-
-    def runs(self) -> list[RunRecord]:
-        """All runs, newest first."""
-        with self._reading() as con:
-            return reading.runs(con)
-
-    def problems_of(self, run: str) -> list[StoredProblem]:
-        """The run's problems, in order of split and position."""
-        with self._reading() as con:
-            return reading.problems_of(con, run)
-
-    def validations(self, tools_key: str) -> dict[str, ValidationRecord]:
-        """Problem fingerprint -> what validation with those tools found."""
-        with self._reading() as con:
-            return reading.validations(con, tools_key)
-
-    def steps(self, run: str) -> list[StepState]:
-        """The run's steps, planned and trained, in order."""
-        with self._reading() as con:
-            return reading.steps(con, run)
-
-    def trained_steps(self, run: str) -> list[StepState]:
-        """The run's trained steps, in order."""
-        return [state for state in self.steps(run) if state.status == "trained"]
-
-    def last_trained_step(self, run: str) -> StepState | None:
-        """The run's newest trained step, or None."""
-        return next(reversed(self.trained_steps(run)), None)
-
-    def rollouts_of(
-        self,
-        run: str,
-        place: int | str,
-        purpose: Purpose | None = None,
-        *,
-        policy: PolicyName | None = None,
-        turn: int = 1,
-    ) -> list[StoredRollout]:
-        """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
-        evaluation), one policy (or all: None) and one turn."""
-        purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
-        if purpose == "train" and isinstance(place, int) and memory_of(self.path).is_empty(run, place):
-            return []
-        with self._reading() as con:
-            return reading.rollouts_of(con, run, place, purpose, policy, turn)
-
-    def rollout(self, key: str) -> StoredRollout | None:
-        """All that is stored of one rollout, or None."""
-        with self._reading() as con:
-            return next(iter(reading.stored_rollouts(con, "rollout = ?", [key])), None)
-
-    def find_rollout(self, key: str) -> StoredRollout:
-        """All that is stored of the rollout of that key, or of the only one whose key ends so. HistoryError when there is none."""
-        stored = self.rollout(key)
-        if stored is None:
-            near = self.query(
-                "SELECT rollout FROM rollouts WHERE ends_with(rollout, $key) ORDER BY rollout LIMIT 6", {"key": key}
-            ).column(0).to_pylist()  # fmt: skip
-            stored = self.rollout(near[0]) if len(near) == 1 else None
-        if stored is None:
-            hint = (
-                f"it could be {', '.join(near)}"
-                if near
-                else 'keys: rtl-distill query "SELECT rollout FROM rollouts LIMIT 10"'
+        """Rollout key -> its place; HistoryError for one that is not stored."""
+        found = places_of(con, keys)
+        if missing := [key for key in keys if key not in found]:
+            raise HistoryError(
+                f"{len(missing)} rollouts are not in {self.path}, first {missing[0]!r}", "record_rollouts comes first"
             )
-            raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
-        return stored
+        return found
 
-    def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
-        """A problem of a run as it was recorded, or None."""
-        sql = "SELECT p.record FROM run_problems r JOIN problems p USING (fingerprint) WHERE r.run = ? AND r.problem_id = ?"
-        found = self.query(sql, [run, problem_id]).column(0).to_pylist()
-        return json.loads(found[0]) if found else None
 
-    def evaluation(self, key: str) -> EvaluationRecord | None:
-        """The evaluation of that key, or None."""
-        with self._reading() as con:
-            return next(iter(reading.evaluations(con, "evaluation = ?", key)), None)
-
-    def evaluations(self, run: str) -> list[EvaluationRecord]:
-        """The run's evaluations in order of step."""
-        with self._reading() as con:
-            return reading.evaluations(con, "run = ?", run)
-
-    def cached_verdicts(self) -> Iterator[tuple[str, Verdict]]:
-        """All (cache key, verdict); read at once, so that the file is free while they are used."""
-        with self._reading() as con:
-            found = con.execute("SELECT key, verdict FROM verdict_cache").fetchall()
-        for key, text in found:
-            yield key, Verdict.model_validate_json(text)
-
-    def cpu_of_known_good(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Problem fingerprint -> CPU seconds: of golden answers when they were last validated, and of the passing answer that took
-        most."""
-        with self._reading() as con:
-            return reading.cpu_of_known_good(con)
-
-    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
-        """The answer to one SQL statement that reads. HistoryError with DuckDB's own words when it cannot be run."""
-        try:
-            with self._reading() as con:
-                relation = con.sql(sql, params=params)
-                if relation is None:
-                    raise HistoryError(
-                        "that statement answers nothing", "ask with SELECT, FROM, SUMMARIZE, DESCRIBE ..."
-                    )
-                return relation.to_arrow_table()
-        except duckdb.Error as error:
-            raise HistoryError(str(error), "`rtl-distill query --schema` prints all tables and views") from error
+def _replace(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
+    """Insert what the tables say of rollouts, in place of what they said of those that `head` knows."""
+    known = keys_table(known_keys(con, head, keys))
+    if known.num_rows:
+        for name in tables:
+            con.execute(f"DELETE FROM {name} WHERE rollout IN (FROM known)")
+    insert(con, tables)
 
 
 def _problems(run: str, plans: Sequence[StepPlan]) -> pa.Table:

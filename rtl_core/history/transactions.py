@@ -1,21 +1,34 @@
-"""Whose transaction a call belongs to: one of its own, or the one that its thread has open on the file already."""
+"""Opens a transaction on the history, or joins the one that this thread holds; counts what that costs."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
-from rtl_core.history.memory import memory_of
-from rtl_core.history.spent import Meter, Spent
 
 _connections = threading.local()
 """`by_path`: the connections that this thread holds open; whatever it does meanwhile goes through them."""
+
+
+@dataclass
+class Spent:
+    """Seconds that a history cost the process that uses it."""
+
+    busy_s: float = 0.0
+    """Inside the database by the clock, whoever worked meanwhile; waiting for other processes included."""
+    waited_s: float = 0.0
+    """Of these, what an event loop was held up by: calls of its own thread."""
+    cpu_s: float = 0.0
+    """CPU time of the calling threads (the writer's DuckDB has no threads of its own)."""
 
 
 class Transactions:
@@ -29,12 +42,14 @@ class Transactions:
         self.path = Path(path)
         self.read_only = read_only
         self._prepared = False
-        self._meter = Meter()
+        self._spent = Spent()
+        self._spent_lock = threading.Lock()
 
-    @property
-    def spent(self) -> Spent:
-        """What all uses of this object have taken so far."""
-        return self._meter.total
+    def take_spent(self) -> Spent:
+        """What all uses of this object, from whatever thread, have cost since the last call."""
+        with self._spent_lock:
+            taken, self._spent = self._spent, Spent()
+        return taken
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
@@ -58,6 +73,18 @@ class Transactions:
                     del held[self.path.resolve()]
 
     @contextlib.contextmanager
+    def _measured(self) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            yield
+        finally:
+            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+            with self._spent_lock:
+                self._spent.busy_s += wall
+                self._spent.waited_s += wall if asyncio._get_running_loop() is not None else 0.0
+                self._spent.cpu_s += cpu
+
+    @contextlib.contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self.read_only:
             raise HistoryError(f"{self.path} was opened to be read only", "the flow's process alone writes the history")
@@ -65,7 +92,7 @@ class Transactions:
         if inner is not None:
             yield inner
             return
-        with self._meter.measure(writing=True), connection.connect(self.path, read_only=False) as con:
+        with self._measured(), connection.connect(self.path, read_only=False) as con:
             held = _held()
             held[self.path.resolve()] = con
             try:
@@ -73,7 +100,6 @@ class Transactions:
                 yield con
                 con.execute("COMMIT")
             except BaseException as error:
-                memory_of(self.path).forget()
                 if isinstance(error, duckdb.Error) and connection.is_damage(error):
                     raise connection.unreadable(self.path, str(error)) from error
                 if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)):
@@ -93,7 +119,7 @@ class Transactions:
         if not self.read_only and not self._prepared:
             with connection.connect(self.path, read_only=False):
                 self._prepared = True
-        with self._meter.measure(writing=False), connection.connect(self.path, read_only=True) as con:
+        with self._measured(), connection.connect(self.path, read_only=True) as con:
             try:
                 yield con
             except duckdb.Error as error:

@@ -1,6 +1,6 @@
 """The report of a run under way: written now and then by a process of its own at the lowest priority, so that no step waits for it.
 
-Nothing hangs on it. At the end the run writes the report itself.
+Nothing depends on it: at the end the run writes the report itself.
 """
 
 from __future__ import annotations

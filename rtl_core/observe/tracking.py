@@ -1,7 +1,7 @@
 """Metrics of a run for Weights & Biases, through its own library.
 
 The history leads. What is sent is read from it, from the first step that was not sent before, so that a run that crashed between
-its record and the sending, or was off the network, leaves no gap. Nothing hangs on it: all happens on a thread, and a service
+its record and the sending, or was off the network, leaves no gap. Nothing depends on it: all happens on a thread, and a service
 that refuses or is away is told once in the run's log.
 """
 

@@ -61,8 +61,7 @@ def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) 
 def spent(history: History, run: str, config: RunConfig) -> dict[str, Tokens]:
     """Tokens of a run by model, evaluations included.
 
-    Not in it: samples that a crash took before they were recorded, train steps that were repeated, and the training of a warm start
-    on known-good answers by version 0.1.0, which did not record it.
+    Not in it: samples that a crash took before they were recorded, and train steps that were repeated.
     """
     groups = [PaidGroup(**row) for row in history.query(_GROUPS, [run]).to_pylist()]
     (trained,) = history.query(_TRAINED, [run]).to_pylist()

@@ -23,7 +23,6 @@ from rtl_core.learning.reward import Graded, reward
 from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.run.recorder import StoreTime
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Outcome, Stage
@@ -65,8 +64,6 @@ class Batch(BatchPlan):
     failed_grades: Counter[str] = field(factory=Counter)
     """Problem id -> how often grading itself failed."""
     clock: StageClock = field(factory=StageClock)
-    store_before: StoreTime = field(factory=StoreTime)
-    """What the history had cost the run when the batch began, or when the step before it was recorded."""
 
     @property
     def turn(self) -> int:
@@ -143,8 +140,6 @@ class Batch(BatchPlan):
 
 def open_batch(session: Session, batch: Batch) -> Batch:
     """Start work on a batch with what the history already holds of it."""
-    batch.store_before = session.store_mark or session.recorder.times()
-    session.store_mark = None
     place = batch.step if batch.evaluation is None else batch.evaluation
     found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler, turn=batch.turn)
     batch.take_up(found)

@@ -247,6 +247,7 @@ async def record(session: Session, batch: Batch, plan: EvaluationPlan) -> Evalua
     summary = summarise(session, batch, plan)
     session.recorder.put("record_evaluation", [summary])
     await session.recorder.settle()
+    session.recorder.take_spent()  # is no step's
     return summary
 
 

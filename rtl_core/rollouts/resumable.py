@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.grading.executors import Executor
 from rtl_core.history.store import History
-from rtl_core.observe.ongoing import AtWork, at_intervals
-from rtl_core.observe.progress import progress
+from rtl_core.observe.progress import AtWork, at_intervals, progress
 from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.types.problem import Problem
 

@@ -69,8 +69,8 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
                 f"`rtl-distill set-aside {session.run}` has the step sampled anew",
             )
         checkpoint = await trainer.save(f"{session.run}-{batch.step + 1:06d}", config.checkpoints.ttl_s)
-    session.store_mark = session.recorder.times()
-    store = session.store_mark - batch.store_before
+    # Since the step before was recorded, whose own record is part of it.
+    store = session.recorder.take_spent()
     batch.clock.add("store", store.busy_s)
     batch.clock.add("store_waited", store.waited_s)
     times = batch.clock.seconds()

@@ -13,27 +13,14 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from rtl_core.history.store import History
+from rtl_core.history.transactions import Spent
 
 # Order within one transaction: a rollout before what refers to it.
 _ROWS = ("record_rollouts", "record_verdicts", "record_cached_verdicts", "record_teacher", "record_advantages")
 _SINGLE = ("finish_step", "record_evaluation")
-
-
-@dataclass(frozen=True)
-class StoreTime:
-    """Seconds that went into the history: inside it, whoever worked meanwhile; waited for, which alone makes a step longer; and
-    of one core."""
-
-    busy_s: float = 0.0
-    waited_s: float = 0.0
-    cpu_s: float = 0.0
-
-    def __sub__(self, earlier: StoreTime) -> StoreTime:
-        return StoreTime(self.busy_s - earlier.busy_s, self.waited_s - earlier.waited_s, self.cpu_s - earlier.cpu_s)
 
 
 class Recorder:
@@ -52,10 +39,12 @@ class Recorder:
         self._later: asyncio.Task[None] | None = None
         self._waited_s = 0.0
 
-    def times(self) -> StoreTime:
-        """What the history has cost the run so far. Questions of the event loop's thread hold everything up, so they count as waited for."""
-        spent = self._history.spent
-        return StoreTime(spent.writing_s + spent.reading_s, self._waited_s + spent.blocking_s, spent.cpu_s)
+    def take_spent(self) -> Spent:
+        """What the history has cost the run since the last call. Waited for are commits, and calls of the event loop's own thread."""
+        spent = self._history.take_spent()
+        spent.waited_s += self._waited_s
+        self._waited_s = 0.0
+        return spent
 
     def put(self, method: str, rows: Sequence[Any]) -> None:
         """Queue rows for one of History's methods.

@@ -40,7 +40,7 @@ from rtl_core.run.check.readiness import ready, refuse_or_tell
 from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.lock import lock_path, run_lock
-from rtl_core.run.recorder import Recorder, StoreTime
+from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
 
@@ -89,8 +89,6 @@ class Session:
     """Train steps seen -> weights to sample from, as far as recorded; an untrained student (0) has none."""
     last_step: dict[str, float] | None = None
     """Metrics of the step that was trained last in this process."""
-    store_mark: StoreTime | None = None
-    """What the history had cost when the last step's record was about to be written: that write counts for the next step."""
     prices: Prices = field(factory=load_prices)
     opened_at: float = field(factory=time.monotonic)
     """When this process opened the run, on the monotonic clock (seconds)."""
@@ -241,6 +239,7 @@ async def open_session(
             write_config(config)
             beating = asyncio.create_task(_heartbeat(session))
             stack.callback(beating.cancel)
+        session.recorder.take_spent()  # what opening the run cost is no step's
         try:
             yield session
         finally:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rtl_core.config import RunConfig, load_config
-from rtl_core.cost.estimate import Pace, Workload, at_most, likely
+from rtl_core.cost.estimate import Prompts, Workload, at_most, likely
 from rtl_core.cost.tokens import (
     ModelPrice,
     Prices,
@@ -29,15 +29,6 @@ from rtl_core.run.session import prices_of
 from rtl_distill import cli
 
 STUDENT, TEACHER = "Qwen/Qwen3.6-35B-A3B", "Qwen/Qwen3.5-397B-A17B"
-PACE = Pace(
-    stream_tokens_per_s=50,
-    streams=100,
-    grade_s=1,
-    graders=4,
-    score_tokens_per_s=1e4,
-    train_tokens_per_s=1e4,
-    fixed_s=10,
-)
 
 
 def test_a_group_pays_its_prompt_once_and_reads_it_from_the_cache_after_that() -> None:
@@ -96,8 +87,8 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
         ],
         environment={},
     )
-    work = Workload(train_problems=160, heldout_problems=64, train_prompt=100, heldout_prompt=90, completion=50)
-    found = likely(config, work, PACE)
+    work = Workload(Prompts(160, 100), Prompts(64, 90), completion=50)
+    found = likely(config, work)
     assert (found.steps, found.evaluations, found.teacher_evaluations) == (60, 2 + 5, 1)
     assert found.rollouts == 3 * 160 * 6 + 8 * 64 * 4
     student = found.training["student"]
@@ -105,15 +96,14 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
     # λ falls to 0 at the 30th step: 29 steps of 8 groups are scored.
     assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
-    # 48 answers at once: 50 tokens at 50 a second, 48 grades on 4 cores, 7152 tokens trained and in 29 of 60 steps scored, 10 s fixed.
-    assert found.step_s == pytest.approx(1 + 12 + 0.7152 * (1 + 29 / 60) + 10)
+    assert found.hours(1_000) == pytest.approx((480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600)
 
 
 def test_without_a_teacher_nothing_is_scored() -> None:
     alone = ["learning.kl_weight=0", "learning.warm_start_steps=0", "evaluation.teacher=false"]
     config = load_config("demo", alone, environment={})
-    work = Workload(train_problems=8, heldout_problems=4, train_prompt=10, heldout_prompt=10, completion=10)
-    assert set(likely(config, work, PACE).usage) == {"student"}
+    work = Workload(Prompts(8, 10), Prompts(4, 10), completion=10)
+    assert set(likely(config, work).usage) == {"student"}
 
 
 def a_run(*overrides: str) -> RunConfig:
@@ -142,30 +132,31 @@ def a_run(*overrides: str) -> RunConfig:
     )
 
 
-UNCOUNTED = Workload(train_problems=4, heldout_problems=1, train_prompt=50, heldout_prompt=40, completion=20)
-COUNTED = replace(UNCOUNTED, most_train_prompt=50, most_heldout_prompt=40, longest_train_prompt=70)
-SMALL = replace(COUNTED, trained_share=0.25, failed_share=0.5)
+UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
+SMALL = Workload(
+    Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25, failed_share=0.5
+)
 
 
 def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price() -> None:
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false")
-    found = at_most(config, SMALL, PACE)
+    found = at_most(config, SMALL)
     assert found.training["student"] == Tokens(prefill=12 * 50, sample=12 * 100, train=12 * 149)
     assert found.training["teacher"] == Tokens(prefill=12 * 150, sample=12)
     assert found.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 100)}
     longer = at_most(
-        config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"max_tokens": 900})}), SMALL, PACE
+        config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"max_tokens": 900})}), SMALL
     )
     assert longer.evaluating == {"student": Tokens(prefill=2 * 40, sample=2 * 900)}
     assert longer.training == found.training
-    assert at_most(config, UNCOUNTED, PACE).training["student"].train == 12 * 599, (
+    assert at_most(config, UNCOUNTED).training["student"].train == 12 * 599, (
         "a prompt that is not counted is as long as may be"
     )
 
 
 def test_the_most_counts_replacements_and_further_turns_and_trains_on_them() -> None:
     config = a_run("learning.kl_weight=0", "learning.replacements=2", "refinement.turns=2")
-    found = at_most(config, SMALL, PACE)
+    found = at_most(config, SMALL)
     # Of the two other problems each step may take both, in place of the four that its two places could ask for.
     first, others = 12, 12
     assert found.training["student"] == Tokens(
@@ -173,7 +164,7 @@ def test_the_most_counts_replacements_and_further_turns_and_trains_on_them() -> 
         sample=2 * (first + others) * 100,
         train=first * 149 + others * 169 + (first + others) * 599,
     )
-    usual = likely(config, SMALL, PACE)
+    usual = likely(config, SMALL)
     assert usual.training["student"].train == pytest.approx(0.25 * (12 * 69 + 0.5 * 12 * (70 + 19)))
     assert (usual.rollouts, found.rollouts) == (12 + 6 + 3, 48 + 4)
 
@@ -185,27 +176,27 @@ def test_a_kl_is_paid_for_in_the_steps_that_have_one() -> None:
         "learning.kl_weight=0", "learning.kl_schedule=linear", "learning.final_kl_weight=0.2", "learning.replacements=0"
     )
     for config in (half, rising):  # the first step of two, and the last
-        assert at_most(config, SMALL, PACE).training["teacher"] == Tokens(prefill=6 * 150, sample=6)
+        assert at_most(config, SMALL).training["teacher"] == Tokens(prefill=6 * 150, sample=6)
         # A step with a KL trains on all that it sampled, the other on a quarter.
-        assert likely(config, SMALL, PACE).training["student"].train == (1 + 0.25) * 6 * 69
+        assert likely(config, SMALL).training["student"].train == (1 + 0.25) * 6 * 69
 
 
 def test_what_is_sampled_beside_the_steps_is_part_of_the_estimate() -> None:
     golden = a_run("learning.kl_weight=0.1", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
-    found = likely(golden, SMALL, PACE).training
+    found = likely(golden, SMALL).training
     assert found["student"] == Tokens(prefill=100, cached=200, sample=120, train=2 * 69 + 6 * 69)
     imitated = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_source=teacher")
-    assert likely(imitated, SMALL, PACE).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
+    assert likely(imitated, SMALL).training["teacher"] == Tokens(prefill=100, cached=200, sample=120)
     once = a_run("learning.kl_weight=0", "learning.warm_start_steps=1", "learning.warm_start_answers=1")
-    assert likely(once, SMALL, PACE).training["teacher"] == Tokens(prefill=100, sample=40)
+    assert likely(once, SMALL).training["teacher"] == Tokens(prefill=100, sample=40)
     measured = a_run("learning.kl_weight=0", "curriculum.measure_samples=2")
-    assert likely(measured, SMALL, PACE).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
+    assert likely(measured, SMALL).training["teacher"] == Tokens(prefill=200, cached=200, sample=160)
 
 
 def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid() -> None:
     own = a_run("learning.kl_weight=0.1", "learning.algorithm=self_distillation", "evaluation.teacher=false")
     alone = a_run("learning.kl_weight=0.1", "evaluation.teacher=false")
-    found, usual = likely(own, SMALL, PACE).training, likely(alone, SMALL, PACE).training
+    found, usual = likely(own, SMALL).training, likely(alone, SMALL).training
     assert set(found) == {"student"}
     steps, groups, hint = 2, 2, SMALL.completion + 20
     assert usual["teacher"].prefill + usual["student"].prefill + hint * groups * steps == found["student"].prefill
@@ -213,8 +204,8 @@ def test_a_student_that_scores_itself_pays_for_the_hint_and_no_teacher_is_paid()
 
 def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_the_dearest_would() -> None:
     config = a_run("learning.kl_weight=0.1", "learning.replace_with_kl=false", 'tinker.teachers={cvdp = "other"}')
-    work = replace(SMALL, train_sources={"cvdp": 0.25, "starter": 0.75})
-    found, alone = likely(config, work, PACE).training, likely(a_run("learning.kl_weight=0.1"), SMALL, PACE).training
+    work = replace(SMALL, train=replace(SMALL.train, sources={"cvdp": 0.25, "starter": 0.75}))
+    found, alone = likely(config, work).training, likely(a_run("learning.kl_weight=0.1"), SMALL).training
     assert (found["other"], found["teacher"]) == (alone["teacher"] * 0.25, alone["teacher"] * 0.75)
     price = ModelPrice(prefill=1.0, cached=1.0, sample=1.0, train=1.0)
     dear = ModelPrice(prefill=9.0, cached=9.0, sample=9.0)
@@ -223,11 +214,11 @@ def test_several_teachers_are_likely_to_share_by_sources_and_cost_at_most_what_t
         ("teacher", {"teacher": dear, "other": price}),
     ):
         prices = Prices(as_of="2026-01-01", models={"student": price, **models})
-        most = at_most(config, work, PACE, prices)
+        most = at_most(config, work, prices)
         assert set(most.training) == {"student", dearest}
         assert most.training[dearest] == Tokens(prefill=12 * 150, sample=12)
     unknown = Prices(as_of="2026-01-01", models={"student": price, "teacher": dear})
-    assert "other" in at_most(config, work, PACE, unknown).training
+    assert "other" in at_most(config, work, unknown).training
 
 
 def test_saved_weights_have_the_price_of_their_base_model(tmp_path: Path) -> None:

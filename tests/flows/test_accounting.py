@@ -13,7 +13,7 @@ from prefect import flow as prefect_flow
 import rtl_core.backend.tinker as tinker_backend
 import rtl_distill.flows.train as flow
 from rtl_core.config import load_config
-from rtl_core.cost.estimate import Pace, Workload, at_most
+from rtl_core.cost.estimate import Prompts, Workload, at_most
 from rtl_core.cost.tokens import load_prices, total_dollars
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
@@ -139,9 +139,8 @@ def test_what_was_sent_for_training_is_what_the_history_holds_and_the_cost_count
     # No more than `estimate` says that it can cost.
     with_prompts = history.query("SELECT max(n_prompt) AS longest FROM rollouts WHERE run = ?", [name]).to_pylist()
     longest = float(with_prompts[0]["longest"])
-    work = Workload(4, 1, longest, longest, 1.0, most_train_prompt=longest, longest_train_prompt=longest)
-    pace = Pace(1.0, 1.0, 1.0, 1, 1.0, 1.0, 1.0)
-    most = total_dollars(at_most(config, work, pace).training, load_prices(prices))
+    work = Workload(Prompts(4, longest, most=longest, longest=longest), Prompts(1, longest), completion=1.0)
+    most = total_dollars(at_most(config, work).training, load_prices(prices))
     assert most is not None
     assert most >= sum(metrics["cost/usd"])
     # The steps' own costs and that of the whole run, which the budget is held against, are one and the same.

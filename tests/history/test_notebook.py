@@ -9,7 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from rtl_core.history.snapshot import take_snapshot
+from rtl_core.history.export import take_snapshot
 from rtl_core.history.store import History
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "history-notebook.ipynb"

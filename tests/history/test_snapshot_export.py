@@ -14,9 +14,8 @@ import pytest
 import synthetic
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.export import export_metrics, export_parquet, export_rollouts
+from rtl_core.history.export import export_metrics, export_parquet, export_rollouts, take_snapshot
 from rtl_core.history.records import RunRecord
-from rtl_core.history.snapshot import take_snapshot
 from rtl_core.history.store import History
 
 HERE = Path(__file__).parent

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import ModelPrice, Prices, Tokens
 from rtl_core.history.records import RunRecord, StepPlan, StepRecord, StoredRollout, TeacherRecord
 from rtl_core.history.store import History
 from rtl_core.observe.usage import spent
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.metrics import batch_usage
-from rtl_core.run.forecast import Measured, measured
+from rtl_core.run.forecast import Measured, forecast, measured
 from rtl_core.run.stopping import stop_reason
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
@@ -131,9 +132,22 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
-    assert measured(config, notes) == Measured(completion=9.0, rollout_s=1.5, trained_share=0.25, failed_share=None)
+    assert measured(config, notes) == Measured(completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None)
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
+
+
+def test_hours_go_by_the_history_and_before_the_first_run_by_one_stated_assumption(tmp_path: Path) -> None:
+    recorded(
+        tmp_path / "h.duckdb",
+        batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False),
+        examples=1,
+        train_tokens=10,
+    )
+    for name, rate, origin in (("h.duckdb", 6.0, "measured in"), ("none.duckdb", 5_000.0, "assumed for")):
+        found = forecast(settings(f"run.history={tmp_path / name}"), Prompts(8, 2.0), Prompts(2, 2.0))
+        assert found.hours() == (found.likely.hours(rate), found.most.hours(rate))
+        assert [origin in note for note in found.assumptions if note.startswith("time: ")] == [True]
 
 
 def test_a_hint_is_paid_for_by_whoever_read_it(tmp_path: Path) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rtl_core.cost.estimate import duration
+from rtl_core.cost.estimate import Prompts, duration
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import ConfigError
 from rtl_core.run.check.prompts import Known
-from rtl_core.run.forecast import Forecast, forecast, prices_of, sizes_of
+from rtl_core.run.forecast import Forecast, forecast, prices_of
 from rtl_core.types.finding import Finding
+from rtl_core.types.problem import Problem
 
 ROLLOUT_BYTES, TOKEN_BYTES = 3_000, 16
 """What a rollout takes in the history: its verdict and keys, and for each token its id, two log-probabilities and its text."""
@@ -29,7 +30,7 @@ def cost(known: Known) -> Iterator[Finding]:
         yield Finding("cost", "wrong", error.message, error.hint)
         return
     most, likely = (total_dollars(one.usage, found.prices) for one in (found.most, found.likely))
-    hours = f"about {duration(found.likely.hours)}, {duration(found.most.hours)} if it uses the most"
+    hours = "about {}, {} if it uses the most".format(*map(duration, found.hours()))
     steps = f"{found.most.steps} steps, {found.most.rollouts:,} answers at most"
     if most is None or likely is None:
         if known.config.tinker.all_local:
@@ -88,10 +89,13 @@ def disk(known: Known) -> Iterator[Finding]:
 
 
 def _forecast(known: Known) -> Forecast:
-    splits = {"train": known.loaded.train, "heldout": known.loaded.heldout}
-    lengths = {split: known.tokens([problem.id for problem in problems]) for split, problems in splits.items()}
-    sources = {split: [p.source for p in problems if p.id in known.prompts] for split, problems in splits.items()}
-    return forecast(known.config, sizes_of(lengths, lengths, sources), history=known.history, price_list=known.prices)
+    def prompts(problems: Sequence[Problem]) -> Prompts:
+        kept = [problem for problem in problems if problem.id in known.prompts]
+        tokens = known.tokens([problem.id for problem in kept])
+        return Prompts.of(tokens, tokens, [problem.source for problem in kept])
+
+    train, heldout = prompts(known.loaded.train), prompts(known.loaded.heldout)
+    return forecast(known.config, train, heldout, history=known.history, prices=known.prices)
 
 
 def _existing(path: Path) -> Path:
