@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.screen import Finding, screen
+from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import HDL_SUFFIXES, module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
 
@@ -43,7 +43,7 @@ class Analysis(BaseModel):
     model_config = ConfigDict(frozen=True)
     interface: Interface | None = None
     """The interface of the module that was asked for; None when it is not there."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ScreenFinding, ...] = ()
     """What a design may not hold."""
     failed: str | None = None
     """Why the text could not be analysed within the bounds, in words; the other fields are then empty."""
@@ -67,7 +67,7 @@ class Analyst:
         top: str | None,
         design: Sequence[str],
         *,
-        harness: Sequence[str] = (),
+        beside_hdl: bool = False,
         several_tools: bool = True,
     ) -> Analysis:
         """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files.
@@ -78,7 +78,7 @@ class Analyst:
         hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
         hdl.update({path: "" for path in context if path not in hdl})
         request: dict[str, Any] = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
-        request |= {"harness": list(harness), "several_tools": several_tools}
+        request |= {"beside_hdl": beside_hdl, "several_tools": several_tools}
         for _ in range(TRIES):
             with self._lock:
                 child = self._free.pop() if self._free else None
@@ -168,13 +168,13 @@ def analyse_here(
     top: str | None,
     design: Sequence[str],
     *,
-    harness: Sequence[str] = (),
+    beside_hdl: bool = False,
     several_tools: bool = True,
 ) -> Analysis:
     """The analysis itself, unbounded: for trusted text, and for the child process."""
     sources = {**context, **answer}
     design_files = {path: text for path, text in answer.items() if path in design}
-    findings = screen(design_files, context, harness=harness, several_tools=several_tools)
+    findings = screen(design_files, context, top, beside_hdl=beside_hdl, several_tools=several_tools)
     if findings:
         return Analysis(findings=tuple(findings))
     interface = None

@@ -17,6 +17,7 @@ from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
+from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -192,9 +193,13 @@ class Grader:
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
         # A testbench that no harness compiles may do what testbenches do.
         design = [path for path in files if path.startswith("rtl/") or path.rsplit("/", 1)[-1] in python]
-        harness = sorted({path.rsplit("/", 1)[-1] for path in problem.harness})
         return self._analyst.analyse(
-            files, problem.context, top, design, harness=harness, several_tools=uses_several_tools(problem.harness)
+            files,
+            problem.context,
+            top,
+            design,
+            beside_hdl=any(path.endswith(HDL_SUFFIXES) for path in problem.harness),
+            several_tools=uses_several_tools(problem.harness),
         )
 
     def _infrastructure_error(self, reason: str) -> Verdict:

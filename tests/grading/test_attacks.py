@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.design import neutralise
 from rtl_core.grading.evidence import cheating
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Session, StepResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.screen import screen
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
@@ -56,9 +56,6 @@ REJECTED = {
     "C text for Verilator": wrong('initial $c("system(\\"id\\");");\n'),
     "bind into the design": wrong(after="module spy(input c); endmodule\nbind lfsr_8bit spy s(.c(clock));\n"),
     "name from the root": wrong("always @(posedge clock) $root.lfsr_8bit.lfsr_out = 0;\n"),
-    "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
-    "name into another top level": wrong("wire w = testbench.expected;\n"),
-    "parameter of a foreign module": wrong("defparam testbench.WIDTH = 0;\n"),
     "own inputs forced": wrong("initial force lfsr_seed = 0;\n"),
     "include of the tests": wrong(before='`include "/src/test_lfsr.py"\n'),
     "include of a password file": wrong(before='`include "/etc/passwd"\n'),
@@ -67,8 +64,6 @@ REJECTED = {
     "tests read through a parameter": wrong('parameter F = "/src/test_lfsr.py"; reg [7:0] m [0:9]; initial $readmemh(F, m);\n'),
     "surroundings asked for": wrong('reg t; initial t = $test$plusargs("x");\n'),
     "surroundings read": wrong('integer v; initial if ($value$plusargs("seed=%d", v)) ;\n'),
-    "encrypted region": wrong("`pragma protect begin_protected\nxyz\n`pragma protect end_protected\n"),
-    "older keywords": wrong(before='`begin_keywords "1364-1995"\n'),
     "configuration": wrong(after="config c; design lfsr_8bit; endconfig\n"),
     "black box for the synthesiser": "(* blackbox *)\n" + wrong(),
     "file task behind a false comment": wrong("wire \\// ; integer f; initial f = $fopen(\"x\");\n"),
@@ -81,6 +76,11 @@ REJECTED = {
 }  # fmt: skip
 
 UNPAID = {
+    "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
+    "name into another top level": wrong("wire w = testbench.expected;\n"),
+    "parameter of a foreign module": wrong("defparam testbench.WIDTH = 0;\n"),
+    "encrypted region": wrong("`pragma protect begin_protected\nxyz\n`pragma protect end_protected\n"),
+    "older keywords": wrong(before='`begin_keywords "1364-1995"\n'),
     "simulation ended early": wrong("initial begin #100 $finish; end\n"),
     "simulation ended at once": wrong("initial $finish(0);\n"),
     "simulation stopped": wrong("initial begin #100 $stop; end\n"),
@@ -339,19 +339,40 @@ def test_no_simulator_can_write_to_its_own_memory(executor, examples):
 
 
 def test_what_the_problems_own_files_do_the_answer_may_do():
-    context = {"rtl/m.sv": 'module m; integer f; initial f = $fopen("a", "w"); endmodule\n'}
-    answer = {"rtl/m.sv": 'module m; integer g; initial g = $fopen("b", "w"); endmodule\n'}
+    context = {"rtl/m.sv": "module m; reg q; initial force q = 0; endmodule\n"}
+    answer = {"rtl/m.sv": "module m; reg q; initial force q = 1; endmodule\n"}
     assert screen(answer, {})
     assert not screen(answer, context)
 
 
-def test_a_file_that_was_given_may_be_read_and_included():
-    context = {"rtl/init.hex": "00\n", "rtl/defs.svh": "`define W 8\n"}
-    text = '`include "defs.svh"\nmodule m; reg [7:0] r [0:3]; initial $readmemh("init.hex", r); endmodule\n'
-    assert not screen({"rtl/m.sv": text}, context)
-    assert len(screen({"rtl/m.sv": text}, {}, harness=["init.hex"])) == 2
-    missing = 'module m; reg [7:0] r [0:3]; initial $readmemh("no_such.hex", r); endmodule\n'
-    assert not screen({"rtl/m.sv": missing}, {}), "a memory that stays unknown is the design's own affair"
+def test_a_file_that_was_given_may_be_included():
+    answer = {"rtl/m.sv": '`include "defs.svh"\nmodule m; reg [`W-1:0] r; endmodule\n'}
+    assert not screen(answer, {"rtl/defs.svh": "`define W 8\n"})
+    assert len(screen(answer, {})) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "led_out"),
+    [
+        ("always @* q = tb.d;", True),
+        ("always @(posedge clk) tb.stats.errors = 0;", True),
+        ("initial #1 disable tb.check;", True),
+        ("defparam tb.N = 0;", True),
+        ("always @* q = \\$unm_blk_1 .d;", True),
+        ("probe p(clk); always @* q = p.b;", False),
+        ("given g(clk); always @* q = g.inside;", False),
+        ("brought b(clk); always @* q = b.inside;", False),
+        ("always @* q = m.clk;", False),
+        ("always @* q = undeclared;", False),
+    ],
+)
+def test_only_beside_hdl_of_the_harness_a_name_may_not_lead_out_of_the_design(body, led_out):
+    answer = {
+        "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
+    }
+    context = {"rtl/given.sv": "module given(input a); wire inside = a; endmodule\n"}
+    assert [finding.line for finding in screen(answer, context, "m", beside_hdl=True)] == ([2] if led_out else [])
+    assert not screen(answer, context, "m")
 
 
 def test_neutralising_keeps_lines_and_everything_else():
