@@ -9,7 +9,8 @@ import pytest
 
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.executors.installed import InstalledToolchain, install
+from rtl_core.grading.executors.install import install
+from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 
@@ -39,8 +40,8 @@ def installed(tmp_path_factory):
     from rtl_core.grading.executors.docker_images import IMAGE
 
     image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
-    found = InstalledToolchain.find()
-    if found is not None and found.made_of == image:
+    found = Toolchain.installed()
+    if found is not None and found.tools["toolchain"] == image:
         yield found
         return
     home = tmp_path_factory.mktemp("tools")
