@@ -12,8 +12,8 @@ from rtl_core.grading.analysis import Analysis, Analyst
 from rtl_core.grading.budget import Budget, KnownGood
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.executors.base import Executor
+from rtl_core.grading.interface_check import demanded_values
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.parameters import demanded_values
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
