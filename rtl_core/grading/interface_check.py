@@ -107,26 +107,33 @@ def owned_inputs(problem: Problem, got: Iterable[Port], answer: Mapping[str, str
     back, so a harness that passes shows nothing.
 
     Where only the harness tells of a port, that it is an input is a guess, and better evidence wins: documents that call it
-    an output or speak of ports that go both ways, and a harness that never reads back what it puts there, as it does with an
-    object inside the module.
+    an output or speak of ports that go both ways; or documents that name it and call it no input, beside a harness that never
+    reads back what it puts there, as it does with an object inside the module.
     """
     expected = problem.interface
     if expected is None:
         return ()
-    guessed = expected.source is InterfaceSource.HARNESS
     moved = harness_use(problem.harness).moved
     theirs = {port.name: port.direction for port in got}
-    found = []
-    for port in expected.ports:
-        mine = theirs.get(port.name) or "no port"
-        if port.direction != "input" or port.name not in moved or mine == "input":
-            continue
-        if guessed and mine == "no port" and _declared(port.name, answer) and not _is_read(port.name, problem.harness):
-            continue
-        if guessed and mine != "no port" and _documented(port.name, mine, problem):
-            continue
-        found.append(_differs(MismatchKind.WRONG_DIRECTION, port.name, "input", mine))
-    return tuple(found)
+    return tuple(
+        _differs(MismatchKind.WRONG_DIRECTION, port.name, "input", theirs.get(port.name) or "no port")
+        for port in expected.ports
+        if port.direction == "input" and port.name in moved and theirs.get(port.name) != "input"
+        if expected.source is not InterfaceSource.HARNESS
+        or not _may_be(port.name, theirs.get(port.name), problem, answer)
+    )
+
+
+def _may_be(name: str, direction: str | None, problem: Problem, answer: Mapping[str, str]) -> bool:
+    """Whether a name that only the harness tells of may be a port of this direction, or an object inside (None)."""
+    documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
+    text = "\n".join(documents)
+    if direction == "inout":
+        return bool(_BOTH_WAYS.search(text))
+    if direction == "output":
+        return _is_called(name, "output", text)
+    inside = _declared(name, answer) and bool(re.search(rf"\b{name}\b", text)) and not _is_called(name, "input", text)
+    return inside and not _is_read(name, problem.harness)
 
 
 def _is_read(name: str, harness: Mapping[str, str]) -> bool:
@@ -137,14 +144,12 @@ def _is_read(name: str, harness: Mapping[str, str]) -> bool:
     return bool(unnamed) or written < len(re.findall(rf"\b{name}\b", python))
 
 
-def _documented(name: str, direction: str, problem: Problem) -> bool:
-    """Whether the prompt or a document gives a port this direction: `inout` anywhere, `output` right beside its name."""
-    documents = [problem.prompt, *(t for path, t in problem.context.items() if not path.endswith(HDL_SUFFIXES))]
-    if direction == "inout":
-        return any(map(_BOTH_WAYS.search, documents))
+def _is_called(name: str, direction: str, text: str) -> bool:
+    """Whether a text has the direction right beside the name: in a declaration, a list or a table."""
     bits = r"(?:\[[^\]\n]*\])?"
-    declared = rf"\boutput\b(?:\s+(?:reg|wire|logic|signed))*[\s`*]*{bits}[\s`*]*{name}\b|\b{name}\b[\s`*|:(-]*{bits}[\s`*|:(-]*output\b"
-    return any(re.search(declared, text, re.I) for text in documents)
+    before = rf"\b{direction}\b(?:\s+(?:reg|wire|logic|signed))*[\s`*]*{bits}[\s`*]*{name}\b"
+    behind = rf"\b{name}\b[\s`*|:(-]*{bits}[\s`*|:(-]*{direction}\b"
+    return bool(re.search(f"{before}|{behind}", text, re.I))
 
 
 def _declared(name: str, answer: Mapping[str, str]) -> bool:

@@ -127,18 +127,29 @@ def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes
 
 SETS_MORE = TEST.replace("dut.a.value = value\n", "dut.a.value = value\n        dut.{name}.value = value\n")
 COUNTED = "module inverter(input a, output y); reg [3:0] count = 0; always @(a) count <= count + 1; assign y = ~a; endmodule\n"
+COUNT = "Invert, and count the changes of a in `count`."
 
 
 @pytest.mark.parametrize(
     ("name", "read_back", "prompt", "answer", "outcome"),
     [
-        ("count", "", "Invert.", COUNTED, Outcome.PASSED),
-        ("count", "assert str(dut.count.value)", "Invert.", COUNTED, Outcome.INTERFACE_MISMATCH),
-        ("count", "assert str(getattr(dut, 'cou' + 'nt').value)", "Invert.", COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "", COUNT, COUNTED, Outcome.PASSED),
+        ("count", "", "Invert.", COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "", "Invert. Ports: `count` (input).", COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "assert str(dut.count.value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "assert str(getattr(dut, f'cou{chr(110)}t').value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
         ("y", "", "Invert. Ports: `a` (input), `y` (output).", GOOD, Outcome.PASSED),
         ("y", "", "Invert. Ports: `a` and `y`.", GOOD, Outcome.INTERFACE_MISMATCH),
     ],
-    ids=["set inside and never read", "and read", "and read by a computed name", "output by the prompt", "by nobody"],
+    ids=[
+        "set inside and never read",
+        "of which no document tells",
+        "an input by the prompt",
+        "and read",
+        "and read by a computed name",
+        "an output by the prompt",
+        "an output by nobody",
+    ],
 )
 def test_where_only_the_harness_tells_a_direction_better_evidence_wins(
     grader, name, read_back, prompt, answer, outcome

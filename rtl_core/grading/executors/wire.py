@@ -162,30 +162,15 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
 
 def step_result(step: Mapping[str, Any]) -> StepResult:
     """A step's result as the agent sent it."""
-    return StepResult(
-        name=step["name"],
-        exit_code=step["exit_code"],
-        output=step["output"],
-        wall_s=step["wall_s"],
-        cpu_s=step.get("cpu_s", 0.0),
-        asleep_s=step.get("asleep_s", 0.0),
-        overrun=step["overrun"],
-        sessions=tuple(
-            Session(
-                s["results_file"],
-                s["complete"],
-                s["forged"],
-                tuple(s["tests"]),
-                s["changes"],
-                s["moved"],
-                s["pacer"],
-            )
-            for s in step.get("sessions", ())
-        ),
-        builds=tuple(step.get("builds", ())),
-        refused=tuple(step.get("refused", ())),
-        started=step.get("started", 0),
-    )
+    lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
+    sessions = tuple(_session(session) for session in step.get("sessions", ()))
+    return StepResult(**{**step, **lists, "sessions": sessions})
+
+
+def _session(sent: Mapping[str, Any]) -> Session:
+    """The digest, which is there where no results file was, has been looked at by the agent."""
+    kept = {key: value for key, value in sent.items() if key != "digest"}
+    return Session(**{**kept, "tests": tuple(sent["tests"])})
 
 
 def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
