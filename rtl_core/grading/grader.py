@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, Analyst
-from rtl_core.grading.budget import Budget, KnownGood
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.limits import Budget, KnownGood, Limits
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
@@ -39,7 +38,7 @@ class Grader:
     that when the problem is validated; without one, an answer whose tests fail is tried with further seeds until a
     majority of `seeds` says the same. 1 asks the first seed alone, as the public runner does.
 
-    `known_good` tells what CPU time known-good answers took, by which others are limited (budget.py). The grader adds what
+    `known_good` tells what CPU time known-good answers took, by which others are limited (limits.py). The grader adds what
     it sees pass.
     """
 
