@@ -18,13 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.screen import ScreenFinding, screen
-from rtl_core.problems.interface import HDL_SUFFIXES, module_names, parse_interface
+from rtl_core.problems.interface import module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
@@ -35,6 +35,21 @@ END_S = 1.0
 TRIES = 3
 BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Ends that a text can cause: an exception (no memory), no CPU time left, a crash of the parser. A kill says nothing about it."""
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """What is to be analysed: the interface of `top`, and the `design` files among the answer's."""
+
+    answer: Mapping[str, str]
+    top: str | None
+    design: Sequence[str]
+    context: Mapping[str, str] = field(default_factory=dict)
+    """The problem's own files; of those that are no HDL only the names matter."""
+    beside_hdl: bool = False
+    """Whether the harness brings HDL, into which a name of the design could lead."""
+    several_tools: bool = True
+    """Whether the harness uses more than Icarus."""
 
 
 class Analysis(BaseModel):
@@ -60,25 +75,12 @@ class Analyst:
         self._free: list[_Child] = []
         self._closed = False
 
-    def analyse(
-        self,
-        answer: Mapping[str, str],
-        context: Mapping[str, str],
-        top: str | None,
-        design: Sequence[str],
-        *,
-        beside_hdl: bool = False,
-        several_tools: bool = True,
-    ) -> Analysis:
-        """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files.
+    def analyse(self, request: AnalysisRequest) -> Analysis:
+        """Reads the interface of `top` from the answer, with the context beside it, and screens its design files.
 
         Raises:
             InfrastructureError: children were killed from outside, or got no CPU time, several times in a row.
         """
-        hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
-        hdl.update({path: "" for path in context if path not in hdl})
-        request: dict[str, Any] = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
-        request |= {"beside_hdl": beside_hdl, "several_tools": several_tools}
         for _ in range(TRIES):
             with self._lock:
                 child = self._free.pop() if self._free else None
@@ -86,7 +88,7 @@ class Analyst:
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
                 self._give_back(child)
-                return Analysis.model_validate(reply)
+                return Analysis.model_validate_json(reply)
             if child.end() in BY_THE_TEXT:
                 bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
                 return Analysis(failed=f"the text cannot be parsed within {bounds}")
@@ -119,15 +121,16 @@ class _Child:
             self.close()
             raise InfrastructureError("the analysis process does not start", "python -m rtl_core.grading.analysis")
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
+    def ask(self, request: AnalysisRequest, timeout_s: float) -> bytes | None:
+        """Its reply in JSON, or None when it ended or was too slow."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            # By the standard library: a text may hold half a character, which pydantic refuses.
+            self._process.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
             return None
-        line = self._line(timeout_s)
-        return json.loads(line) if line else None
+        return self._line(timeout_s)
 
     def _line(self, timeout_s: float) -> bytes | None:
         """One line of the child, or None when it ended or was too slow."""
@@ -162,24 +165,17 @@ class _Child:
         self._process.wait()
 
 
-def analyse_here(
-    answer: Mapping[str, str],
-    context: Mapping[str, str],
-    top: str | None,
-    design: Sequence[str],
-    *,
-    beside_hdl: bool = False,
-    several_tools: bool = True,
-) -> Analysis:
-    """The analysis itself, unbounded: for trusted text, and for the child process."""
-    sources = {**context, **answer}
-    design_files = {path: text for path, text in answer.items() if path in design}
-    findings = screen(design_files, context, top, beside_hdl=beside_hdl, several_tools=several_tools)
+def analyse_here(request: AnalysisRequest) -> Analysis:
+    """The analysis itself, unbounded: for the child process."""
+    design = {path: text for path, text in request.answer.items() if path in request.design}
+    findings = screen(
+        design, request.context, request.top, beside_hdl=request.beside_hdl, several_tools=request.several_tools
+    )
     if findings:
         return Analysis(findings=tuple(findings))
     interface = None
-    if top is not None and any(top in module_names(text) for text in answer.values()):
-        interface = parse_interface(sources, top, InterfaceSource.CONTEXT)
+    if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
+        interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
     return Analysis(interface=interface)
 
 
@@ -190,10 +186,10 @@ def _serve() -> None:
     out = sys.stdout
     print("ready", flush=True)
     for line in sys.stdin:
-        request = json.loads(line)
+        request = AnalysisRequest(**json.loads(line))
         # SIGPROF ends the process when the CPU time is over, whatever it is doing.
         signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        found = analyse_here(**request)
+        found = analyse_here(request)
         out.write(found.model_dump_json() + "\n")
         out.flush()
         signal.setitimer(signal.ITIMER_PROF, 0)

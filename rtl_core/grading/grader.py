@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.analysis import Analysis, Analyst
+from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values
@@ -188,17 +188,17 @@ class Grader:
         return self.executor.has_module
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        top = problem.interface.module if problem.interface else None
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
-        # A testbench that no harness compiles may do what testbenches do.
-        design = [path for path in files if path.startswith("rtl/") or path.rsplit("/", 1)[-1] in python]
         return self._analyst.analyse(
-            files,
-            problem.context,
-            top,
-            design,
-            beside_hdl=any(path.endswith(HDL_SUFFIXES) for path in problem.harness),
-            several_tools=uses_several_tools(problem.harness),
+            AnalysisRequest(
+                answer=dict(files),
+                context={p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
+                top=problem.interface.module if problem.interface else None,
+                # A testbench that no harness compiles may do what testbenches do.
+                design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
+                beside_hdl=any(path.endswith(HDL_SUFFIXES) for path in problem.harness),
+                several_tools=uses_several_tools(problem.harness),
+            )
         )
 
     def _infrastructure_error(self, reason: str) -> Verdict:

@@ -76,12 +76,6 @@ class BubblewrapExecutor(RetryingExecutor):
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
         self._free.append(self._start_cell())
 
-    def tools(self) -> dict[str, str]:
-        return dict(self.toolchain.tools)
-
-    def has_module(self, name: str) -> bool:
-        return self.toolchain.has_module(name)
-
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
         cell = self._start_cell() if fresh else self._take()
         try:
@@ -128,12 +122,6 @@ class BubblewrapExecutor(RetryingExecutor):
         finally:
             with self._lock:
                 self._busy.discard(cell)
-
-    def __enter__(self) -> BubblewrapExecutor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _take(self) -> _Cell:
         with self._lock:

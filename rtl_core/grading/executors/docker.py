@@ -79,13 +79,6 @@ class DockerExecutor(RetryingExecutor):
         self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
 
-    def tools(self) -> dict[str, str]:
-        """The image by digest, and the versions in it."""
-        return dict(self.toolchain.tools)
-
-    def has_module(self, name: str) -> bool:
-        return self.toolchain.has_module(name)
-
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
         container = self._create(self._kind_of(job)) if fresh else self._take(job)
         started = time.monotonic()
@@ -136,12 +129,6 @@ class DockerExecutor(RetryingExecutor):
             if _is_orphan(folder):
                 shutil.rmtree(folder, ignore_errors=True)
         return removed
-
-    def __enter__(self) -> DockerExecutor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _take(self, job: Job) -> Container:
         """A container that fits the job: one that waits, else a new one."""

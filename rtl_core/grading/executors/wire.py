@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult, Wave
@@ -34,9 +34,10 @@ MAX_WAVE = 256 << 20
 
 
 class RetryingExecutor(ABC):
-    """Runs jobs by `_serve`, up to `tries` times each."""
+    """Runs jobs by `_serve`, up to `tries` times each, with the tools of a `toolchain`."""
 
     tries: int
+    toolchain: Toolchain
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -60,6 +61,24 @@ class RetryingExecutor(ABC):
                     self.cpu_s += result.cpu_s
                 return result
         raise AssertionError("unreachable")
+
+    def tools(self) -> dict[str, str]:
+        """Name -> version of what decides a verdict, and what another root file system was made of."""
+        return dict(self.toolchain.tools)
+
+    def has_module(self, name: str) -> bool:
+        """Whether a harness' Python can import a module."""
+        return self.toolchain.has_module(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends every sandbox, at work or not. Further runs are an error."""
 
     @abstractmethod
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
