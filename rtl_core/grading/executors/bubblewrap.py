@@ -39,6 +39,8 @@ from rtl_core.grading.executors.wire import (
 )
 
 START_S = 120.0
+_CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
+"""What the agent keeps where it is root."""
 
 
 class BubblewrapExecutor(RetryingExecutor):
@@ -157,16 +159,7 @@ class BubblewrapExecutor(RetryingExecutor):
         if os.geteuid() == 0:
             # The agent keeps what it needs to mount, and to become nobody before anything of a job runs.
             command += ["--cap-drop", "ALL"]
-            for capability in (
-                "SYS_ADMIN",
-                "SETUID",
-                "SETGID",
-                "CHOWN",
-                "DAC_OVERRIDE",
-                "FOWNER",
-                "KILL",
-                "SYS_PTRACE",
-            ):
+            for capability in _CAPABILITIES:
                 command += ["--cap-add", f"CAP_{capability}"]
         else:
             command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
