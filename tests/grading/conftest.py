@@ -1,8 +1,6 @@
 """Real executors, started once, and the published examples."""
 
-import os
 import shutil
-from pathlib import Path
 
 import docker
 import pytest
@@ -14,17 +12,8 @@ from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 ARBITER = "cvdp_agentic_fixed_arbiter_0001"
 LFSR = "cvdp_copilot_lfsr_0001"
-
-
-@pytest.fixture(scope="session")
-def cvdp() -> Path:
-    folder = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data")) / "cvdp"
-    if not folder.is_dir():
-        pytest.fail(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`")
-    return folder
 
 
 @pytest.fixture(scope="session")

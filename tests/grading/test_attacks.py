@@ -1,4 +1,4 @@
-"""Answers that try to be paid for wrong RTL, or to break out; and their honest twins, which must pass.
+"""Answers that try to be paid for wrong RTL, or to break out. Their honest twins are in the red team (tests/redteam).
 
 The wrong design under every attack is a counter where an LFSR is asked for: whatever else the answer does, nothing
 of it may pass, nothing outside its workspace may change, and the next grade must be unharmed.
@@ -127,44 +127,6 @@ HEAVY = {
     "a recursive function": wrong("function automatic integer r(input integer n); r = r(n + 1) + 1; endfunction\ninteger q; initial q = r(0);\n"),
 }  # fmt: skip
 
-GOOD_BODY = (
-    "wire q1 = lfsr_out[6] ^ lfsr_out[0], q2 = lfsr_out[5] ^ lfsr_out[0], q3 = lfsr_out[1] ^ lfsr_out[0];\n"
-    "always @(posedge clock or negedge reset)\n"
-    "  if (!reset) lfsr_out <= lfsr_seed;\n"
-    "  else lfsr_out <= {lfsr_out[0], lfsr_out[7], q1, q2, lfsr_out[4], lfsr_out[3], lfsr_out[2], q3};\n"
-)
-
-
-def right(body="", before="", after=""):
-    return before + HEAD + GOOD_BODY + body + TAIL + after
-
-
-HONEST = {
-    "plain": right(),
-    "messages": right('always @(posedge clock) if (lfsr_out == 0) $display("zero at %0t", $time);\n'),
-    "a check of its parameters": right('parameter W = 8; initial if (W != 8) $fatal(1, "W must be 8");\n'),
-    "simulation-only checks behind a synthesis guard": right('`ifndef SYNTHESIS\ninitial $display("lfsr: simulation");\n`endif\n'),
-    "a synthesis branch that nobody takes": right("`ifdef SYNTHESIS\nwire only_in_synthesis;\n`else\nwire in_simulation;\n`endif\n"),
-    "translate_off comments": right("// synopsys translate_off\ninitial $display(1);\n// synopsys translate_on\n"),
-    "waves": right('initial begin $dumpfile("lfsr.vcd"); $dumpvars(0, lfsr_8bit); end\n'),
-    "a comment on forbidden things": right("// no $fopen, no $finish, no `final`, no bind\n/* $system(1); import \"DPI-C\" */\n"),
-    "a string on forbidden things": right('initial $display("$finish was not called; $fopen neither");\n'),
-    "names like keywords": right("wire final_value = lfsr_out[0], bind_0 = 1, force_it = 0;\n"),
-    "macros of its own": right("wire [`W-1:0] t = lfsr_out;\n", before="`define W 8\n`ifdef DEBUG\n`define X 1\n`endif\n"),
-    "a submodule and a look into it": right("probe p(.a(lfsr_out[0]));\nwire z = p.b;\n", after="module probe(input a); wire b = a; endmodule\n"),
-    "generated blocks": right("genvar i; generate for (i = 0; i < 2; i = i + 1) begin : g wire w = lfsr_out[i]; end endgenerate\nwire z = g[1].w;\n"),
-    "a struct of its own": right(
-        "typedef struct packed {logic [3:0] hi, lo;} t; t s;\n"
-        "always @* begin s.hi = lfsr_out[7:4]; s.lo = lfsr_out[3:0]; end\n"
-    ),
-    "a timescale of its own": right(before="`timescale 1ns/1ps\n"),
-    "line ends of Windows": right().replace("\n", "\r\n"),
-    "words in other languages": right("// Schieberegister mit Rückkopplung 移位寄存器\n"),
-    "random numbers": right("integer r; initial r = $urandom_range(3, 1) + $random;\n"),
-    "functions and logarithms": right("localparam L = $clog2(8); function [7:0] id(input [7:0] x); id = x; endfunction\nwire [7:0] z = id(lfsr_out);\n"),
-    "a further parameter": right().replace("module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)("),
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module", params=["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])
 def executor(request):
@@ -229,13 +191,6 @@ def test_a_burden_is_the_models_fault_and_ends_in_time(executor, examples, name)
     assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
     assert time.monotonic() - started < 600  # unbounded, each would run for hours
     grader.close()
-
-
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", HONEST)
-def test_the_honest_twin_passes(limited, examples, name):
-    verdict = grade(limited, examples, HONEST[name])
-    assert verdict.passed, (verdict.outcome, verdict.reasons)
 
 
 def test_after_all_attacks_the_golden_answer_still_passes(limited, examples):
