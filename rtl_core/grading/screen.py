@@ -1,13 +1,13 @@
 """The static screen: what no honest design holds, found with pyslang's own preprocessor and parser.
 
 Rejected in design code: DPI; `bind` and configurations; `force`; includes of what was not given; where the harness brings HDL
-of its own, names that lead out of the design; and, where a harness uses several tools, macros that tell them apart. What the
-problem's own context does is allowed to the answer too.
+of its own, names that lead out of the design; and, where a harness uses several tools, macros that tell them apart and system
+tasks that reach out of the simulation. What the problem's own context does is allowed to the answer too.
 
 What honest designs do for synthesis is made the same for every tool beforehand (design.py), not rejected.
 
 This reading of the text is not the simulator's. It says early and in words what is wrong; which system tasks and files a
-design may use is judged by the compiled program (inside/lib/compiled.py), and results are attested.
+design may use in Icarus is judged by the compiled program (inside/lib/compiled.py), and results are attested.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 
+from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS
 from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
 
 MAX_FILE_CHARS = 1_000_000
@@ -51,6 +52,8 @@ _NODES = {
     "RootScope": "a name from `$root`",
     "LibraryDeclaration": "a library declaration",
 }
+_TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
+"""Without the dollar sign. A harness may build with Verilator by itself, past the gate; `$root` and `$unit` begin names."""
 _CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
 _PARSERS = re.compile(r"__slang\w*|\bSV_COV_\w+")
 """Macros that the parser used here defines and no simulator does."""
@@ -147,6 +150,10 @@ class _File:
 
     def _visit(self, item: object) -> None:
         if isinstance(item, slang_parsing.Token):
+            if self.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
+                name = item.valueText.lstrip("$")
+                if name not in _TASKS:
+                    self._add(f"the system task ${name[:60]}", self._line(item.location))
             for trivia in item.trivia:
                 if trivia.kind == slang_parsing.TriviaKind.Directive:
                     self._directive(trivia.syntax())

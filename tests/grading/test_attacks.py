@@ -300,6 +300,14 @@ def test_what_the_problems_own_files_do_the_answer_may_do():
     assert not screen(answer, context)
 
 
+@pytest.mark.parametrize("task", ['$c("system(\\"id\\");")', '`T(c)("x")', '$fopen("x")'])
+def test_beside_another_tool_than_icarus_the_screen_looks_at_system_tasks(task):
+    """Verilator's programs are C++, and a harness may build one by itself."""
+    answer = {"rtl/m.sv": f"`define T(a) $``a\nmodule m; initial {task}; initial $display(1); endmodule\n"}
+    assert len(screen(answer, {}, "m", several_tools=True)) == 1
+    assert not screen(answer, {}, "m", several_tools=False), "the gate's affair"
+
+
 def test_a_file_that_was_given_may_be_included():
     answer = {"rtl/m.sv": '`include "defs.svh"\nmodule m; reg [`W-1:0] r; endmodule\n'}
     assert not screen(answer, {"rtl/defs.svh": "`define W 8\n"})
