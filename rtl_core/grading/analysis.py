@@ -1,28 +1,27 @@
 """Static analysis of an answer in a bounded process of its own: pyslang meets hostile text only there.
 
-    python -m rtl_core.grading.analysis
-
 A macro that doubles itself forty times, or an expression nested a million deep, takes down this process and not the
-grader. It reads one JSON request a line and writes one JSON reply a line, and ends with its standard input.
+grader. Both talk as an executor and its agent do (executors/wire.py); the process ends with its socket.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
-import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import ExecutorDiedError
+from rtl_core.grading.executors.wire import Connection, send
 from rtl_core.grading.screen import ScreenFinding, screen
 from rtl_core.problems.interface import module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
@@ -32,6 +31,8 @@ CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
 END_S = 1.0
+IDLE_S = 7 * 24 * 3600.0
+"""A process that is not asked for so long ends; the next question starts another."""
 TRIES = 3
 BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Ends that a text can cause: an exception (no memory), no CPU time left, a crash of the parser. A kill says nothing about it."""
@@ -88,7 +89,7 @@ class Analyst:
             reply = child.ask(request, self._timeout_s)
             if reply is not None:
                 self._give_back(child)
-                return Analysis.model_validate_json(reply)
+                return Analysis.model_validate(reply)
             if child.end() in BY_THE_TEXT:
                 bounds = f"{CPU_S:g} s and {self._memory_mb} MiB"
                 return Analysis(failed=f"the text cannot be parsed within {bounds}")
@@ -111,42 +112,29 @@ class Analyst:
 
 class _Child:
     def __init__(self, memory_mb: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        if self._line(START_S) is None:
-            self.close()
-            raise InfrastructureError("the analysis process does not start", "python -m rtl_core.grading.analysis")
-
-    def ask(self, request: AnalysisRequest, timeout_s: float) -> bytes | None:
-        """Its reply in JSON, or None when it ended or was too slow."""
-        assert self._process.stdin is not None
+        ours, theirs = socket.socketpair()
+        self._connection = Connection(ours)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         try:
-            # By the standard library: a text may hold half a character, which pydantic refuses.
-            self._process.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            return None
-        return self._line(timeout_s)
+            self._connection.receive(START_S)
+        except ExecutorDiedError as error:
+            self.close()
+            raise InfrastructureError(
+                "the analysis process does not start", "python -m rtl_core.grading.analysis"
+            ) from error
 
-    def _line(self, timeout_s: float) -> bytes | None:
-        """One line of the child, or None when it ended or was too slow."""
-        stream = self._process.stdout
-        assert stream is not None
-        data = bytearray()
-        deadline = time.monotonic() + timeout_s
-        while not data.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                return None
-            part = stream.read1(1 << 20)  # type: ignore[attr-defined]
-            if not part:
-                return None
-            data += part
-        return bytes(data)
+    def ask(self, request: AnalysisRequest, timeout_s: float) -> dict[str, Any] | None:
+        """Its reply, or None when it ended or was too slow."""
+        with contextlib.suppress(ExecutorDiedError):
+            return self._connection.ask(asdict(request), timeout_s)
+        return None
 
     def end(self) -> int | None:
         """How it ended by itself, as `Popen.returncode` tells; None when it had to be ended."""
@@ -158,10 +146,7 @@ class _Child:
 
     def close(self) -> None:
         self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        self._connection.close()
         self._process.wait()
 
 
@@ -180,19 +165,21 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
 
 
 def _serve() -> None:
-    limit = (int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY_MB) << 20
+    if len(sys.argv) < 3:
+        sys.exit("the analysis process starts; it waits for requests only where the grader has started it")
+    limit = int(sys.argv[1]) << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    out = sys.stdout
-    print("ready", flush=True)
-    for line in sys.stdin:
-        request = AnalysisRequest(**json.loads(line))
-        # SIGPROF ends the process when the CPU time is over, whatever it is doing.
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        found = analyse_here(request)
-        out.write(found.model_dump_json() + "\n")
-        out.flush()
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    channel = socket.socket(fileno=int(sys.argv[2]))
+    connection = Connection(channel)
+    send(channel, {"ready": True})
+    with contextlib.suppress(ExecutorDiedError):  # the grader has closed its end
+        while True:
+            request = AnalysisRequest(**connection.receive(IDLE_S))
+            # SIGPROF ends the process when the CPU time is over, whatever it is doing.
+            signal.setitimer(signal.ITIMER_PROF, CPU_S)
+            send(channel, analyse_here(request).model_dump(mode="json"))
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":
