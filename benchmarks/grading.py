@@ -151,7 +151,7 @@ def _compare(
         executor = make_executor(name)
         grader = Grader(executor)
         if isinstance(executor, DockerExecutor):
-            name += f" ({executor.image.runtime or 'default runtime'})"
+            name += f" ({executor.runtime or 'default runtime'})"
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
         said: list[Verdict] = []

@@ -40,8 +40,8 @@ def toolchain(
     """
     from rich.table import Table
 
-    from rtl_core.grading.executors.installed import InstalledToolchain, install
-    from rtl_core.grading.executors.toolbox import Toolbox, install_older_cocotb, tools_home
+    from rtl_core.grading.executors.install import install, install_older_cocotb
+    from rtl_core.grading.executors.toolchain import Toolchain, tools_home
 
     console = Console()
     if action == "install":
@@ -50,8 +50,8 @@ def toolchain(
         else:
             with Console(stderr=True).status("installing the toolchain"):
                 install(source)
-    installed = InstalledToolchain.find()
-    versions = (installed or Toolbox.of_this_machine()).versions()
+    installed = Toolchain.installed()
+    versions = (installed or Toolchain.of_this_machine()).tools
     table = Table("tool", "version", "used for", title="bubblewrap executor")
     uses = {
         "python": "harnesses",
@@ -69,7 +69,7 @@ def toolchain(
     if installed is None:
         console.print("this machine's own tools; those of the simulation image: rtl-distill toolchain install")
     else:
-        console.print(f"installed toolchain, made of {installed.made_of}", highlight=False, soft_wrap=True)
+        console.print(f"installed toolchain, made of {versions['toolchain']}", highlight=False, soft_wrap=True)
     console.print(f"further tools: {tools_home()}", highlight=False, soft_wrap=True)
 
 

@@ -41,8 +41,8 @@ from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_
 from benchmarks.redteam.preprocessor import FINISH, FOPEN, helped
 from benchmarks.redteam.problems import find
 from benchmarks.redteam.tricks import TEXT, TRICKS, Trick
+from rtl_core.grading.design import neutralise
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.neutralise import neutralise
 from rtl_core.types.verdict import Outcome
 
 CORPUS = Path(__file__).parent / "corpus"

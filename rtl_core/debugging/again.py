@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
-from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor, Job, JobResult
 from rtl_core.grading.jobs import harness_steps
+from rtl_core.grading.limits import KnownGood
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to

@@ -1,30 +1,29 @@
 """Static analysis of an answer in a bounded process of its own: pyslang meets hostile text only there.
 
-    python -m rtl_core.grading.analysis
-
 A macro that doubles itself forty times, or an expression nested a million deep, takes down this process and not the
-grader. It reads one JSON request a line and writes one JSON reply a line, and ends with its standard input.
+grader. Both talk as an executor and its agent do (executors/wire.py); the process ends with its socket.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
-import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.screen import Finding, screen
-from rtl_core.problems.interface import HDL_SUFFIXES, module_names, parse_interface
+from rtl_core.grading.executors.base import ExecutorDiedError
+from rtl_core.grading.executors.wire import Connection, send
+from rtl_core.grading.screen import ScreenFinding, screen
+from rtl_core.problems.interface import module_names, parse_interface
 from rtl_core.types.problem import Interface, InterfaceSource
 
 MEMORY_MB = 1024
@@ -32,9 +31,26 @@ CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
 END_S = 1.0
+IDLE_S = 7 * 24 * 3600.0
+"""A process that is not asked for so long ends; the next question starts another."""
 TRIES = 3
 BY_THE_TEXT = (1, -signal.SIGPROF, -signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
 """Ends that a text can cause: an exception (no memory), no CPU time left, a crash of the parser. A kill says nothing about it."""
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """What is to be analysed: the interface of `top`, and the `design` files among the answer's."""
+
+    answer: Mapping[str, str]
+    top: str | None
+    design: Sequence[str]
+    context: Mapping[str, str] = field(default_factory=dict)
+    """The problem's own files; of those that are no HDL only the names matter."""
+    beside_hdl: bool = False
+    """Whether the harness brings HDL, into which a name of the design could lead."""
+    several_tools: bool = True
+    """Whether the harness uses more than Icarus."""
 
 
 class Analysis(BaseModel):
@@ -43,7 +59,7 @@ class Analysis(BaseModel):
     model_config = ConfigDict(frozen=True)
     interface: Interface | None = None
     """The interface of the module that was asked for; None when it is not there."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ScreenFinding, ...] = ()
     """What a design may not hold."""
     failed: str | None = None
     """Why the text could not be analysed within the bounds, in words; the other fields are then empty."""
@@ -60,25 +76,12 @@ class Analyst:
         self._free: list[_Child] = []
         self._closed = False
 
-    def analyse(
-        self,
-        answer: Mapping[str, str],
-        context: Mapping[str, str],
-        top: str | None,
-        design: Sequence[str],
-        *,
-        harness: Sequence[str] = (),
-        several_tools: bool = True,
-    ) -> Analysis:
-        """Reads the interface of `top` from `answer`, with `context` beside it, and screens its `design` files.
+    def analyse(self, request: AnalysisRequest) -> Analysis:
+        """Reads the interface of `top` from the answer, with the context beside it, and screens its design files.
 
         Raises:
             InfrastructureError: children were killed from outside, or got no CPU time, several times in a row.
         """
-        hdl = {path: text for path, text in context.items() if path.endswith(HDL_SUFFIXES)}
-        hdl.update({path: "" for path in context if path not in hdl})
-        request: dict[str, Any] = {"answer": dict(answer), "context": hdl, "top": top, "design": list(design)}
-        request |= {"harness": list(harness), "several_tools": several_tools}
         for _ in range(TRIES):
             with self._lock:
                 child = self._free.pop() if self._free else None
@@ -109,41 +112,29 @@ class Analyst:
 
 class _Child:
     def __init__(self, memory_mb: int) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        if self._line(START_S) is None:
-            self.close()
-            raise InfrastructureError("the analysis process does not start", "python -m rtl_core.grading.analysis")
-
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
-        assert self._process.stdin is not None
+        ours, theirs = socket.socketpair()
+        self._connection = Connection(ours)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "rtl_core.grading.analysis", str(memory_mb), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            return None
-        line = self._line(timeout_s)
-        return json.loads(line) if line else None
+            self._connection.receive(START_S)
+        except ExecutorDiedError as error:
+            self.close()
+            raise InfrastructureError(
+                "the analysis process does not start", "python -m rtl_core.grading.analysis"
+            ) from error
 
-    def _line(self, timeout_s: float) -> bytes | None:
-        """One line of the child, or None when it ended or was too slow."""
-        stream = self._process.stdout
-        assert stream is not None
-        data = bytearray()
-        deadline = time.monotonic() + timeout_s
-        while not data.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([stream], [], [], left)[0]:
-                return None
-            part = stream.read1(1 << 20)  # type: ignore[attr-defined]
-            if not part:
-                return None
-            data += part
-        return bytes(data)
+    def ask(self, request: AnalysisRequest, timeout_s: float) -> dict[str, Any] | None:
+        """Its reply, or None when it ended or was too slow."""
+        with contextlib.suppress(ExecutorDiedError):
+            return self._connection.ask(asdict(request), timeout_s)
+        return None
 
     def end(self) -> int | None:
         """How it ended by itself, as `Popen.returncode` tells; None when it had to be ended."""
@@ -155,48 +146,40 @@ class _Child:
 
     def close(self) -> None:
         self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                with contextlib.suppress(OSError):
-                    stream.close()
+        self._connection.close()
         self._process.wait()
 
 
-def analyse_here(
-    answer: Mapping[str, str],
-    context: Mapping[str, str],
-    top: str | None,
-    design: Sequence[str],
-    *,
-    harness: Sequence[str] = (),
-    several_tools: bool = True,
-) -> Analysis:
-    """The analysis itself, unbounded: for trusted text, and for the child process."""
-    sources = {**context, **answer}
-    design_files = {path: text for path, text in answer.items() if path in design}
-    findings = screen(design_files, context, harness=harness, several_tools=several_tools)
+def analyse_here(request: AnalysisRequest) -> Analysis:
+    """The analysis itself, unbounded: for the child process."""
+    design = {path: text for path, text in request.answer.items() if path in request.design}
+    findings = screen(
+        design, request.context, request.top, beside_hdl=request.beside_hdl, several_tools=request.several_tools
+    )
     if findings:
         return Analysis(findings=tuple(findings))
     interface = None
-    if top is not None and any(top in module_names(text) for text in answer.values()):
-        interface = parse_interface(sources, top, InterfaceSource.CONTEXT)
+    if request.top is not None and any(request.top in module_names(text) for text in request.answer.values()):
+        interface = parse_interface({**request.context, **request.answer}, request.top, InterfaceSource.CONTEXT)
     return Analysis(interface=interface)
 
 
 def _serve() -> None:
-    limit = (int(sys.argv[1]) if len(sys.argv) > 1 else MEMORY_MB) << 20
+    if len(sys.argv) < 3:
+        sys.exit("the analysis process starts; it waits for requests only where the grader has started it")
+    limit = int(sys.argv[1]) << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    out = sys.stdout
-    print("ready", flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        # SIGPROF ends the process when the CPU time is over, whatever it is doing.
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        found = analyse_here(**request)
-        out.write(found.model_dump_json() + "\n")
-        out.flush()
-        signal.setitimer(signal.ITIMER_PROF, 0)
+    channel = socket.socket(fileno=int(sys.argv[2]))
+    connection = Connection(channel)
+    send(channel, {"ready": True})
+    with contextlib.suppress(ExecutorDiedError):  # the grader has closed its end
+        while True:
+            request = AnalysisRequest(**connection.receive(IDLE_S))
+            # SIGPROF ends the process when the CPU time is over, whatever it is doing.
+            signal.setitimer(signal.ITIMER_PROF, CPU_S)
+            send(channel, analyse_here(request).model_dump(mode="json"))
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
-GRADER_VERSION = 8
+GRADER_VERSION = 9
 """Raised whenever the grader may judge an answer differently than before."""
 
 

@@ -1,13 +1,55 @@
-"""The files of an answer as every tool is given them."""
+"""The files of an answer as every tool is given them: without test benches, and without what would tell tools apart.
+
+A test bench that stands behind (or before) the design in the same file is left out. Left out are whole modules that nobody
+instantiates or names, that have no ports, that are no demanded module, and that hold an `initial` block beside delays, events,
+or the end of the simulation. Such a module is not part of the design: a harness that names its top level does not even
+elaborate it. The rest of the text stays, character by character and line by line.
+
+No macro is expanded and no directive followed here. Where these could move a module's boundaries, the text is left as it
+is: directives or macros inside the bench, conditionals across a module's boundary, macros that hold `module` or
+`endmodule`, continued lines, open comments and strings, nested modules.
+
+What would tell one tool from another in an honest design is made the same for all, rather than rejected. Where a harness uses
+several tools, conditions on tool macros are decided as Icarus decides them, and translate_off comments are taken away. Where
+Icarus is the only one, conditions stay as they are. Tasks that switch assertions, which Icarus does not have, are left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.requirements import uses_several_tools
-from rtl_core.grading.testbenches import without_test_benches
+from rtl_core.grading.screen import MAX_FILE_CHARS, TOOL_MACROS
+from rtl_core.prompting.answer_to import demanded_modules
+from rtl_core.prompting.verilog_text import BOUNDARY, Module, bare, modules
 from rtl_core.types.problem import Problem
+
+PASSES = 3
+"""A bench may use a helper without ports, which nobody names once the bench is gone."""
+
+_HDL = (".v", ".sv")
+_WORD = re.compile(r"[A-Za-z_][\w$]*")
+_ESCAPED = re.compile(r"\\([A-Za-z_][\w$]*)")
+_QUOTED = re.compile(r"[\"']([A-Za-z_]\w*)[\"']")
+_CONTINUED = re.compile(r"\\[ \t\r\f\v]*\n")
+_DIRECTIVE = re.compile(r"`(\w*)")
+_DEFINE = re.compile(r"`define\b[^\n]*")
+_ITEM_END = re.compile(r"(?:;|\bend[a-z]+(?:\s{0,9}:\s{0,9}\w{1,99})?)\Z")
+_OPENING = frozenset({"ifdef", "ifndef"})
+_BETWEEN = frozenset({"timescale", "default_nettype", "define", "undef", "include", "resetall", "celldefine", "endcelldefine", "ifdef", "ifndef", "elsif", "else", "endif"})  # fmt: skip
+"""Directives that may stand between modules, each on a line of its own."""
+_NEVER = "RTL_NO_TOOL"
+"""A macro that nobody defines."""
+_MACROS = "|".join(sorted(TOOL_MACROS - {"__ICARUS__"}))
+_CONDITION = re.compile(rf"(`(?:ifdef|ifndef|elsif)[ \t]+)(?:{_MACROS})\b")
+_ICARUS = re.compile(r"`(ifdef|ifndef)([ \t]+)__ICARUS__\b")
+_TRANSLATE_OFF = re.compile(r"((?://|/\*)[ \t]*)(?:synthesis|synopsys|pragma|synth)([ \t]+translate_o(?:ff|n))", re.I)
+_ASSERTION_CONTROL = re.compile(
+    r"\$assert(?:on|off|kill|control|(?:pass|fail|nonvacuous|vacuous)(?:on|off))\b(\s*\([^()]*\))?\s*;"
+)
+_SYNTHESIS_OFF = re.compile(r"((?://|/\*)[ \t]*synthesis[ \t]+)(?:off|on)\b", re.I)
 
 
 def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -15,3 +57,123 @@ def as_graded(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str
     several = uses_several_tools(problem.harness)
     design, left_out = without_test_benches(problem, files)
     return {path: neutralise(text, several_tools=several) for path, text in design.items()}, left_out
+
+
+def neutralise(text: str, *, several_tools: bool = True) -> str:
+    """The text with what tells tools apart made the same for every tool; lines are kept."""
+    if several_tools and "`" in text:
+        text = _CONDITION.sub(rf"\g<1>{_NEVER}", text)
+        text = _ICARUS.sub(lambda m: f"`{'ifndef' if m[1] == 'ifdef' else 'ifdef'}{m[2]}{_NEVER}", text)
+    if "$assert" in text:
+        # Icarus ignores concurrent assertions and has none of the tasks that switch them.
+        text = _ASSERTION_CONTROL.sub(lambda match: "begin end" + "\n" * match[0].count("\n"), text)
+    if re.search("translate_o|synthesis", text, re.I):
+        text = _TRANSLATE_OFF.sub(r"\1left-out\2", text)
+        text = _SYNTHESIS_OFF.sub(r"\1(left out)", text)
+    return text
+
+
+def without_test_benches(problem: Problem, files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The answer's files without their test benches, and a sentence for each that was left out."""
+    kept: set[str] | None = None
+    result = dict(files)
+    told: list[str] = []
+    for path, text in files.items():
+        if not path.endswith(_HDL) or path.startswith("verif/"):
+            continue
+        for _ in range(PASSES):
+            benches = _benches(text)
+            if not benches:
+                break
+            if kept is None:
+                kept = _named(problem)
+            elsewhere = _words(other for at, other in result.items() if at != path)
+            benches = [bench for bench in benches if bench.name not in kept and bench.name not in elsewhere]
+            if not benches:
+                break
+            text = _without(text, benches)
+            told += [f"{path}: the test bench {bench.name[:60]} was left out" for bench in benches]
+            result[path] = text
+    return result, told
+
+
+def _without(text: str, benches: Iterable[Module]) -> str:
+    """The text with empty lines where the benches stood."""
+    parts, at = [], 0
+    for bench in benches:
+        parts += [text[at : bench.start], "\n" * text.count("\n", bench.start, bench.end)]
+        at = bench.end
+    return "".join(parts) + text[at:]
+
+
+def _benches(text: str) -> list[Module]:
+    """The modules of a text that can be left out, as far as the text itself tells; empty where that is not certain."""
+    if "initial" not in text or text.count("endmodule") < 2 or len(text) > MAX_FILE_CHARS or _CONTINUED.search(text):
+        return []
+    code, closed = bare(text)
+    found = modules(code)
+    looks = {module.start for module in found if module.name and module.is_bench}
+    if not closed or not looks or not _is_plain(code, found):
+        return []
+    said = Counter(_WORD.findall(code))
+    escaped = set(_ESCAPED.findall(text))
+    alone: list[Module] = []
+    begin = 0
+    for module in found:
+        end, gap = module.end, code[begin : module.start]
+        own = code[module.start : end]
+        begin = end
+        if module.start not in looks or "`" in own or not _may_begin_behind(gap):
+            continue
+        if said[module.name] == _WORD.findall(own).count(module.name) and module.name not in escaped:
+            alone.append(module)
+    return alone if len(alone) < len(found) else []
+
+
+def _is_plain(code: str, found: list[Module]) -> bool:
+    """Whether modules begin and end where they seem to: none nested, none cut by a conditional or made by a macro."""
+    if not all(module.closed for module in found) or len(BOUNDARY.findall(code)) != 2 * len(found):
+        return False
+    if any(BOUNDARY.search(macro) for macro in _DEFINE.findall(code)):
+        return False
+    edges = sorted(edge for module in found for edge in (module.start, module.end))
+    depth = at = 0
+    for directive in _DIRECTIVE.finditer(code):
+        while at < len(edges) and edges[at] <= directive.start():
+            if depth:
+                return False
+            at += 1
+        if not directive[1]:
+            return False  # pasted tokens, or a macro's quotes
+        depth += (directive[1] in _OPENING) - (directive[1] == "endif")
+    return depth == 0
+
+
+def _may_begin_behind(gap: str) -> bool:
+    """Whether a module that follows `gap`, the code since the last module, begins there by itself."""
+    lines = []
+    for line in gap.split("\n"):
+        directive = _DIRECTIVE.match(line.strip())
+        if directive is None:
+            lines.append(line)
+        elif directive[1] not in _BETWEEN:
+            return False
+    rest = "\n".join(lines).rstrip()
+    return not rest or bool(_ITEM_END.search(rest[-200:]))
+
+
+def _named(problem: Problem) -> set[str]:
+    """Modules that the problem asks for, or names in what stands beside the answer."""
+    names = {*demanded_modules(problem), *(path.rsplit("/", 1)[-1].rsplit(".", 1)[0] for path in problem.targets)}
+    given = [text for path, text in problem.context.items() if path.endswith(_HDL) and path not in problem.targets]
+    for path, text in problem.harness.items():
+        if path.endswith(".py"):
+            # Python has words of its own for a bench (`tb = TB(dut)`); a module is named in quotes.
+            names.update(_QUOTED.findall(text))
+        else:
+            given.append(text)
+    return names | _words(given)
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in _WORD.findall(bare(text)[0])}

@@ -66,7 +66,7 @@ def changed_parameters(
 ) -> tuple[InterfaceMismatch, ...]:
     """Parameters that a build of the harness set, or that it reads back, and that have another value in the design.
 
-    `demanded` says which values of those that are only read are right beside what a build set (parameters.py).
+    `demanded` says which values of those that are only read are right beside what a build set (interface_check.py).
     """
     found: dict[tuple[str, str, str], None] = {}
     for build in (build for result in results for build in result.builds if build["parameters"]):

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.analysis import Analysis, Analyst
-from rtl_core.grading.budget import Budget, KnownGood
+from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
 from rtl_core.grading.cache import VerdictCache, cache_key
 from rtl_core.grading.executors.base import Executor
-from rtl_core.grading.limits import Limits
-from rtl_core.grading.parameters import demanded_values
+from rtl_core.grading.interface_check import demanded_values
+from rtl_core.grading.limits import Budget, KnownGood, Limits
 from rtl_core.grading.requirements import draws_random, missing_requirements, uses_several_tools
 from rtl_core.grading.stages import Grading
 from rtl_core.grading.stand_in import stand_in
+from rtl_core.problems.interface import HDL_SUFFIXES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -38,7 +38,7 @@ class Grader:
     that when the problem is validated; without one, an answer whose tests fail is tried with further seeds until a
     majority of `seeds` says the same. 1 asks the first seed alone, as the public runner does.
 
-    `known_good` tells what CPU time known-good answers took, by which others are limited (budget.py). The grader adds what
+    `known_good` tells what CPU time known-good answers took, by which others are limited (limits.py). The grader adds what
     it sees pass.
     """
 
@@ -188,13 +188,17 @@ class Grader:
         return self.executor.has_module
 
     def analyse(self, problem: Problem, files: Mapping[str, str]) -> Analysis:
-        top = problem.interface.module if problem.interface else None
         python = "\n".join(text for path, text in problem.harness.items() if path.endswith((".py", ".env")))
-        # A testbench that no harness compiles may do what testbenches do.
-        design = [path for path in files if path.startswith("rtl/") or path.rsplit("/", 1)[-1] in python]
-        harness = sorted({path.rsplit("/", 1)[-1] for path in problem.harness})
         return self._analyst.analyse(
-            files, problem.context, top, design, harness=harness, several_tools=uses_several_tools(problem.harness)
+            AnalysisRequest(
+                answer=dict(files),
+                context={p: text if p.endswith(HDL_SUFFIXES) else "" for p, text in problem.context.items()},
+                top=problem.interface.module if problem.interface else None,
+                # A testbench that no harness compiles may do what testbenches do.
+                design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
+                beside_hdl=any(path.endswith(HDL_SUFFIXES) for path in problem.harness),
+                several_tools=uses_several_tools(problem.harness),
+            )
         )
 
     def _infrastructure_error(self, reason: str) -> Verdict:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rtl_core.grading.compose import DIRECTORIES, read_services
 from rtl_core.grading.executors.base import Mount, Step
-from rtl_core.grading.vocabulary import ALLOWED_TASKS
+from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS
 from rtl_core.problems.interface import HDL_SUFFIXES, top_levels
 from rtl_core.types.problem import Port, Problem
 

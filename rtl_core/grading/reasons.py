@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rtl_core.grading.budget import Budget
 from rtl_core.grading.executors.base import StepResult
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.limits import Budget, Limits
 
 CONSTANT = "no output ever changed its value, though the inputs did; the harness cannot tell it from a constant"
 """The reason of an answer that its harness passes and that is refused all the same."""

@@ -71,17 +71,15 @@ def _imported(harness: Mapping[str, str]) -> list[str]:
         if not path.endswith(".py") or not is_used(path, harness):
             continue
         tree = parse_python(text)
-        for node in _needed(tree.body if tree else []):
+        # Those at the top level: an import that a `try` guards is not needed.
+        for node in tree.body if tree else []:
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
             for name in names:
                 if name and name.split(".")[0] not in own and not (isinstance(node, ast.ImportFrom) and node.level):
                     found[name] = None
     return list(found)
-
-
-def _needed(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
-    """Imports at a file's top level, in plain order, that no `try` guards."""
-    return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _calls(program: str, harness: Mapping[str, str]) -> bool:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading import evidence
 from rtl_core.grading.activity import activity_check
-from rtl_core.grading.budget import Budget
 from rtl_core.grading.design import as_graded
 from rtl_core.grading.executors.base import Job, Mount, Step, StepResult
-from rtl_core.grading.interface_check import compare, is_fatal, is_hopeless, owned_inputs
+from rtl_core.grading.interface_check import compare, demanded_values, is_fatal, is_hopeless, owned_inputs
 from rtl_core.grading.jobs import compile_step, harness_steps, instructions, placed, sources
-from rtl_core.grading.parameters import demanded_values
+from rtl_core.grading.limits import Budget
 from rtl_core.grading.reasons import CONSTANT, HARNESS_FAILED, compile_reasons, overrun_reason, test_reasons
 from rtl_core.grading.requirements import cocotb_generation, uses_cocotb
 from rtl_core.problems.interface import HDL_SUFFIXES
@@ -176,7 +175,7 @@ class Grading:
     def _all_services_passed(self, results: tuple[StepResult, ...]) -> Verdict:
         """The answer passes, whatever its interface, unless the design shows that the harness was fooled or could not tell."""
         changed = evidence.changed_parameters(results, lambda settings: demanded_values(self.problem, settings))
-        changed += () if self.ports is None else owned_inputs(self.problem, self.ports)
+        changed += () if self.ports is None else owned_inputs(self.problem, self.ports, self.files)
         if changed:
             self.mismatches = tuple(dict.fromkeys(self.mismatches + changed))
             reasons = tuple(str(mismatch) for mismatch in changed)

@@ -46,7 +46,7 @@ def parse_interface(
     for what the text holds and reads no file.
     """
     tree, _manager, options = syntax_tree(sources)
-    options.compilationOptions = _compilation_options(top, parameters or {})
+    options.compilationOptions = compilation_options(top, parameters or {})
     compilation = slang_ast.Compilation(options)
     compilation.addSyntaxTree(tree)
     for instance in compilation.getRoot().topInstances:
@@ -243,7 +243,7 @@ def _all_included_are_given(hdl: Mapping[str, str]) -> bool:
     return all(name in given for text in hdl.values() for name in _INCLUDE.findall(text))
 
 
-def _compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
+def compilation_options(top: str, parameters: Mapping[str, int]) -> slang_ast.CompilationOptions:
     options = slang_ast.CompilationOptions()
     options.paramOverrides = [f"{name}={value}" for name, value in parameters.items()]
     options.topModules = {top}

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, HistoryError
-from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import KnownGood
 from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to

@@ -22,11 +22,10 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices, load_prices
 from rtl_core.errors import ConfigError, HistoryError, PolicyError
-from rtl_core.grading.budget import KnownGood
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.limits import KnownGood, Limits
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress

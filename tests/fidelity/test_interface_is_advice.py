@@ -53,13 +53,13 @@ async def test_inverter(dut):
 GOOD = "module inverter(input a, output y); assign y = ~a; endmodule\n"
 
 
-def inverter(prompt: str = "Invert.", **record):
+def inverter(prompt: str = "Invert.", test: str = TEST, **record):
     files = {
         "docker-compose.yml": COMPOSE,
         "src/.env": "SIM = icarus\nTOPLEVEL = inverter\nMODULE = test_inverter\nVERILOG_SOURCES = /code/rtl/inverter.sv\n",
         "src/test_runner.py": RUNNER,
         "src/harness_library.py": LIBRARY,
-        "src/test_inverter.py": TEST,
+        "src/test_inverter.py": test,
     }
     return problem_from_record(
         {
@@ -123,3 +123,38 @@ def test_the_published_answer_that_follows_the_harness_and_not_the_header_passes
     assert "m0_read " in problem.prompt
     verdict = grader.grade(problem, golden_of(problem))
     assert verdict.outcome is Outcome.PASSED, verdict.reasons
+
+
+SETS_MORE = TEST.replace("dut.a.value = value\n", "dut.a.value = value\n        dut.{name}.value = value\n")
+COUNTED = "module inverter(input a, output y); reg [3:0] count = 0; always @(a) count <= count + 1; assign y = ~a; endmodule\n"
+COUNT = "Invert, and count the changes of a in `count`."
+
+
+@pytest.mark.parametrize(
+    ("name", "read_back", "prompt", "answer", "outcome"),
+    [
+        ("count", "", COUNT, COUNTED, Outcome.PASSED),
+        ("count", "", "Invert.", COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "", "Invert. Ports: `count` (input).", COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "assert str(dut.count.value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("count", "assert str(getattr(dut, f'cou{chr(110)}t').value)", COUNT, COUNTED, Outcome.INTERFACE_MISMATCH),
+        ("y", "", "Invert. Ports: `a` (input), `y` (output).", GOOD, Outcome.PASSED),
+        ("y", "", "Invert. Ports: `a` and `y`.", GOOD, Outcome.INTERFACE_MISMATCH),
+    ],
+    ids=[
+        "set inside and never read",
+        "of which no document tells",
+        "an input by the prompt",
+        "and read",
+        "and read by a computed name",
+        "an output by the prompt",
+        "an output by nobody",
+    ],
+)
+def test_where_only_the_harness_tells_a_direction_better_evidence_wins(
+    grader, name, read_back, prompt, answer, outcome
+):
+    problem = inverter(prompt, SETS_MORE.replace("{name}", name) + f"        {read_back}\n")
+    assert problem.interface.source is InterfaceSource.HARNESS
+    verdict = graded(grader, problem, answer)
+    assert verdict.outcome is outcome, verdict.reasons

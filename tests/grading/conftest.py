@@ -1,29 +1,19 @@
 """Real executors, started once, and the published examples."""
 
-import os
 import shutil
-from pathlib import Path
 
 import docker
 import pytest
 
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
-from rtl_core.grading.executors.installed import InstalledToolchain, install
+from rtl_core.grading.executors.install import install
+from rtl_core.grading.executors.toolchain import Toolchain
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 ARBITER = "cvdp_agentic_fixed_arbiter_0001"
 LFSR = "cvdp_copilot_lfsr_0001"
-
-
-@pytest.fixture(scope="session")
-def cvdp() -> Path:
-    folder = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data")) / "cvdp"
-    if not folder.is_dir():
-        pytest.fail(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`")
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -39,8 +29,8 @@ def installed(tmp_path_factory):
     from rtl_core.grading.executors.docker_images import IMAGE
 
     image = docker.APIClient(version="auto").inspect_image(IMAGE)["Id"]
-    found = InstalledToolchain.find()
-    if found is not None and found.made_of == image:
+    found = Toolchain.installed()
+    if found is not None and found.tools["toolchain"] == image:
         yield found
         return
     home = tmp_path_factory.mktemp("tools")

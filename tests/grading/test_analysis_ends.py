@@ -9,9 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.analysis import Analyst
+from rtl_core.grading.analysis import AnalysisRequest, Analyst
 
-ANSWER = {"rtl/a.v": "module a(input x, output y);\n  assign y = x;\nendmodule\n"}
+ANSWER = "module a(input x, output y);\n  assign y = x;\nendmodule\n"
+
+
+def request(text: str = ANSWER) -> AnalysisRequest:
+    return AnalysisRequest(answer={"rtl/a.v": text}, top="a", design=("rtl/a.v",))
 
 
 @pytest.fixture
@@ -24,17 +28,17 @@ def analyst() -> Iterator[Analyst]:
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_child_that_is_killed_or_stopped_costs_time_and_no_verdict(analyst: Analyst, end: signal.Signals) -> None:
-    before = analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"])
+    before = analyst.analyse(request())
     assert before.interface is not None
     os.kill(analyst._free[0]._process.pid, end)
-    assert analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"]) == before
+    assert analyst.analyse(request()) == before
 
 
 def test_a_text_that_takes_the_child_down_is_told_so() -> None:
     doubling = "`define a0 x x\n" + "".join(f"`define a{i + 1} `a{i} `a{i}\n" for i in range(40))
     analyst = Analyst()
     try:
-        found = analyst.analyse({"rtl/a.v": doubling + "module a; wire w = `a40; endmodule\n"}, {}, "a", ["rtl/a.v"])
+        found = analyst.analyse(request(doubling + "module a; wire w = `a40; endmodule\n"))
     finally:
         analyst.close()
     assert found.failed is not None
@@ -45,6 +49,6 @@ def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault() -> None:
     analyst = Analyst(timeout_s=0.0)
     try:
         with pytest.raises(InfrastructureError, match="broken off 3 times"):
-            analyst.analyse(ANSWER, {}, "a", ["rtl/a.v"])
+            analyst.analyse(request())
     finally:
         analyst.close()

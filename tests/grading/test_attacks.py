@@ -1,4 +1,4 @@
-"""Answers that try to be paid for wrong RTL, or to break out; and their honest twins, which must pass.
+"""Answers that try to be paid for wrong RTL, or to break out. Their honest twins are in the red team (tests/redteam).
 
 The wrong design under every attack is a counter where an LFSR is asked for: whatever else the answer does, nothing
 of it may pass, nothing outside its workspace may change, and the next grade must be unharmed.
@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rtl_core.grading.compose import read_services
+from rtl_core.grading.design import neutralise
 from rtl_core.grading.evidence import cheating
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Session, StepResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.neutralise import neutralise
 from rtl_core.grading.screen import screen
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.types.answer import Answer
@@ -56,9 +56,6 @@ REJECTED = {
     "C text for Verilator": wrong('initial $c("system(\\"id\\");");\n'),
     "bind into the design": wrong(after="module spy(input c); endmodule\nbind lfsr_8bit spy s(.c(clock));\n"),
     "name from the root": wrong("always @(posedge clock) $root.lfsr_8bit.lfsr_out = 0;\n"),
-    "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
-    "name into another top level": wrong("wire w = testbench.expected;\n"),
-    "parameter of a foreign module": wrong("defparam testbench.WIDTH = 0;\n"),
     "own inputs forced": wrong("initial force lfsr_seed = 0;\n"),
     "include of the tests": wrong(before='`include "/src/test_lfsr.py"\n'),
     "include of a password file": wrong(before='`include "/etc/passwd"\n'),
@@ -67,8 +64,6 @@ REJECTED = {
     "tests read through a parameter": wrong('parameter F = "/src/test_lfsr.py"; reg [7:0] m [0:9]; initial $readmemh(F, m);\n'),
     "surroundings asked for": wrong('reg t; initial t = $test$plusargs("x");\n'),
     "surroundings read": wrong('integer v; initial if ($value$plusargs("seed=%d", v)) ;\n'),
-    "encrypted region": wrong("`pragma protect begin_protected\nxyz\n`pragma protect end_protected\n"),
-    "older keywords": wrong(before='`begin_keywords "1364-1995"\n'),
     "configuration": wrong(after="config c; design lfsr_8bit; endconfig\n"),
     "black box for the synthesiser": "(* blackbox *)\n" + wrong(),
     "file task behind a false comment": wrong("wire \\// ; integer f; initial f = $fopen(\"x\");\n"),
@@ -81,6 +76,11 @@ REJECTED = {
 }  # fmt: skip
 
 UNPAID = {
+    "name into the wave dumper": wrong("initial cocotb_iverilog_dump.x = 1;\n"),
+    "name into another top level": wrong("wire w = testbench.expected;\n"),
+    "parameter of a foreign module": wrong("defparam testbench.WIDTH = 0;\n"),
+    "encrypted region": wrong("`pragma protect begin_protected\nxyz\n`pragma protect end_protected\n"),
+    "older keywords": wrong(before='`begin_keywords "1364-1995"\n'),
     "simulation ended early": wrong("initial begin #100 $finish; end\n"),
     "simulation ended at once": wrong("initial $finish(0);\n"),
     "simulation stopped": wrong("initial begin #100 $stop; end\n"),
@@ -125,44 +125,6 @@ HEAVY = {
     "a billion instances": wrong("genvar i; generate for (i = 0; i < 1000000000; i = i + 1) begin : g wire w; end endgenerate\n"),
     "giant waves": wrong('reg [65535:0] v = 0; initial begin $dumpfile("w.vcd"); $dumpvars; end always @(posedge clock) repeat (9999) #1 v = ~v;\n'),
     "a recursive function": wrong("function automatic integer r(input integer n); r = r(n + 1) + 1; endfunction\ninteger q; initial q = r(0);\n"),
-}  # fmt: skip
-
-GOOD_BODY = (
-    "wire q1 = lfsr_out[6] ^ lfsr_out[0], q2 = lfsr_out[5] ^ lfsr_out[0], q3 = lfsr_out[1] ^ lfsr_out[0];\n"
-    "always @(posedge clock or negedge reset)\n"
-    "  if (!reset) lfsr_out <= lfsr_seed;\n"
-    "  else lfsr_out <= {lfsr_out[0], lfsr_out[7], q1, q2, lfsr_out[4], lfsr_out[3], lfsr_out[2], q3};\n"
-)
-
-
-def right(body="", before="", after=""):
-    return before + HEAD + GOOD_BODY + body + TAIL + after
-
-
-HONEST = {
-    "plain": right(),
-    "messages": right('always @(posedge clock) if (lfsr_out == 0) $display("zero at %0t", $time);\n'),
-    "a check of its parameters": right('parameter W = 8; initial if (W != 8) $fatal(1, "W must be 8");\n'),
-    "simulation-only checks behind a synthesis guard": right('`ifndef SYNTHESIS\ninitial $display("lfsr: simulation");\n`endif\n'),
-    "a synthesis branch that nobody takes": right("`ifdef SYNTHESIS\nwire only_in_synthesis;\n`else\nwire in_simulation;\n`endif\n"),
-    "translate_off comments": right("// synopsys translate_off\ninitial $display(1);\n// synopsys translate_on\n"),
-    "waves": right('initial begin $dumpfile("lfsr.vcd"); $dumpvars(0, lfsr_8bit); end\n'),
-    "a comment on forbidden things": right("// no $fopen, no $finish, no `final`, no bind\n/* $system(1); import \"DPI-C\" */\n"),
-    "a string on forbidden things": right('initial $display("$finish was not called; $fopen neither");\n'),
-    "names like keywords": right("wire final_value = lfsr_out[0], bind_0 = 1, force_it = 0;\n"),
-    "macros of its own": right("wire [`W-1:0] t = lfsr_out;\n", before="`define W 8\n`ifdef DEBUG\n`define X 1\n`endif\n"),
-    "a submodule and a look into it": right("probe p(.a(lfsr_out[0]));\nwire z = p.b;\n", after="module probe(input a); wire b = a; endmodule\n"),
-    "generated blocks": right("genvar i; generate for (i = 0; i < 2; i = i + 1) begin : g wire w = lfsr_out[i]; end endgenerate\nwire z = g[1].w;\n"),
-    "a struct of its own": right(
-        "typedef struct packed {logic [3:0] hi, lo;} t; t s;\n"
-        "always @* begin s.hi = lfsr_out[7:4]; s.lo = lfsr_out[3:0]; end\n"
-    ),
-    "a timescale of its own": right(before="`timescale 1ns/1ps\n"),
-    "line ends of Windows": right().replace("\n", "\r\n"),
-    "words in other languages": right("// Schieberegister mit Rückkopplung 移位寄存器\n"),
-    "random numbers": right("integer r; initial r = $urandom_range(3, 1) + $random;\n"),
-    "functions and logarithms": right("localparam L = $clog2(8); function [7:0] id(input [7:0] x); id = x; endfunction\nwire [7:0] z = id(lfsr_out);\n"),
-    "a further parameter": right().replace("module lfsr_8bit(", "module lfsr_8bit #(parameter DEBUG = 0)("),
 }  # fmt: skip
 
 
@@ -229,13 +191,6 @@ def test_a_burden_is_the_models_fault_and_ends_in_time(executor, examples, name)
     assert verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR, verdict.reasons
     assert time.monotonic() - started < 600  # unbounded, each would run for hours
     grader.close()
-
-
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", HONEST)
-def test_the_honest_twin_passes(limited, examples, name):
-    verdict = grade(limited, examples, HONEST[name])
-    assert verdict.passed, (verdict.outcome, verdict.reasons)
 
 
 def test_after_all_attacks_the_golden_answer_still_passes(limited, examples):
@@ -339,19 +294,48 @@ def test_no_simulator_can_write_to_its_own_memory(executor, examples):
 
 
 def test_what_the_problems_own_files_do_the_answer_may_do():
-    context = {"rtl/m.sv": 'module m; integer f; initial f = $fopen("a", "w"); endmodule\n'}
-    answer = {"rtl/m.sv": 'module m; integer g; initial g = $fopen("b", "w"); endmodule\n'}
+    context = {"rtl/m.sv": "module m; reg q; initial force q = 0; endmodule\n"}
+    answer = {"rtl/m.sv": "module m; reg q; initial force q = 1; endmodule\n"}
     assert screen(answer, {})
     assert not screen(answer, context)
 
 
-def test_a_file_that_was_given_may_be_read_and_included():
-    context = {"rtl/init.hex": "00\n", "rtl/defs.svh": "`define W 8\n"}
-    text = '`include "defs.svh"\nmodule m; reg [7:0] r [0:3]; initial $readmemh("init.hex", r); endmodule\n'
-    assert not screen({"rtl/m.sv": text}, context)
-    assert len(screen({"rtl/m.sv": text}, {}, harness=["init.hex"])) == 2
-    missing = 'module m; reg [7:0] r [0:3]; initial $readmemh("no_such.hex", r); endmodule\n'
-    assert not screen({"rtl/m.sv": missing}, {}), "a memory that stays unknown is the design's own affair"
+@pytest.mark.parametrize("task", ['$c("system(\\"id\\");")', '`T(c)("x")', '$fopen("x")'])
+def test_beside_another_tool_than_icarus_the_screen_looks_at_system_tasks(task):
+    """Verilator's programs are C++, and a harness may build one by itself."""
+    answer = {"rtl/m.sv": f"`define T(a) $``a\nmodule m; initial {task}; initial $display(1); endmodule\n"}
+    assert len(screen(answer, {}, "m", several_tools=True)) == 1
+    assert not screen(answer, {}, "m", several_tools=False), "the gate's affair"
+
+
+def test_a_file_that_was_given_may_be_included():
+    answer = {"rtl/m.sv": '`include "defs.svh"\nmodule m; reg [`W-1:0] r; endmodule\n'}
+    assert not screen(answer, {"rtl/defs.svh": "`define W 8\n"})
+    assert len(screen(answer, {})) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "led_out"),
+    [
+        ("always @* q = tb.d;", True),
+        ("always @(posedge clk) tb.stats.errors = 0;", True),
+        ("initial #1 disable tb.check;", True),
+        ("defparam tb.N = 0;", True),
+        ("always @* q = \\$unm_blk_1 .d;", True),
+        ("probe p(clk); always @* q = p.b;", False),
+        ("given g(clk); always @* q = g.inside;", False),
+        ("brought b(clk); always @* q = b.inside;", False),
+        ("always @* q = m.clk;", False),
+        ("always @* q = undeclared;", False),
+    ],
+)
+def test_only_beside_hdl_of_the_harness_a_name_may_not_lead_out_of_the_design(body, led_out):
+    answer = {
+        "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
+    }
+    context = {"rtl/given.sv": "module given(input a); wire inside = a; endmodule\n"}
+    assert [finding.line for finding in screen(answer, context, "m", beside_hdl=True)] == ([2] if led_out else [])
+    assert not screen(answer, context, "m")
 
 
 def test_neutralising_keeps_lines_and_everything_else():

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from rtl_core.grading.budget import Budget, KnownGood
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.limits import Budget, KnownGood, Limits
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.verdict import Outcome

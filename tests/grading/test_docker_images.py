@@ -10,15 +10,15 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.docker_images import IMAGE, instructions
-from rtl_core.grading.executors.probe import Inside
+from rtl_core.grading.executors.toolchain import Toolchain
 
-INSIDE = Inside(
+INSIDE = Toolchain(
     "/opt/sim/bin/python3",
     "/libs",
     "/lib.so",
     {},
-    frozenset({"cocotb", "cocotb_bus"}),
-    {"cocotb": "2.0.1", "cocotb-bus": "0.3.0"},
+    modules=frozenset({"cocotb", "cocotb_bus"}),
+    packages={"cocotb": "2.0.1", "cocotb-bus": "0.3.0"},
 )
 
 
@@ -71,4 +71,4 @@ def test_additions_that_cannot_be_installed_are_an_infrastructure_error_that_nam
 def test_what_an_image_has_needs_no_other():
     job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n")
     with make_executor("docker") as executor:
-        assert executor._images.digest(job.dockerfile) == executor.image.digest
+        assert executor._images.digest(job.dockerfile) == executor.toolchain.tools["image"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rtl_core.grading.testbenches import MAX_CHARS, without_test_benches
+from rtl_core.grading.design import without_test_benches
+from rtl_core.grading.screen import MAX_FILE_CHARS
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage
@@ -144,7 +145,7 @@ def test_hostile_text_takes_linear_time_and_raises_nothing(pattern):
 
 
 def test_a_file_that_the_screen_refuses_for_its_length_is_left_as_it_is():
-    text = DESIGN + BENCH + " " * MAX_CHARS
+    text = DESIGN + BENCH + " " * MAX_FILE_CHARS
     assert left(text) == text
 
 

@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from rtl_core.errors import ToolMissingError
-from rtl_core.grading.executors import installed as installed_module
-from rtl_core.grading.executors import toolbox
+from rtl_core.grading.executors import install as install_module
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-from rtl_core.grading.executors.installed import InstalledToolchain, scripts
+from rtl_core.grading.executors.install import scripts
+from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_without_an_installed_toolchain_this_machines_tools_are_used(home):
-    assert InstalledToolchain.find() is None
+    assert Toolchain.installed() is None
     with BubblewrapExecutor(warm=False) as executor:
         assert "toolchain" not in executor.tools()
 
@@ -33,18 +33,18 @@ def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
 
 @pytest.mark.parametrize(("version", "times"), [("11.0", 1), ("12.0", 0), ("unknown", 0)])
 def test_older_tools_are_warned_of_once(version, times, caplog):
-    toolbox._warn_of_older.cache_clear()
+    warn_of_older.cache_clear()
     with caplog.at_level(logging.WARNING, "rtl_distill"):
-        toolbox._warn_of_older(version)
-        toolbox._warn_of_older(version)
+        warn_of_older(version)
+        warn_of_older(version)
     assert len([record for record in caplog.records if "toolchain install" in record.getMessage()]) == times
 
 
 def test_without_root_or_engine_the_ways_to_a_toolchain_are_named(home, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/no-engine.sock")
-    monkeypatch.setattr(installed_module.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(install_module.os, "geteuid", lambda: 1000)
     with pytest.raises(ToolMissingError, match="sim-image"):
-        installed_module.install()
+        install_module.install()
     assert list(home.iterdir()) == []
 
 
@@ -56,7 +56,7 @@ def test_the_scripts_that_make_the_image_are_found():
 def test_the_installed_toolchain_is_the_images(installed):
     with BubblewrapExecutor(installed) as executor:
         tools = executor.tools()
-        assert tools["toolchain"] == installed.made_of
+        assert tools["toolchain"] == installed.tools["toolchain"]
         assert tools["iverilog"].startswith("12.")
         assert {"verilator", "yosys", "cocotb1"} <= set(tools)
         assert executor.has_module("cocotb_bus")

@@ -47,7 +47,11 @@ FAST = {
         "waves under COCOTB_SIM @ cvdp/lfsr", "lint pragma around VERILATOR @ cvdp/lfsr", "unnamed generate block @ cvdp/lfsr", "specify with setup and hold @ cvdp/lfsr",
         "flush of the output @ cvdp/lfsr", "final report without synthesis @ cvdp/lfsr", "parameter check with finish @ cvdp/lfsr", "test bench appended @ cvdp/lfsr",
         "check in own/bench", "tool guards in ve/Prob031", "response: port list first", "response: test bench first", "response: JSON example first",
-        "given memory file @ own/pair",
+        "given memory file @ own/pair", "plain @ cvdp/lfsr", "messages @ cvdp/lfsr", "parameter check with fatal @ cvdp/lfsr",
+        "checks without synthesis @ cvdp/lfsr", "synthesis branch @ cvdp/lfsr", "translate_off @ cvdp/lfsr", "waves beside the run @ cvdp/lfsr",
+        "comment on forbidden things @ cvdp/lfsr", "string on forbidden things @ cvdp/lfsr", "names like keywords @ cvdp/lfsr", "macro for a width @ cvdp/lfsr",
+        "look into a submodule @ cvdp/lfsr", "named generate loop @ cvdp/lfsr", "packed struct @ cvdp/lfsr", "timescale @ cvdp/lfsr", "line ends of Windows @ cvdp/lfsr",
+        "words in other languages @ cvdp/lfsr", "random numbers @ cvdp/lfsr", "bits and size @ cvdp/lfsr", "parameter in the header @ cvdp/lfsr",
     ],
 }  # fmt: skip
 BY_NAME = {(group, attack.name): attack for group, attacks in GROUPS.items() for attack in attacks}

@@ -25,20 +25,22 @@ from typing import Any
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.attached import attached
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
-from rtl_core.grading.executors.installed import InstalledToolchain
-from rtl_core.grading.executors.retrying import RetryingExecutor
-from rtl_core.grading.executors.toolbox import Toolbox, warm_command
+from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
 from rtl_core.grading.executors.wire import (
     GUARD,
     INSIDE,
     Connection,
+    RetryingExecutor,
     agent_environment,
     job_message,
     patience,
     send,
+    warm_command,
 )
 
 START_S = 120.0
+_CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
+"""What the agent keeps where it is root."""
 
 
 class BubblewrapExecutor(RetryingExecutor):
@@ -48,10 +50,10 @@ class BubblewrapExecutor(RetryingExecutor):
     derives_images = False
     tries = 2
 
-    def __init__(self, toolbox: Toolbox | InstalledToolchain | None = None, *, warm: bool = True) -> None:
+    def __init__(self, toolchain: Toolchain | None = None, *, warm: bool = True) -> None:
         """Proves with a first cell that the sandbox works here.
 
-        Without a `toolbox` the installed toolchain is used where there is one (`rtl-distill toolchain install`), else this
+        Without a `toolchain` the installed one is used where there is one (`rtl-distill toolchain install`), else this
         machine's own tools, with one warning when they are older than the simulation image's.
 
         `warm` keeps a started Python and simulator in each cell, from which every grade is forked; without it each
@@ -61,7 +63,9 @@ class BubblewrapExecutor(RetryingExecutor):
         allow the sandbox.
         """
         super().__init__()
-        self.toolbox = toolbox or InstalledToolchain.find() or Toolbox.of_this_machine(warn=True)
+        self.toolchain = toolchain or Toolchain.installed() or Toolchain.of_this_machine()
+        if toolchain is None and self.toolchain.root is None:
+            warn_of_older(self.toolchain.tools.get("iverilog", "unknown"))
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
@@ -74,17 +78,11 @@ class BubblewrapExecutor(RetryingExecutor):
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
         self._free.append(self._start_cell())
 
-    def tools(self) -> dict[str, str]:
-        return self.toolbox.versions()
-
-    def has_module(self, name: str) -> bool:
-        return self.toolbox.has_module(name)
-
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
         cell = self._start_cell() if fresh else self._take()
         try:
             with self._at_work(cell):
-                answer = cell.ask(job_message(job, cell.slot, self.toolbox), patience(job))
+                answer = cell.ask(job_message(job, cell.slot, self.toolchain), patience(job))
         except BaseException:
             cell.close()
             raise
@@ -93,8 +91,8 @@ class BubblewrapExecutor(RetryingExecutor):
 
     def shell(self, job: Job) -> int:
         """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
-        message = job_message(job, 0, self.toolbox)
-        plain = [self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
+        message = job_message(job, 0, self.toolchain)
+        plain = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
         ours, theirs = socket.socketpair()
         with ours, theirs:
             # Beside the start: a large workspace does not fit into the socket before somebody reads.
@@ -126,12 +124,6 @@ class BubblewrapExecutor(RetryingExecutor):
         finally:
             with self._lock:
                 self._busy.discard(cell)
-
-    def __enter__(self) -> BubblewrapExecutor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _take(self) -> _Cell:
         with self._lock:
@@ -167,33 +159,24 @@ class BubblewrapExecutor(RetryingExecutor):
         if os.geteuid() == 0:
             # The agent keeps what it needs to mount, and to become nobody before anything of a job runs.
             command += ["--cap-drop", "ALL"]
-            for capability in (
-                "SYS_ADMIN",
-                "SETUID",
-                "SETGID",
-                "CHOWN",
-                "DAC_OVERRIDE",
-                "FOWNER",
-                "KILL",
-                "SYS_PTRACE",
-            ):
+            for capability in _CAPABILITIES:
                 command += ["--cap-add", f"CAP_{capability}"]
         else:
             command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-        command += self.toolbox.binds()
+        command += self.toolchain.binds()
         command += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", str(INSIDE), GUARD]
         for directory in ("/tmp", "/code", "/src", "/rundir"):
             command += ["--dir", directory]
         command += ["--remount-ro", "/", "--chdir", "/"]
-        for name, value in self.toolbox.environment().items():
+        for name, value in self.toolchain.environment().items():
             command += ["--setenv", name, value]
         if program:
             return [*command, "--", *program]
         if not self.warm:
-            return [*command, "--", self.toolbox.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
-        for name, value in agent_environment(self.toolbox.python).items():
+            return [*command, "--", self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/agent.py"]
+        for name, value in agent_environment(self.toolchain.python).items():
             command += ["--setenv", name, value]
-        return [*command, "--", *warm_command("vvp", self.toolbox.cocotb_libraries)]
+        return [*command, "--", *warm_command(self.toolchain)]
 
 
 def _with_control(command: list[str], theirs: socket.socket) -> list[str]:

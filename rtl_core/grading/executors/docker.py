@@ -27,7 +27,7 @@ from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
 from rtl_core.grading.executors.docker_container import Container, Kind
 from rtl_core.grading.executors.docker_images import IMAGE, DerivedImages, look_into
-from rtl_core.grading.executors.retrying import RetryingExecutor
+from rtl_core.grading.executors.wire import RetryingExecutor
 from rtl_core.grading.limits import Limits
 
 LABEL = "rtl-distill.owner"
@@ -65,26 +65,19 @@ class DockerExecutor(RetryingExecutor):
         self._folder.chmod(0o711)
         try:
             self.sweep()
-            self.image = look_into(self._api, image, {LABEL: self._owner})
+            self.toolchain, self.runtime = look_into(self._api, image, {LABEL: self._owner})
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        self._images = DerivedImages(self._api, self.image)
+        self._images = DerivedImages(self._api, self.toolchain)
         self._ahead = os.cpu_count() or 1
         self._waiting: list[Container] = []
         self._coming = 0
         """How many are being created to wait."""
-        self._kind = Kind(self.image.digest, Limits(), runtime=self.image.runtime)
+        self._kind = Kind(self.toolchain.tools["image"], Limits(), runtime=self.runtime)
         self._labels = {LABEL: self._owner, "rtl.flow_run": os.environ.get("PREFECT__FLOW_RUN_ID", "none")}
         self._makers = ThreadPoolExecutor(max_workers=max(2, self._ahead), thread_name_prefix="containers")
         self._removers = ThreadPoolExecutor(max_workers=_REMOVERS, thread_name_prefix="containers-gone")
-
-    def tools(self) -> dict[str, str]:
-        """The image by digest, and the versions in it."""
-        return self.image.tools()
-
-    def has_module(self, name: str) -> bool:
-        return self.image.inside.has_module(name)
 
     def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
         container = self._create(self._kind_of(job)) if fresh else self._take(job)
@@ -137,12 +130,6 @@ class DockerExecutor(RetryingExecutor):
                 shutil.rmtree(folder, ignore_errors=True)
         return removed
 
-    def __enter__(self) -> DockerExecutor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _take(self, job: Job) -> Container:
         """A container that fits the job: one that waits, else a new one."""
         kind = self._kind_of(job)
@@ -163,10 +150,10 @@ class DockerExecutor(RetryingExecutor):
         return container or self._create(kind)
 
     def _kind_of(self, job: Job) -> Kind:
-        return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts, self.image.runtime)
+        return Kind(self._images.digest(job.dockerfile), job.limits, job.mounts, self.runtime)
 
     def _create(self, kind: Kind) -> Container:
-        return Container(self._api, self._folder, kind, self.image.inside, self._labels)
+        return Container(self._api, self._folder, kind, self.toolchain, self._labels)
 
     def _prepare(self, kind: Kind) -> None:
         """Creates one container ahead, unless others are wanted by now."""

@@ -20,9 +20,16 @@ from typing import Any
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors import docker_confinement as confinement
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, Mount
-from rtl_core.grading.executors.probe import Inside
-from rtl_core.grading.executors.toolbox import warm_command
-from rtl_core.grading.executors.wire import GUARD, INSIDE, Connection, agent_environment, job_message, patience
+from rtl_core.grading.executors.toolchain import Toolchain
+from rtl_core.grading.executors.wire import (
+    GUARD,
+    INSIDE,
+    Connection,
+    agent_environment,
+    job_message,
+    patience,
+    warm_command,
+)
 from rtl_core.grading.limits import Limits
 
 START_S = 120.0
@@ -45,12 +52,12 @@ class Kind:
 class Container:
     """Created and started at once; `run` serves its one job."""
 
-    def __init__(self, api: Any, folder: Path, kind: Kind, inside: Inside, labels: Mapping[str, str]) -> None:
+    def __init__(self, api: Any, folder: Path, kind: Kind, toolchain: Toolchain, labels: Mapping[str, str]) -> None:
         """`folder` holds the directories that host and container share.
 
         Raises InfrastructureError when the engine refuses.
         """
-        self._api, self._inside = api, inside
+        self._api, self._toolchain = api, toolchain
         self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
         self.folder = folder / self.name
         self._channel: socket.socket | None = None
@@ -58,13 +65,13 @@ class Container:
         for directory in ("control", *self._hosted):
             (self.folder / directory).mkdir(parents=True)
             (self.folder / directory).chmod(0o777 if directory != "src" else 0o755)
-        agent = {**agent_environment(inside.python), "RTL_CONTROL_SOCKET": "/control/agent.sock"}
+        agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": "/control/agent.sock"}
         try:
             api.create_container(
                 kind.image,
-                entrypoint=warm_command("vvp", inside.libraries),
+                entrypoint=warm_command(toolchain),
                 name=self.name,
-                environment={**inside.environment(), **agent},
+                environment={**toolchain.environment(), **agent},
                 labels=dict(labels),
                 host_config=api.create_host_config(
                     binds=self._binds(kind.mounts), **confinement.host(kind.limits, kind.runtime)
@@ -89,7 +96,7 @@ class Container:
         try:
             connection = Connection(self._channel)
             connection.receive(START_S)
-            message = {**job_message(job, 0, self._inside), "hosted": list(self._hosted)}
+            message = {**job_message(job, 0, self._toolchain), "hosted": list(self._hosted)}
             return connection.ask(message, patience(job))
         except ExecutorDiedError:
             self.kill()
@@ -107,7 +114,7 @@ class Container:
             target=self._hold, args=(replace(job, steps=(waiting,), limits=limits, budget_s=None),), daemon=True
         )
         held.start()
-        environment = job_message(job, 0, self._inside)["steps"][0]["env"]
+        environment = job_message(job, 0, self._toolchain)["steps"][0]["env"]
         given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
         streams = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
         until_ready = f'while [ ! -e {_READY} ]; do sleep 0.05; done; cd "$0" && exec "$@"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 import shutil
@@ -10,32 +11,21 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.probe import SCRIPT, SIM_PYTHON, Inside
+from rtl_core.grading.executors.toolchain import PROBE, Toolchain
 
 IMAGE = "rtl-distill-sim"
 BUILD = "make sim-image (deployments/sim/build.sh)"
 
 
-@dataclass(frozen=True)
-class Image:
-    """An image by digest, and what its inside is like."""
+def look_into(api: Any, name: str, labels: Mapping[str, str]) -> tuple[Toolchain, str | None]:
+    """What is in an image, and the engine's runtime that works best with it (None: the engine's default).
 
-    digest: str
-    inside: Inside
-    runtime: str | None = None
-    """The engine's runtime that works best with it, None for the engine's default."""
-
-    def tools(self) -> dict[str, str]:
-        return {"image": self.digest, **self.inside.tools}
-
-
-def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Image:
-    """Runs the probe in a container of the image. Raises InfrastructureError when image or tools are missing."""
+    Runs the probe in a container of the image. Raises InfrastructureError when image or tools are missing.
+    """
     import docker.errors
 
     try:
@@ -45,7 +35,8 @@ def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Image:
     # crun starts a container for half of what runc takes.
     for runtime in ("crun", None) if "crun" in api.info().get("Runtimes", {}) else (None,):
         try:
-            return Image(digest, Inside.parse(_probe(api, name, digest, labels, runtime)), runtime)
+            found = json.loads(_probe(api, name, digest, labels, runtime))
+            return Toolchain.of_root(found, {"image": digest}), runtime
         except docker.errors.APIError as error:
             if runtime is None:
                 raise InfrastructureError(
@@ -58,7 +49,7 @@ def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Image:
 def _probe(api: Any, name: str, digest: str, labels: Mapping[str, str], runtime: str | None) -> str:
     container = api.create_container(
         digest,
-        entrypoint=[SIM_PYTHON, "-c", SCRIPT],
+        entrypoint=[*PROBE],
         labels=dict(labels),
         network_disabled=True,
         host_config=api.create_host_config(network_mode="none", cap_drop=["ALL"], runtime=runtime),
@@ -78,7 +69,7 @@ def _probe(api: Any, name: str, digest: str, labels: Mapping[str, str], runtime:
 class DerivedImages:
     """Images with what a harness' Dockerfile adds to the simulation image, built once and kept by the engine. Thread-safe."""
 
-    def __init__(self, api: Any, base: Image) -> None:
+    def __init__(self, api: Any, base: Toolchain) -> None:
         self._api, self._base = api, base
         self._lock = threading.Lock()
         self._known: dict[str, str] = {}
@@ -87,7 +78,7 @@ class DerivedImages:
         """The image for a harness. Raises InfrastructureError when its additions cannot be installed here and now."""
         additions = [line for line in instructions(dockerfile or "") if not self._has(line)]
         if not additions:
-            return self._base.digest
+            return self._base.tools["image"]
         key = "\n".join(additions)
         with self._lock:
             # Held while building, so that one harness is built once for all threads.
@@ -100,12 +91,12 @@ class DerivedImages:
         match = re.fullmatch(r"RUN\s+(?:python3?\s+-m\s+)?pip3?\s+install\s+(.+)", instruction, re.S)
         if not match:
             return False
-        return all(self._base.inside.has_package(word) for word in match[1].split() if not word.startswith("-"))
+        return all(self._base.has_package(word) for word in match[1].split() if not word.startswith("-"))
 
     def _build(self, additions: list[str]) -> str:
         import docker.errors
 
-        text = "\n".join([f"FROM {self._base.digest}", *additions]) + "\n"
+        text = "\n".join([f"FROM {self._base.tools['image']}", *additions]) + "\n"
         tag = f"{IMAGE}-derived:{uuid.uuid5(uuid.NAMESPACE_OID, text).hex[:16]}"
         with contextlib.suppress(docker.errors.ImageNotFound):
             return str(self._api.inspect_image(tag)["Id"])

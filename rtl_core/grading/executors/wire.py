@@ -1,4 +1,4 @@
-"""What an executor and its agent say to each other: eight bytes of length, then JSON."""
+"""How jobs are handed to the agent in a sandbox: messages of eight bytes of length, then JSON; another try when a sandbox dies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import json
 import select
 import socket
 import struct
+import threading
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult, Wave
+from rtl_core.grading.executors.toolchain import Toolchain
 
 INSIDE = Path(__file__).resolve().parent.parent / "inside"
 GUARD = "/guard"
@@ -24,20 +27,62 @@ GRACE_S = 40.0
 SLOWEST = 20
 """A step ends after so many times its limit of time, whatever share of the machine it had."""
 
+DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
+"""The same as in rtl_core/grading/inside/warm.py."""
 MAX_WAVE = 256 << 20
 """Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
 
 
-class Surroundings(Protocol):
-    """What the inside of a sandbox is like: a Toolbox, or an image."""
+class RetryingExecutor(ABC):
+    """Runs jobs by `_serve`, up to `tries` times each, with the tools of a `toolchain`."""
 
-    @property
-    def cocotb1(self) -> str | None: ...
+    tries: int
+    toolchain: Toolchain
 
-    @property
-    def prefixes(self) -> tuple[str, ...]: ...
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
 
-    def environment(self) -> dict[str, str]: ...
+    def run(self, job: Job) -> JobResult:
+        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
+        for attempt in range(self.tries):
+            last, started = attempt + 1 == self.tries, time.monotonic()
+            try:
+                # Whatever ended one sandbox may have ended those that wait as well.
+                answer = self._serve(job, fresh=attempt > 0)
+            except ExecutorDiedError:
+                if last or self._closed:
+                    raise
+                continue
+            result = job_result(answer, started, last=last)
+            if result is not None:
+                with self._lock:
+                    self.cpu_s += result.cpu_s
+                return result
+        raise AssertionError("unreachable")
+
+    def tools(self) -> dict[str, str]:
+        """Name -> version of what decides a verdict, and what another root file system was made of."""
+        return dict(self.toolchain.tools)
+
+    def has_module(self, name: str) -> bool:
+        """Whether a harness' Python can import a module."""
+        return self.toolchain.has_module(name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends every sandbox, at work or not. Further runs are an error."""
+
+    @abstractmethod
+    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
+        """An agent's answer to a job, from a new sandbox where `fresh`. Raises ExecutorDiedError when there is none."""
 
 
 class Connection:
@@ -85,11 +130,11 @@ def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
     channel.sendall(struct.pack("<Q", len(body)) + body)
 
 
-def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
+def job_message(job: Job, slot: int, toolchain: Toolchain) -> dict[str, Any]:
     """A job as the agent takes it. `slot` makes the user that its steps run as differ from other sandboxes'."""
     return {
         "slot": slot,
-        "prefixes": list(inside.prefixes),
+        "prefixes": list(toolchain.prefixes),
         "files": dict(job.files),
         "harness": dict(job.harness),
         "mounts": [asdict(mount) for mount in job.mounts],
@@ -98,13 +143,19 @@ def job_message(job: Job, slot: int, inside: Surroundings) -> dict[str, Any]:
         "longest_s": SLOWEST * job.limits.wall_s,
         "stop_at_failure": job.stop_at_failure,
         "waves": job.waves,
-        "steps": [_step(step, job, inside) for step in job.steps],
+        "steps": [_step(step, job, toolchain) for step in job.steps],
     }
 
 
 def agent_environment(python: str) -> dict[str, str]:
-    """What a simulator needs in its environment to become a warm agent; `python` is the interpreter inside."""
+    """What a simulator needs in its environment to become a warm agent; `python` is the interpreter toolchain."""
     return {"PYTHONPATH": f"{GUARD}/warm:{GUARD}:{GUARD}/lib", "PYGPI_PYTHON_BIN": python}
+
+
+def warm_command(toolchain: Toolchain) -> list[str]:
+    """The command line of a warm vvp, with room for a design and plusargs; rtl_core/grading/inside/warm.py writes there."""
+    slots = ["d" * DESIGN_SLOT, *["+" + "p" * (SLOT - 1)] * SLOTS]
+    return ["vvp", "-M", toolchain.libraries, "-m", "libcocotbvpi_icarus", *slots]
 
 
 def patience(job: Job) -> float:
@@ -130,34 +181,19 @@ def job_result(answer: Mapping[str, Any], started: float, *, last: bool) -> JobR
 
 def step_result(step: Mapping[str, Any]) -> StepResult:
     """A step's result as the agent sent it."""
-    return StepResult(
-        name=step["name"],
-        exit_code=step["exit_code"],
-        output=step["output"],
-        wall_s=step["wall_s"],
-        cpu_s=step.get("cpu_s", 0.0),
-        asleep_s=step.get("asleep_s", 0.0),
-        overrun=step["overrun"],
-        sessions=tuple(
-            Session(
-                s["results_file"],
-                s["complete"],
-                s["forged"],
-                tuple(s["tests"]),
-                s["changes"],
-                s["moved"],
-                s["pacer"],
-            )
-            for s in step.get("sessions", ())
-        ),
-        builds=tuple(step.get("builds", ())),
-        refused=tuple(step.get("refused", ())),
-        started=step.get("started", 0),
-    )
+    lists = {key: tuple(step.get(key, ())) for key in ("builds", "refused")}
+    sessions = tuple(_session(session) for session in step.get("sessions", ()))
+    return StepResult(**{**step, **lists, "sessions": sessions})
 
 
-def _step(step: Step, job: Job, inside: Surroundings) -> dict[str, Any]:
-    environment = _environment(step, job, inside)
+def _session(sent: Mapping[str, Any]) -> Session:
+    """The digest, which is there where no results file was, has been looked at by the agent."""
+    kept = {key: value for key, value in sent.items() if key != "digest"}
+    return Session(**{**kept, "tests": tuple(sent["tests"])})
+
+
+def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
+    environment = _environment(step, job, toolchain)
     return {
         "name": step.name,
         "argv": list(step.argv),
@@ -165,17 +201,17 @@ def _step(step: Step, job: Job, inside: Surroundings) -> dict[str, Any]:
         "env": environment,
         # What is ours in it, so that a warm start can tell what the harness asked for.
         "warm": job.cocotb == 2,
-        "own": [name for name, value in inside.environment().items() if environment.get(name) == value],
+        "own": [name for name, value in toolchain.environment().items() if environment.get(name) == value],
     }
 
 
-def _environment(step: Step, job: Job, inside: Surroundings) -> dict[str, str]:
-    environment = {**inside.environment(), **step.env}
+def _environment(step: Step, job: Job, toolchain: Toolchain) -> dict[str, str]:
+    environment = {**toolchain.environment(), **step.env}
     # A fresh `vvp` is found here first: it looks at the compiled program before it becomes the real one.
     # The detour in the second name is for test benches: they pass over what stands in /guard.
     waves = f"/.{GUARD}/waves:" if job.waves else ""
     environment["PATH"] = f"{GUARD}/bin:{waves}{environment['PATH']}"
-    older = inside.cocotb1 if job.cocotb == 1 else None
+    older = toolchain.cocotb1 if job.cocotb == 1 else None
     environment["PYTHONPATH"] = ":".join(filter(None, (step.env.get("PYTHONPATH"), older, f"{GUARD}/lib")))
     if "RANDOM_SEED" not in environment:
         # cocotb 1 reads the one, cocotb 2 the other.

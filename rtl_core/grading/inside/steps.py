@@ -83,7 +83,7 @@ def waves(job):
 
 
 def plain(path):
-    """Opens a file of a folder that a harness can write: neither a link nor a pipe, which would be read with our rights or for ever."""
+    """Opens an untrusted file; refuses links and pipes."""
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)

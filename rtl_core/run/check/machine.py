@@ -16,7 +16,7 @@ from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.grading.executors import Executor, make_executor
-from rtl_core.grading.executors.toolbox import IMAGE_ICARUS
+from rtl_core.grading.executors.toolchain import IMAGE_ICARUS
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems

@@ -29,7 +29,7 @@ ALLOWED_TASKS = frozenset(_ALLOWED.split())
 `refusals` looks at by name. All others reach files, the command line, other scopes' signals or the simulator itself."""
 
 _METHOD = re.compile(r"ivl_(?:enum|string|queue|darray)_method\$\w+")
-"""What Icarus makes of a method such as `state.next()`. They compute; the screen refuses them where a text calls them so."""
+"""What Icarus makes of a method such as `state.next()`. They compute."""
 _FILE_TASKS = {"dumpfile", "readmemh", "readmemb"}
 _CHECKS = "setup hold setuphold recovery removal recrem width period skew timeskew fullskew nochange"
 TIMING_CHECKS = frozenset(_CHECKS.split())

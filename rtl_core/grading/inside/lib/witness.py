@@ -318,7 +318,7 @@ def _witness_builds(module):
 
 def _changed_parameters(command, cwd):
     """Parameters that an `iverilog -P top.NAME=VALUE` set and that its program does not hold, and those that the harness
-    reads back though it did not set them (RTL_PARAMETERS, see rtl_core/grading/parameters.py) and that are not as demanded.
+    reads back though it did not set them (RTL_PARAMETERS, see rtl_core/grading/interface_check.py) and that are not as demanded.
     """
     words = [str(word) for word in command]
     settings: dict[str, dict[str, str]] = {}

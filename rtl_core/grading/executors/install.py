@@ -1,7 +1,7 @@
-"""The installed toolchain: the simulation image's files in a directory, for bubblewrap to use as its root.
+"""Installs the simulation image's files in a directory, for bubblewrap to use as its root: so both executors run the same tools.
 
-So both executors run the same tools. `install` takes the files from the image of a running engine, or makes them by
-debootstrap with the very scripts that make the image.
+`install` takes the files from the image of a running engine, or makes them by debootstrap with the very scripts that make the
+image. `install_older_cocotb` adds what this machine's own tools lack.
 """
 
 from __future__ import annotations
@@ -12,74 +12,18 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
-from rtl_core.grading.executors.probe import SCRIPT, SIM_PYTHON, Inside
-from rtl_core.grading.executors.toolbox import system_binds, tools_home
+from rtl_core.grading.executors.toolchain import MANIFEST, PROBE, Toolchain, system_binds, tools_home
 
 Source = Literal["docker", "debootstrap"]
-_MANIFEST = "rtl-distill.json"
+_OLDER = ("cocotb==1.9.2",)
 _PROBE_S = 300
 
 
-@dataclass(frozen=True)
-class InstalledToolchain:
-    """A root for bubblewrap's sandboxes, and what is in it."""
-
-    root: Path
-    made_of: str
-    """The image by digest, or `debootstrap`."""
-    inside: Inside
-
-    @classmethod
-    def find(cls) -> InstalledToolchain | None:
-        """The one under `tools_home()`, or None. Raises ToolMissingError when it is there and cannot be used."""
-        root = tools_home() / "root"
-        if not root.is_dir():
-            return None
-        try:
-            manifest = json.loads((root / _MANIFEST).read_text())
-            return cls(root, manifest["made_of"], Inside.of(manifest["inside"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ToolMissingError(
-                f"the toolchain in {root} cannot be used: {error!r}", "rtl-distill toolchain install"
-            ) from error
-
-    @property
-    def python(self) -> str:
-        return self.inside.python
-
-    @property
-    def cocotb1(self) -> str | None:
-        return self.inside.cocotb1
-
-    @property
-    def cocotb_libraries(self) -> str:
-        return self.inside.libraries
-
-    @property
-    def prefixes(self) -> tuple[str, ...]:
-        return ()
-
-    def binds(self) -> list[str]:
-        """bwrap arguments that make up the root."""
-        return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
-
-    def environment(self) -> dict[str, str]:
-        return self.inside.environment()
-
-    def has_module(self, name: str) -> bool:
-        return self.inside.has_module(name)
-
-    def versions(self) -> dict[str, str]:
-        """Name -> version, and what the files were made of."""
-        return {"toolchain": self.made_of, **self.inside.tools}
-
-
-def install(source: Source | None = None) -> InstalledToolchain:
+def install(source: Source | None = None) -> Toolchain:
     """Installs the toolchain under `tools_home()` in place of an older one.
 
     `source` None takes the image of a running engine where there is one, else debootstrap. Raises ToolMissingError when
@@ -94,7 +38,7 @@ def install(source: Source | None = None) -> InstalledToolchain:
             source = "docker" if _engine_has_image() else "debootstrap"
         made_of = _from_docker(fresh) if source == "docker" else _from_debootstrap(fresh)
         manifest = {"made_of": made_of, "inside": json.loads(_probe(fresh))}
-        (fresh / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        (fresh / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         fresh.chmod(0o755)
         root, old = home / "root", home / f"root.{os.getpid()}.old"
         if root.exists():
@@ -103,7 +47,7 @@ def install(source: Source | None = None) -> InstalledToolchain:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    found = InstalledToolchain.find()
+    found = Toolchain.installed()
     assert found is not None
     return found
 
@@ -184,8 +128,21 @@ def _probe(root: Path) -> str:
         raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
     command = [bwrap, "--unshare-all", "--clearenv", "--setenv", "PATH", "/opt/sim/bin:/usr/bin:/bin"]
     command += [*system_binds(str(root)), "--ro-bind", f"{root}/opt", "/opt", "--proc", "/proc", "--dev", "/dev"]
-    command += ["--tmpfs", "/tmp", "--", SIM_PYTHON, "-c", SCRIPT]
+    command += ["--tmpfs", "/tmp", "--", *PROBE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
     if done.returncode:
         raise InfrastructureError(f"the toolchain that was made does not work: {done.stderr.strip()[-300:]}")
     return done.stdout
+
+
+def install_older_cocotb() -> Path:
+    """Installs cocotb 1.9 beside this environment with its own pip; returns where. Raises ToolMissingError if pip fails."""
+    target = tools_home() / "cocotb1"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--target", str(target)]
+    done = subprocess.run([*command, *_OLDER], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolMissingError(
+            f"pip could not install {' '.join(_OLDER)}: {done.stderr.strip()[-300:]}", "check the network"
+        )
+    return target

@@ -1,0 +1,207 @@
+"""The programs that a sandbox sees: where they come from, which versions they are, and how they are found inside."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+from rtl_core.errors import ToolMissingError
+from rtl_core.grading.executors.probe import COCOTB1, SIMULATORS, probe
+
+SIM_PYTHON = "/opt/sim/bin/python3"
+"""The Python of the simulation image."""
+PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
+"""The command that looks into a root file system, whose output `Toolchain.of_root` takes."""
+MANIFEST = "rtl-distill.json"
+"""What an installed root was made of, and what is in it."""
+IMAGE_ICARUS = 12
+"""Major version of Icarus in the simulation image (Debian trixie)."""
+_ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
+
+
+def tools_home() -> Path:
+    """Where `rtl-distill toolchain install` puts what is no part of this environment; RTL_DISTILL_TOOLS moves it."""
+    given = os.environ.get("RTL_DISTILL_TOOLS")
+    return Path(given) if given else Path.home() / ".local" / "share" / "rtl-distill" / "tools"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Simulators and a Python with cocotb: this machine's own, or those of another root file system (an image, a directory)."""
+
+    python: str
+    """The interpreter, as seen inside."""
+    libraries: str
+    """The directory of cocotb's simulator libraries."""
+    libpython: str
+    tools: Mapping[str, str]
+    """Name -> version; `image` or `toolchain` -> what another root file system was made of."""
+    cocotb1: str | None = None
+    """A directory that holds cocotb 1.9 for the older harnesses, or None where it is not installed."""
+    root: Path | None = None
+    """The directory of another root file system, if it lies in one."""
+    modules: frozenset[str] | None = None
+    """First parts of the modules that packages have brought; None where this very Python can be asked."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Of another root file system: what pip calls a package (lower case, hyphens) -> version."""
+    prefixes: tuple[str, ...] = ()
+    """Directories bound read-only at their own place, besides the system's."""
+    tool_directories: tuple[str, ...] = ()
+    """Directories of simulators outside /usr, for PATH."""
+
+    @classmethod
+    def of_root(cls, found: Mapping[str, Any], made_of: Mapping[str, str], root: Path | None = None) -> Toolchain:
+        """That of another root file system, from what the probe printed there. `made_of` is told before the versions."""
+        return cls(
+            python=found["python"],
+            libraries=found["libraries"],
+            libpython=found["libpython"],
+            tools={**made_of, **found["tools"]},
+            cocotb1=COCOTB1 if "cocotb1" in found["tools"] else None,
+            root=root,
+            modules=frozenset(found["modules"]),
+            packages=dict(found["packages"]),
+        )
+
+    @classmethod
+    def installed(cls) -> Toolchain | None:
+        """The one under `tools_home()`, or None. Raises ToolMissingError when it is there and cannot be used."""
+        root = tools_home() / "root"
+        if not root.is_dir():
+            return None
+        try:
+            manifest = json.loads((root / MANIFEST).read_text())
+            return cls.of_root(manifest["inside"], {"toolchain": manifest["made_of"]}, root)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ToolMissingError(
+                f"the toolchain in {root} cannot be used: {error!r}", "rtl-distill toolchain install"
+            ) from error
+
+    @classmethod
+    def of_this_machine(cls) -> Toolchain:
+        """The tools on PATH and the running Python environment.
+
+        Raises ToolMissingError when no simulator is installed, or a package or library that grading needs.
+        """
+        if shutil.which("iverilog") is None or shutil.which("vvp") is None:
+            raise ToolMissingError("Icarus Verilog is not installed", "apt-get install iverilog")
+        prefixes, directories = _places()
+        older = tools_home() / "cocotb1"
+        cocotb1 = str(older) if (older / "cocotb").is_dir() else None
+        try:
+            found = probe(cocotb1)
+        except PackageNotFoundError as error:
+            raise ToolMissingError(f"{error.name} is not installed in this environment", "make setup") from error
+        except ImportError as error:
+            raise ToolMissingError(
+                "cocotb 2 is not installed in this environment", "pip install cocotb==2.0.1"
+            ) from error
+        if not found["libpython"]:
+            version = "{}.{}".format(*sys.version_info[:2])
+            raise ToolMissingError(
+                f"Python {version} is here without its shared library, which simulators load to run cocotb",
+                f"apt-get install libpython{version}",
+            )
+        return cls(
+            **found, cocotb1=cocotb1, prefixes=(*prefixes, *filter(None, [cocotb1])), tool_directories=directories
+        )
+
+    def binds(self) -> list[str]:
+        """bwrap arguments that make up the root."""
+        if self.root is not None:
+            return [*system_binds(str(self.root)), "--ro-bind", f"{self.root}/opt", "/opt"]
+        arguments = system_binds()
+        for parent in sorted({str(p) for prefix in self.prefixes for p in Path(prefix).parents if str(p) != "/"}):
+            # bwrap makes missing parents for root alone; the steps run as somebody else.
+            arguments += ["--perms", "0755", "--dir", parent]
+        for prefix in self.prefixes:
+            arguments += ["--ro-bind", prefix, prefix]
+        return arguments
+
+    def environment(self) -> dict[str, str]:
+        """What every step finds in its environment, before the harness' own settings."""
+        places = (str(Path(self.python).parent), *self.tool_directories, "/usr/local/bin", "/usr/bin", "/bin")
+        return {
+            "PATH": ":".join(dict.fromkeys(places)),
+            "HOME": "/code/rundir",
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            # Plugins of this environment are none of the harness' business, and each costs start-up time twice.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "LIBPYTHON_LOC": self.libpython,
+        }
+
+    def has_module(self, name: str) -> bool:
+        """Whether the Python can import a module. In another root file system this goes by its first part; `cocotb.runner`,
+        which cocotb 2 has no more, is told apart.
+        """
+        if self.modules is not None:
+            return name.split(".")[0] in self.modules and name != "cocotb.runner"
+        try:
+            return importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            return False
+
+    def has_package(self, requirement: str) -> bool:
+        """Whether what a `pip install` names is here: any version of cocotb and pytest, which are ours, else the one it pins."""
+        name, _, version = (part.strip() for part in re.split(r"\[.*?\]", requirement, maxsplit=1)[0].partition("=="))
+        name = re.split(r"[<>~!]", name)[0].replace("_", "-").lower()
+        return name in self.packages and (name in ("cocotb", "pytest") or version in ("", self.packages[name]))
+
+
+def _places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where the running Python environment and the simulators lie outside the system's directories: (to bind, for PATH)."""
+    own = (sys.prefix, sys.base_prefix)
+    prefixes = dict.fromkeys((*own, *map(os.path.realpath, own)))
+    cocotb = importlib.util.find_spec("cocotb")  # with --user or --system-site-packages it lies elsewhere
+    if cocotb is not None and cocotb.origin is not None:
+        site = Path(os.path.realpath(cocotb.origin)).parents[1]
+        if not any(site.is_relative_to(prefix) for prefix in prefixes):
+            prefixes[str(site)] = None
+    directories: dict[str, None] = {}
+    for tool in ("vvp", *SIMULATORS):
+        found = shutil.which(tool)
+        if found and not os.path.realpath(found).startswith("/usr/"):
+            directories[str(Path(found).parent)] = None
+            prefixes[str(Path(os.path.realpath(found)).parent.parent)] = None
+    outside = tuple(p for p in prefixes if p not in ("/usr", "/") and not p.startswith("/usr/"))
+    return outside, tuple(directories)
+
+
+@cache
+def warn_of_older(icarus: str) -> None:
+    """Once for each version: the tools decide verdicts."""
+    if icarus.split(".")[0].isdigit() and int(icarus.split(".")[0]) < IMAGE_ICARUS:
+        logging.getLogger("rtl_distill").warning(
+            "Icarus Verilog %s of this machine is older than the simulation image's %d and judges some answers otherwise "
+            "(versions are kept with each verdict); for the same tools: rtl-distill toolchain install",
+            icarus,
+            IMAGE_ICARUS,
+        )
+
+
+def system_binds(root: str = "") -> list[str]:
+    """bwrap arguments for the system directories of a root file system, and the few files of /etc that programs need."""
+    arguments = ["--ro-bind", f"{root}/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        if os.path.islink(f"{root}/{name}"):
+            arguments += ["--symlink", os.readlink(f"{root}/{name}"), f"/{name}"]
+        elif os.path.isdir(f"{root}/{name}"):
+            arguments += ["--ro-bind", f"{root}/{name}", f"/{name}"]
+    arguments += ["--perms", "0755", "--dir", "/etc"]
+    for name in _ETC:
+        arguments += ["--ro-bind-try", f"{root}/etc/{name}", f"/etc/{name}"]
+    return arguments
