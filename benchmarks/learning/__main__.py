@@ -25,7 +25,7 @@ from benchmarks.learning.running import CORES_PER_RUN, Matrix
 from benchmarks.learning.settings import SETTINGS
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, cores // CORES_PER_RUN)
@@ -50,19 +50,27 @@ def main() -> None:
         "--check", action="store_true", help="run two cells again; exit 1 where one is outside its interval"
     )
     arguments = parser.parse_args()
-    console = Console(width=max(160, Console().width))
-    ledger = Ledger(arguments.ledger)
     if arguments.set and arguments.ledger == LEDGER:
         parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")
+    return arguments
+
+
+def list_settings(matrix: Matrix, console: Console) -> None:
+    """A line a setting, with the seeds that the ledger lacks."""
+    missing = matrix.missing()
+    for setting in matrix.settings:
+        lacking = [str(seed) for place, seed in missing if place is setting]
+        there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
+        console.print(f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False)
+
+
+def main() -> None:
+    arguments = parsed()
+    console = Console(width=max(160, Console().width))
+    ledger = Ledger(arguments.ledger)
     matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.set)
     if arguments.list:
-        missing = matrix.missing()
-        for setting in matrix.settings:
-            lacking = [str(seed) for place, seed in missing if place is setting]
-            there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
-            console.print(
-                f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False
-            )
+        list_settings(matrix, console)
         return
 
     def tell(line: str) -> None:
