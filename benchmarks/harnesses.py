@@ -11,12 +11,10 @@ demands and no behaviour. Such an answer should fail; what is asked here is whet
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,13 +22,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.answers import answer_to, graded
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import HARNESS_FAILED
-from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
@@ -93,26 +90,12 @@ class Row:
         return bool(self.found) and all(kind in (Kind.PASSES, Kind.JUDGES) for kind, _ in self.found.values())
 
 
-def answer_to(problem: Problem, goldens: Path | None) -> Answer:
-    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else the stand-in."""
-    if problem.golden is None and goldens is not None:
-        if (several := goldens / f"{problem.id}.json").is_file():
-            return Answer(files=json.loads(several.read_text()))
-        if (one := goldens / f"{problem.id}.sv").is_file():
-            return Answer(files={problem.targets[0]: one.read_text()})
-    return Answer(files=stand_in(problem))
-
-
 def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:
     """Problem id -> verdict of one executor on the golden answer, or on the stand-in where there is none."""
-    executor = make_executor(name)
-    grader = Grader(executor, limits=Limits(wall_s=timeout_s, cpu_s=timeout_s))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(grader.grade, problem, answer_to(problem, goldens)) for problem in problems]
-        done = {problem.id: job.result() for problem, job in zip(problems, jobs, strict=True)}
-    grader.close()
-    executor.close()
-    return done
+    limits = Limits(wall_s=timeout_s, cpu_s=timeout_s)
+    with make_executor(name) as executor, closing(Grader(executor, limits=limits)) as grader:
+        verdicts = graded(grader, [(problem, answer_to(problem, goldens)) for problem in problems])
+    return {problem.id: verdict for problem, verdict in zip(problems, verdicts, strict=True)}
 
 
 def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None = None) -> list[Row]:

@@ -19,7 +19,7 @@ from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_core.types.problem import Port, Problem
 from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
-from rtl_core.validation.module_text import ModuleText
+from rtl_core.validation.module_text import HEAD, ModuleText
 
 Stub = Literal["zeros", "ones", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
@@ -37,8 +37,6 @@ _WORDS: dict[str, str] = {
 }
 INNER = "__right"
 """What the golden answer's module ends in where it stands inside a stub."""
-
-_KEPT = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     for member in node.members:
         if name_of(member) == "PortDeclaration":
             edits += _as_net(tree, member)
-        elif name_of(member) not in _KEPT:
+        elif name_of(member) not in HEAD:
             span = tree.span(member)
             if span is None:
                 return None
