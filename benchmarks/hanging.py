@@ -22,7 +22,7 @@ import random
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
@@ -117,21 +117,22 @@ def measure_steps(console: Console, grader: Grader, count: int, hanging: int, st
     return not wrong and most <= MOST_TIME * median
 
 
-def honest(data: Path, starter: int, cvdp: bool) -> dict[str, list[Known]]:
+def honest(data: Path, names: list[str], starter: int, cvdp: bool) -> dict[str, list[Known]]:
     """The answers by set."""
-    sets = {
-        "starter": list(starter_problems("heldout", starter, 1)),
-        "CVDP examples": examples(data),
-        "VerilogEval": read_verilog_eval(data / "verilog-eval").problems,
-        "RTLLM": read_rtllm(data / "RTLLM").problems,
+    readers: dict[str, Callable[[], Sequence[Problem]]] = {
+        "starter": lambda: starter_problems("heldout", starter, 1),
+        "CVDP examples": lambda: examples(data),
+        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
+        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
     }
     found = {
         name: [
             (problem, kind, Answer(files={path: f"// {kind}\n{text}" for path, text in files.items()}))
-            for problem in problems
+            for problem in read()
             for kind, files in right_and_wrong(problem)
         ]
-        for name, problems in sets.items()
+        for name, read in readers.items()
+        if name in names
     }
     if cvdp:
         goldens = ROOT / "tests/fidelity/goldens"
@@ -192,7 +193,10 @@ def main() -> None:
     parser.add_argument("--hanging", type=int, default=200)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starter", type=int, default=36)
-    parser.add_argument("--cvdp", action="store_true")
+    parser.add_argument(
+        "--sets", default="starter,CVDP examples,VerilogEval,RTLLM", help="of `honest`, comma-separated"
+    )
+    parser.add_argument("--cvdp", action="store_true", help="known answers of CVDP, too")
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     loads = [int(number) for number in arguments.loads.split(",")]
@@ -206,7 +210,12 @@ def main() -> None:
                     well.append(measure_steps(console, grader, count, arguments.hanging, arguments.steps))
             good = all(well)
         else:
-            good = compare(console, executor, honest(arguments.data, arguments.starter, arguments.cvdp), loads)
+            good = compare(
+                console,
+                executor,
+                honest(arguments.data, arguments.sets.split(","), arguments.starter, arguments.cvdp),
+                loads,
+            )
     raise SystemExit(0 if good else 1)
 
 

@@ -1,7 +1,7 @@
 """Which harnesses of a CVDP file run here to a verdict of their own, and for each other one why not.
 
     python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
-                                   [--all] [--markdown TABLE.md]
+                                   [--all] [--only ID ...] [--markdown TABLE.md]
 
 A golden answer is taken where there is one: the set's, or ID.sv or ID.json in --goldens. Every other harness is given something
 that compiles if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -98,12 +98,15 @@ def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | N
     return {problem.id: verdict for problem, verdict in zip(problems, verdicts, strict=True)}
 
 
-def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None = None) -> list[Row]:
-    """Every line of a file, in order of kind: graded, left out, broken."""
+def rows_of(
+    path: Path, names: list[str], timeout_s: float, goldens: Path | None, only: Container[str] | None
+) -> list[Row]:
+    """Every line of a file, or the problems `only`, in order of kind: graded, left out, broken."""
     found = read_cvdp(path)
-    seen = {name: look(found.problems, name, timeout_s, goldens) for name in names}
+    problems = [problem for problem in found.problems if only is None or problem.id in only]
+    seen = {name: look(problems, name, timeout_s, goldens) for name in names}
     rows = []
-    for problem in found.problems:
+    for problem in problems:
         verdicts = {name: seen[name][problem.id] for name in names}
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
@@ -111,6 +114,8 @@ def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None
         }  # fmt: skip
         stopped = [v for v in verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
         rows.append(Row(problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
+    if only is not None:
+        return rows
     rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
     return rows + [
         Row(broken.id or f"line {broken.line}", "", {}, f"broken: {broken.reason}") for broken in found.broken
@@ -125,9 +130,13 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, default=None, help="also write there what is shown")
     parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
     parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
+    parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
     names = arguments.executors.split(",")
-    rows = [row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens)]
+    only = set(arguments.only) if arguments.only else None
+    rows = [
+        row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens, only)
+    ]
     shown = [row for row in rows if arguments.all or not row.runs]
     graders = list(dict.fromkeys(name for row in rows for name in row.found))
     counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}

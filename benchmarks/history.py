@@ -62,8 +62,8 @@ def writing(path: Path, first: int, count: int, every_s: float) -> subprocess.Po
     return writer
 
 
-def store(folder: Path) -> Iterator[Row]:
-    """10,000 rollouts of 5 KB and 2 × 2,000 numbers, a step of 64 problems × 8 samples a transaction; then the teacher's."""
+def store(folder: Path, steps: int) -> Iterator[Row]:
+    """Rollouts (10,000) of 5 KB and 2 × 2,000 numbers, a step of 64 problems × 8 samples a transaction; then the teacher's."""
     history = History(folder / "store.duckdb")
     history.start_run(RunRecord(name=RUN))
     seconds = {"rollouts": 0.0, "the same again": 0.0, "teacher, 2,000 floats": 0.0, "verdicts and rewards": 0.0}
@@ -74,7 +74,7 @@ def store(folder: Path) -> Iterator[Row]:
         work(rows)
         seconds[what] += times * (time.perf_counter() - start)
 
-    for number in range(20):
+    for number in range(steps):
         batch = rollouts(number, 64, 8, 2_000, 5_000)
         total += len(batch)
         before = time.process_time()
@@ -116,7 +116,7 @@ def queries(folder: Path, n: int) -> Iterator[Row]:
     yield "  72 rollouts more", f"{time.perf_counter() - start:.3f} s", ""
 
 
-def readers(folder: Path, count: int = 300) -> Iterator[Row]:
+def readers(folder: Path, count: int) -> Iterator[Row]:
     """How long a reader in another process waits for its answer while one writes without a pause."""
     path = folder / "readers.duckdb"
     path.unlink(missing_ok=True)
@@ -139,13 +139,13 @@ def readers(folder: Path, count: int = 300) -> Iterator[Row]:
     yield "  the writer meanwhile", f"{rate:.1f} steps/s of 72 rollouts", ""
 
 
-def step(folder: Path, db: Path | None) -> Iterator[Row]:
+def step(folder: Path, steps: int, db: Path | None) -> Iterator[Row]:
     """What a demo step's writes cost, and their share in a real run."""
     history = History(folder / "step.duckdb")
     history.start_run(RunRecord(name=RUN))
-    history.plan_epoch(RUN, 0, [StepPlan(step=s, problem_ids=("p",)) for s in range(30)])
+    history.plan_epoch(RUN, 0, [StepPlan(step=s, problem_ids=("p",)) for s in range(steps)])
     seconds, cpu = [], []
-    for number in range(30):
+    for number in range(steps):
         before = history.spent
         seconds.append(write_step(history, number))
         cpu.append((history.spent - before).cpu_s)
@@ -180,16 +180,19 @@ def main() -> None:
     parser.add_argument(
         "--keep", action="store_true", help="keep the files, so that `queries` need not be filled again"
     )
+    parser.add_argument(
+        "--steps", type=int, default=20, help="that `store` and `step` write; 15 reads of `readers` for each"
+    )
     parser.add_argument("--db", type=Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in ("store.duckdb", "step.duckdb"):
         (options.folder / name).unlink(missing_ok=True)
     parts: dict[str, Callable[[], Iterator[Row]]] = {
-        "store": lambda: store(options.folder),
+        "store": lambda: store(options.folder, options.steps),
         "queries": lambda: queries(options.folder, options.rollouts),
-        "readers": lambda: readers(options.folder),
-        "step": lambda: step(options.folder, options.db),
+        "readers": lambda: readers(options.folder, 15 * options.steps),
+        "step": lambda: step(options.folder, options.steps, options.db),
     }
     print_rows(row for part in options.parts or parts for row in parts[part]())
     if not options.keep:
