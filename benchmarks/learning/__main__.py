@@ -18,10 +18,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.learning.check import CELLS, check
 from benchmarks.learning.ledger import LEDGER, Ledger
 from benchmarks.learning.report import REPORT, markdown
-from benchmarks.learning.running import CORES_PER_RUN, Matrix
+from benchmarks.learning.running import CHECKED, CORES_PER_RUN, Matrix, check
 from benchmarks.learning.settings import SETTINGS
 
 
@@ -83,7 +82,7 @@ def main() -> None:
 
     if arguments.check:
         seeds = arguments.seeds or [0]
-        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CELLS
+        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CHECKED
         raise SystemExit(0 if check(ledger, arguments.directory, cells, arguments.jobs, tell) else 1)
     if not arguments.print_only:
         matrix.run(arguments.jobs, write, tell)
