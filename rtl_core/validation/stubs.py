@@ -136,7 +136,7 @@ class AroundGolden:
 
     def but_for(self, output: str, value: str) -> str:
         """The body that assigns `value` to one output, and leaves the others right."""
-        assigned = {name: f"{name}{INNER}" for name in self.ranges} | {output: value}
+        assigned = {output: value, **{name: f"{name}{INNER}" for name in self.ranges if name != output}}
         return "".join(f"  assign {name} = {text};\n" for name, text in assigned.items())
 
 
