@@ -17,7 +17,6 @@ STUDENT = str(model_path("student"))
 MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequences 4 --length 32 --steps 2"
 COMMANDS = (
     "agreement --starter 1 --executors bubblewrap --data .",
-    "chat_templates",
     "grading --count 2 --rounds 1",
     "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
     "hanging honest --starter 1 --loads 1 --sets starter",
@@ -28,9 +27,6 @@ COMMANDS = (
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
     f"localtinker --random tiny {MODEL}",
-    "localtinker_hammer --requests 60 --clients 2 --warm-up 20",
-    "redteam --only cache",
-    "redteam.fuzz --cases 4",
     "service_start --rounds 1",
     f"shared_prompts --model {STUDENT} --groups 2 --group 2 --prompt 20 --answer 10",
     "starter_strength --specs 1 --families mux",
