@@ -132,7 +132,9 @@ class AroundGolden:
     def answer(self, body: str) -> dict[str, str] | None:
         """The answer (path -> text) with this body around the golden answer; None where the module hides in macros."""
         around = _emptied(self._files[self._path], self._top, self._instance + body)
-        return around and {**self._files, self._path: f"{_timed(around)}\n{self._inner}\n"}
+        if around is None:
+            return None
+        return {**self._files, self._path: f"{_timed(around)}\n{self._inner}\n"}
 
     def but_for(self, output: str, value: str) -> str:
         """The body that assigns `value` to one output, and leaves the others right."""
