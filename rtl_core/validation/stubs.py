@@ -117,6 +117,7 @@ class AroundGolden:
                 break
         else:
             raise ValueError(f"no target file holds module {interface.module} in a form that can be taken apart")
+        self._tree = tree  # the nodes live as long as it does
         self.module, self._top = module, interface.module
         self._files, self._path = files or golden, path
         bounds = {port.name: declared[port.name].bounds for port in self.outputs}
