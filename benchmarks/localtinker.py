@@ -27,7 +27,7 @@ second, of answers up to and including their end token; ratios are medians over 
 which the service computed, in its sampling processes (their mean) and its compute thread: what is left between the two ratios is SDK,
 HTTP and waiting, which short requests to a tiny model mostly are. Nothing else should run: with other work beside it both sides suffer
 unequally. Printed, too: the most memory that the service had in each row, and how far the sampler's log-probabilities are from the
-trainer's; exit code 1 where that is more than rounding. With `--steps` the service goes on alone for so many steps, each a sampled
+trainer's; exit code 1 where that is more than rounding. With `--steps` the service first runs so many steps alone, each a sampled
 group and a train step, and the most memory of each tenth of them is printed.
 """
 
@@ -357,8 +357,8 @@ def main() -> int:
         began = time.perf_counter()
         served.score([[5, 6]] * len(drawn))
         bare = time.perf_counter() - began
-        figures, peaks = measure(args, work, served, plain)
         tenths = growth(args, served, drawn, work["train step"][0])
+        figures, peaks = measure(args, work, served, plain)
     rows = report(args, figures, TARGETS if shipped else {})
     print(
         f"load average of this machine at the end: {os.getloadavg()[0]:.1f} (figures mean something up to about {args.threads + 1})"

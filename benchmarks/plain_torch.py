@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,35 @@ class Plain:
 
     def __init__(self, model: Path, device: str, dtype: str, threads: int) -> None:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
 
         torch.set_num_threads(threads)
-        self._options = {"dtype": getattr(torch, dtype)}
+        self._dtype = getattr(torch, dtype)
         self._path, self._device = model, device
-        self._model: Any = AutoModelForCausalLM.from_pretrained(model, **self._options).to(device).eval()
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         self._batches: dict[str, dict[str, Any]] = {}
-        self._trained: tuple[Any, Any] | None = None
+
+    @cached_property
+    def _model(self) -> Any:
+        """Loaded when it is first used: on a GPU that is when the service has ended."""
+        return self._loaded().eval()
+
+    @cached_property
+    def _trained(self) -> tuple[Any, Any]:
+        """A model with LoRA on all its linear layers, and its optimizer."""
+        import torch
+        from peft import LoraConfig, get_peft_model
+
+        base = self._loaded()
+        linear = [name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)]
+        lora: Any = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
+        return lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)
+
+    def _loaded(self) -> Any:
+        from transformers import AutoModelForCausalLM
+
+        model: Any = AutoModelForCausalLM.from_pretrained(self._path, dtype=self._dtype)
+        return model.to(self._device)
 
     def chat_prompts(self, count: int) -> tuple[list[list[int]], int]:
         """Prompts of held-out starter problems, and the end token."""
@@ -80,7 +101,7 @@ class Plain:
         """A step of peft's LoRA with AdamW: the whole batch at once, or in passes of `MICRO_TOKENS`."""
         import torch
 
-        lora, optimizer = self._trained = self._trained or self._training_model()
+        lora, optimizer = self._trained
         batch = self._batches[name]
         rows = len(batch["ids"]) if whole else max(1, MICRO_TOKENS // batch["ids"].shape[1])
         parts = [batch[key].split(rows) for key in ("ids", "mask", "targets", "logprobs", "advantages")]
@@ -91,16 +112,6 @@ class Plain:
         optimizer.step()
         optimizer.zero_grad()
         return int(batch["mask"].sum())
-
-    def _training_model(self) -> tuple[Any, Any]:
-        import torch
-        from peft import LoraConfig, get_peft_model
-        from transformers import AutoModelForCausalLM
-
-        base: Any = AutoModelForCausalLM.from_pretrained(self._path, **self._options).to(self._device)
-        linear = [name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)]
-        lora: Any = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
-        return lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)
 
 
 class PlainProcess:
