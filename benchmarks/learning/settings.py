@@ -55,7 +55,8 @@ class Comparison:
 
 
 def _setting(entry: dict[str, Any]) -> Setting:
-    return Setting(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()}
+    return Setting(**given)
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
