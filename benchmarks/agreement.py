@@ -1,6 +1,7 @@
 """Do the executors agree? Right and wrong answers, graded by both, and every difference with its cause.
 
     python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--agentic 0]
+                                   [--executors bubblewrap,docker]
 
 Per starter problem and published example: the golden answer, a mutant of it, one with a port more, one with a port
 renamed, one that does not compile, and a constant. With --agentic N also a stand-in for the first N agentic problems
@@ -11,19 +12,15 @@ there is one.
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
+from benchmarks.answers import graded, options, right_and_wrong, said
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -34,34 +31,6 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-
-_OPERATORS = {"+": "-", "-": "+", "&": "|", "|": "&", "==": "!=", "<": ">", "1'b1": "1'b0", "~": ""}
-
-
-def answers(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
-    """(kind, files): right and wrong answers to a problem with a golden one."""
-    golden = problem.golden or {}
-    yield "golden", golden
-    mutant = {path: _mutated(text) for path, text in golden.items()}
-    if mutant != golden:
-        yield "mutant", mutant
-    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in golden.items()}
-    if problem.interface:
-        port = problem.interface.ports[0].name
-        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in golden.items()}
-    yield "broken", {path: text.replace(";", "", 1) for path, text in golden.items()}
-    if problem.interface:
-        ports = ", ".join(f"{p.direction} [{(p.width or 1) - 1}:0] {p.name}" for p in problem.interface.ports)
-        zeros = "".join(f"assign {p.name} = 0;\n" for p in problem.interface.ports if p.direction == "output")
-        yield "constant", {problem.targets[0]: f"module {problem.interface.module}({ports});\n{zeros}endmodule\n"}
-
-
-def _mutated(text: str) -> str:
-    head, _, body = text.partition(";")
-    for old, new in _OPERATORS.items():
-        if old in body:
-            return f"{head};{body.replace(old, new, 1)}"
-    return text
 
 
 def cause(one: Verdict, other: Verdict) -> str:
@@ -87,8 +56,8 @@ class Pair:
 
     @property
     def agreed(self) -> bool:
-        said = {(v.outcome, v.tests_passed, v.tests_total) for v in self.verdicts.values()}
-        return len(said) == 1 and Outcome.INFRASTRUCTURE_ERROR not in {v.outcome for v in self.verdicts.values()}
+        broken = any(v.outcome is Outcome.INFRASTRUCTURE_ERROR for v in self.verdicts.values())
+        return len({said(v) for v in self.verdicts.values()}) == 1 and not broken
 
 
 def agreement(
@@ -97,54 +66,47 @@ def agreement(
     """Grades (problem, kind, files) by every executor, on all cores."""
     verdicts: dict[str, list[Verdict]] = {}
     for name, executor in executors.items():
-        grader = Grader(executor, limits=limits)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            jobs = [pool.submit(grader.grade, p, Answer(files=dict(files))) for p, _, files in pairs]
-            verdicts[name] = [job.result() for job in track(jobs, name, console=Console(stderr=True))]
-        grader.close()
+        with closing(Grader(executor, limits=limits)) as grader:
+            verdicts[name] = graded(grader, [(problem, Answer(files=dict(files))) for problem, _, files in pairs])
     return [
-        Pair(problem, kind, dict(zip(verdicts, said, strict=True)))
-        for (problem, kind, _), *said in zip(pairs, *verdicts.values(), strict=True)
+        Pair(problem, kind, dict(zip(verdicts, each, strict=True)))
+        for (problem, kind, _), *each in zip(pairs, *verdicts.values(), strict=True)
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    here = Path(__file__).resolve().parent.parent
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
-    )
+    parser = options(__doc__)
     parser.add_argument("--starter", type=int, default=54)
     parser.add_argument("--agentic", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=30.0)
+    parser.add_argument("--executors", default="bubblewrap,docker", help="comma-separated")
     arguments = parser.parse_args()
     console = Console(width=150)
     pairs = [
         (p, kind, files)
         for p in (*starter_problems("heldout", arguments.starter, 1), *examples(arguments.data))
-        for kind, files in answers(p)
+        for kind, files in right_and_wrong(p)
     ]
     if arguments.agentic:
         path = next((arguments.data / "cvdp").glob("*v1.0*agentic*no_commercial.jsonl"))
         pairs += [(p, "stand-in", stand_in(p)) for p in read_cvdp(path).problems[: arguments.agentic]]
-    executors = {name: make_executor(name) for name in ("bubblewrap", "docker")}
-    for name, executor in executors.items():
-        console.print(f"{name}: {executor.tools()}")
-    found = agreement(pairs, executors, Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout))
-    for executor in executors.values():
-        executor.close()
-    counts = Counter(f"{pair.kind}: {pair.verdicts['docker'].outcome.value}" for pair in found)
-    summary = Table("answer: verdict of docker", "pairs", title=f"{len(found)} pairs")
+    with ExitStack() as stack:
+        executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors.split(",")}
+        for name, executor in executors.items():
+            console.print(f"{name}: {executor.tools()}")
+        found = agreement(pairs, executors, Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout))
+    last = [*executors][-1]
+    counts = Counter(f"{pair.kind}: {pair.verdicts[last].outcome.value}" for pair in found)
+    summary = Table(f"answer: verdict of {last}", "pairs", title=f"{len(found)} pairs")
     for label, count in sorted(counts.items()):
         summary.add_row(label, str(count))
     console.print(summary)
     different = [pair for pair in found if not pair.agreed]
     if different:
-        table = Table("problem", "answer", "bubblewrap", "docker", "cause", title="differences")
+        table = Table("problem", "answer", *executors, "cause", title="differences")
         for pair in different:
-            one, other = pair.verdicts.values()
-            cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in (one, other)]
-            table.add_row(pair.problem.id, pair.kind, *cells, cause(one, other))
+            cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in pair.verdicts.values()]
+            table.add_row(pair.problem.id, pair.kind, *cells, cause(*[*pair.verdicts.values()][:2]))
         console.print(table)
     console.print(f"{len(found)} pairs, {len(different)} differences")
     raise SystemExit(1 if different else 0)

@@ -8,7 +8,7 @@ some hanging, of five kinds in turn. The golden answers are graded before, as va
 beside it. The exit code is 1 if a step takes longer than twice the median of its load, a hanging answer is no timeout, or an
 honest one is none that passes.
 
-`honest` grades right and wrong answers (benchmarks/agreement.py) to starter problems, VerilogEval, RTLLM and the CVDP examples, with
+`honest` grades right and wrong answers (benchmarks/answers.py) to starter problems, VerilogEval, RTLLM and the CVDP examples, with
 --cvdp the known answers in tests/fidelity, too: once under the ceiling alone and then, at each load, under the golden answer's budget.
 It lists every verdict that differs: a wrong answer that takes longer than its budget ends as a timeout. The exit code is 1 if an answer
 passes in one way and not in the other. Each table tells how near to its budget the nearest answer came.
@@ -16,22 +16,20 @@ passes in one way and not in the other. Each table tells how near to its budget 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
 import statistics
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import agreement, harnesses
+from benchmarks.answers import ROOT, answer_to, golden, graded, options, right_and_wrong, said
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
@@ -42,7 +40,7 @@ from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.types.verdict import Outcome
 
 WORKERS = 2
 PROBLEMS, ANSWERS = 8, 12
@@ -99,9 +97,9 @@ def measure_steps(console: Console, grader: Grader, count: int, hanging: int, st
     wrong: list[str] = []
     spent: list[float] = []
     for number, step in enumerate(steps_of(hanging, steps)):
-        graded(grader, {p.id: (p, Answer(files=p.golden or {})) for p, *_ in step}.values())
+        graded(grader, {p.id: (p, golden(p)) for p, *_ in step}.values(), WORKERS)
         started = time.monotonic()
-        verdicts = graded(grader, [(problem, answer) for problem, answer, _ in step])
+        verdicts = graded(grader, [(problem, answer) for problem, answer, _ in step], WORKERS)
         walls.append(time.monotonic() - started)
         spent += [v.cpu_s for v, (_, _, name) in zip(verdicts, step, strict=True) if name]
         for verdict, (problem, _, name) in zip(verdicts, step, strict=True):
@@ -119,34 +117,30 @@ def measure_steps(console: Console, grader: Grader, count: int, hanging: int, st
     return not wrong and most <= MOST_TIME * median
 
 
-def honest(data: Path, starter: int, cvdp: bool) -> dict[str, list[Known]]:
+def honest(data: Path, names: list[str], starter: int, cvdp: bool) -> dict[str, list[Known]]:
     """The answers by set."""
-    sets = {
-        "starter": list(starter_problems("heldout", starter, 1)),
-        "CVDP examples": examples(data),
-        "VerilogEval": read_verilog_eval(data / "verilog-eval").problems,
-        "RTLLM": read_rtllm(data / "RTLLM").problems,
+    readers: dict[str, Callable[[], Sequence[Problem]]] = {
+        "starter": lambda: starter_problems("heldout", starter, 1),
+        "CVDP examples": lambda: examples(data),
+        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
+        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
     }
     found = {
         name: [
             (problem, kind, Answer(files={path: f"// {kind}\n{text}" for path, text in files.items()}))
-            for problem in problems
-            for kind, files in agreement.answers(problem)
+            for problem in read()
+            for kind, files in right_and_wrong(problem)
         ]
-        for name, problems in sets.items()
+        for name, read in readers.items()
+        if name in names
     }
     if cvdp:
-        goldens = Path(__file__).resolve().parent.parent / "tests/fidelity/goldens"
+        goldens = ROOT / "tests/fidelity/goldens"
         known = {path.stem for path in goldens.iterdir()}
         single = [p for p in read_cvdp(data / "cvdp-single" / "problems.jsonl").problems if p.id in known]
-        right = [(p.model_copy(update={"golden": harnesses.answer_to(p, goldens).files}), "golden") for p in single]
+        right = [(p.model_copy(update={"golden": answer_to(p, goldens).files}), "golden") for p in single]
         found["CVDP, known answers"] = [(p, kind, changed(p, "// again\n", "")) for p, kind in right]
     return found
-
-
-def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]]) -> list[Verdict]:
-    with ThreadPoolExecutor(WORKERS) as pool:
-        return list(pool.map(lambda job: grader.grade(*job), jobs))
 
 
 def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], loads: list[int]) -> bool:
@@ -162,14 +156,14 @@ def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], 
         alone = Grader(executor, limits=limits.model_copy(update={"cpu_floor_s": most_s}))
         grader = Grader(executor, limits=limits)
         jobs = [(problem, answer) for problem, _, answer in known]
-        ceiling = [said(verdict) for verdict in graded(alone, jobs)]
-        goldens = {problem.id: (problem, Answer(files=problem.golden or {})) for problem, _ in jobs}
-        graded(grader, goldens.values())
+        ceiling = [said(verdict) for verdict in graded(alone, jobs, WORKERS)]
+        goldens = {problem.id: (problem, golden(problem)) for problem, _ in jobs}
+        graded(grader, goldens.values(), WORKERS)
         budgets = [grader.budget(*job) for job in jobs]
         nearest, differ = 0.0, []
         for count in loads:
             with load(count):
-                now = graded(grader, jobs)
+                now = graded(grader, jobs, WORKERS)
             lines = [
                 f"load {count}: {problem.id}, {kind}: {was} under the ceiling, now {said(verdict)}: {'; '.join(verdict.reasons)}"
                 for (problem, kind, _), was, verdict in zip(known, ceiling, now, strict=True)
@@ -191,23 +185,18 @@ def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], 
     return same
 
 
-def said(verdict: Verdict) -> tuple[Outcome, int, int]:
-    return verdict.outcome, verdict.tests_passed, verdict.tests_total
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    here = Path(__file__).resolve().parent.parent
+    parser = options(__doc__)
     parser.add_argument("what", choices=("steps", "honest"))
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
-    )
     parser.add_argument("--executor", default="bubblewrap")
     parser.add_argument("--loads", default="1,8", help="endless loops beside it, comma-separated")
     parser.add_argument("--hanging", type=int, default=200)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starter", type=int, default=36)
-    parser.add_argument("--cvdp", action="store_true")
+    parser.add_argument(
+        "--sets", default="starter,CVDP examples,VerilogEval,RTLLM", help="of `honest`, comma-separated"
+    )
+    parser.add_argument("--cvdp", action="store_true", help="known answers of CVDP, too")
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     loads = [int(number) for number in arguments.loads.split(",")]
@@ -221,7 +210,12 @@ def main() -> None:
                     well.append(measure_steps(console, grader, count, arguments.hanging, arguments.steps))
             good = all(well)
         else:
-            good = compare(console, executor, honest(arguments.data, arguments.starter, arguments.cvdp), loads)
+            good = compare(
+                console,
+                executor,
+                honest(arguments.data, arguments.sets.split(","), arguments.starter, arguments.cvdp),
+                loads,
+            )
     raise SystemExit(0 if good else 1)
 
 

@@ -1,7 +1,7 @@
 """Which harnesses of a CVDP file run here to a verdict of their own, and for each other one why not.
 
     python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
-                                   [--all] [--markdown TABLE.md]
+                                   [--all] [--only ID ...] [--markdown TABLE.md]
 
 A golden answer is taken where there is one: the set's, or ID.sv or ID.json in --goldens. Every other harness is given something
 that compiles if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem
@@ -11,12 +11,10 @@ demands and no behaviour. Such an answer should fail; what is asked here is whet
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Container, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,13 +22,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.answers import answer_to, graded
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import HARNESS_FAILED
-from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
@@ -93,34 +90,23 @@ class Row:
         return bool(self.found) and all(kind in (Kind.PASSES, Kind.JUDGES) for kind, _ in self.found.values())
 
 
-def answer_to(problem: Problem, goldens: Path | None) -> Answer:
-    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else the stand-in."""
-    if problem.golden is None and goldens is not None:
-        if (several := goldens / f"{problem.id}.json").is_file():
-            return Answer(files=json.loads(several.read_text()))
-        if (one := goldens / f"{problem.id}.sv").is_file():
-            return Answer(files={problem.targets[0]: one.read_text()})
-    return Answer(files=stand_in(problem))
-
-
 def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:
     """Problem id -> verdict of one executor on the golden answer, or on the stand-in where there is none."""
-    executor = make_executor(name)
-    grader = Grader(executor, limits=Limits(wall_s=timeout_s, cpu_s=timeout_s))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(grader.grade, problem, answer_to(problem, goldens)) for problem in problems]
-        done = {problem.id: job.result() for problem, job in zip(problems, jobs, strict=True)}
-    grader.close()
-    executor.close()
-    return done
+    limits = Limits(wall_s=timeout_s, cpu_s=timeout_s)
+    with make_executor(name) as executor, closing(Grader(executor, limits=limits)) as grader:
+        verdicts = graded(grader, [(problem, answer_to(problem, goldens)) for problem in problems])
+    return {problem.id: verdict for problem, verdict in zip(problems, verdicts, strict=True)}
 
 
-def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None = None) -> list[Row]:
-    """Every line of a file, in order of kind: graded, left out, broken."""
+def rows_of(
+    path: Path, names: list[str], timeout_s: float, goldens: Path | None, only: Container[str] | None
+) -> list[Row]:
+    """Every line of a file, or the problems `only`, in order of kind: graded, left out, broken."""
     found = read_cvdp(path)
-    seen = {name: look(found.problems, name, timeout_s, goldens) for name in names}
+    problems = [problem for problem in found.problems if only is None or problem.id in only]
+    seen = {name: look(problems, name, timeout_s, goldens) for name in names}
     rows = []
-    for problem in found.problems:
+    for problem in problems:
         verdicts = {name: seen[name][problem.id] for name in names}
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
@@ -128,6 +114,8 @@ def rows_of(path: Path, names: list[str], timeout_s: float, goldens: Path | None
         }  # fmt: skip
         stopped = [v for v in verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
         rows.append(Row(problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
+    if only is not None:
+        return rows
     rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
     return rows + [
         Row(broken.id or f"line {broken.line}", "", {}, f"broken: {broken.reason}") for broken in found.broken
@@ -142,9 +130,13 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, default=None, help="also write there what is shown")
     parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
     parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
+    parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
     names = arguments.executors.split(",")
-    rows = [row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens)]
+    only = set(arguments.only) if arguments.only else None
+    rows = [
+        row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens, only)
+    ]
     shown = [row for row in rows if arguments.all or not row.runs]
     graders = list(dict.fromkeys(name for row in rows for name in row.found))
     counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}

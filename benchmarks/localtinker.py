@@ -1,8 +1,11 @@
 """The embedded Tinker service, through the unmodified SDK, against plain transformers and torch on the same work.
 
-    python -m benchmarks.localtinker [--rounds 5] [--problems 16] [--group 6] [--threads 2] [--deterministic]
+    python -m benchmarks.localtinker [--rounds 5] [--prompts 16] [--group 6] [--threads 2] [--deterministic]
+    python -m benchmarks.localtinker --model PATH --group 4               # a transformers folder, such as SmolLM2-135M's
+    python -m benchmarks.localtinker --model PATH --sequences 4 --steps 100                   # does memory grow?
+    python -m benchmarks.localtinker --random 4b --device cuda --dtype bfloat16               # random weights, no download
 
-One run measures both sides in turns, on the shipped student, with the starter set's prompts:
+Both sides are measured in turns; on a GPU first the service and, when it has ended, the other side. Rows:
 
 | row | the service | the other side |
 |---|---|---|
@@ -12,14 +15,20 @@ One run measures both sides in turns, on the shipped student, with the starter s
 | scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | the same |
 | scoring, 300 and 1000 tokens | the same on 32 longer sequences | the same |
 | ... against passes of 8 | those of 1000 tokens | the same, cut into passes of 8 sequences, which suits its caches best |
-| train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step on one padded batch |
+| train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step |
 
-The other side runs in a fresh process of its own with torch's defaults and all threads; its tensors are made beforehand. The
-service's times hold everything between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching.
-The number that counts is tokens a second, of answers up to and including their end token; ratios are medians over rounds.
-`computing` is the same ratio for the time in which the service computed, in its sampling processes (their mean) and its compute
-thread: what is left between the two ratios is SDK, HTTP and waiting, which short requests to a tiny model mostly are.
-`requests` is the time that the SDK and HTTP alone take for so many requests, measured with one-token prompts.
+Without `--model` the shipped student answers the starter set's prompts, and a step trains on its answers. Another model gets
+`--prompts` of `--prompt-tokens` random tokens and samples answers of `--tokens`; it trains on `--sequences` of `--length` tokens, of
+which each group shares the first half, in passes of at most 512 tokens on the other side; rows of longer sequences are left out.
+
+The other side runs in a fresh process with torch's defaults; its tensors are made beforehand. The service's times hold everything
+between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching. The number that counts is tokens a
+second, of answers up to and including their end token; ratios are medians over rounds. `computing` is the same ratio for the time in
+which the service computed, in its sampling processes (their mean) and its compute thread: what is left between the two ratios is SDK,
+HTTP and waiting, which short requests to a tiny model mostly are. Nothing else should run: with other work beside it both sides suffer
+unequally. Printed, too: the most memory that the service had in each row, and how far the sampler's log-probabilities are from the
+trainer's; exit code 1 where that is more than rounding. With `--steps` the service first runs so many steps alone, each a sampled
+group and a train step, and the most memory of each tenth of them is printed.
 """
 
 from __future__ import annotations
@@ -30,284 +39,267 @@ import itertools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.plain_torch import RANK, PlainProcess
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-MAX_TOKENS = 160
-RANK = 32
 TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}
+"""Of the shipped student."""
+SIZES = {
+    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128},
+    "0.6b": {"hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 3072},
+    "1.7b": {"hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 6144},
+    "4b": {"hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 9728},
+    "8b": {"hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 12288},
+}
+"""Shapes of the Qwen3 family."""
+MEAN_DIFFERENCE = {"float32": 1e-4, "bfloat16": 0.05}
+"""Largest mean absolute difference between the sampler's and the trainer's log-probability of a token, in nats."""
 
 
-# The other side --------------------------------------------------------------------------------------------------
-def plain_side() -> None:
-    """Read one JSON job a line, do it with transformers and torch, answer seconds and tokens. Runs as a child process."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
+class Drawn(NamedTuple):
+    """One answer."""
 
-    jobs: dict[str, Callable[[dict], int]] = {}
-    setup = json.loads(sys.stdin.readline())
-    torch.set_num_threads(setup["threads"])
-    model: Any = AutoModelForCausalLM.from_pretrained(setup["model"], dtype=torch.float32).eval()
-    eos = setup["eos"]
+    prompt: list[int]
+    tokens: list[int]
+    logprobs: list[float]
 
-    def padded(rows: list[list[int]], *, left: bool = False) -> tuple[Any, Any]:
-        length = max(map(len, rows))
-        blank = [[0] * (length - len(row)) for row in rows]
-        ids = [b + r if left else r + b for b, r in zip(blank, rows, strict=True)]
-        mask = [
-            ([0] * len(b) + [1] * len(r)) if left else ([1] * len(r) + [0] * len(b))
-            for b, r in zip(blank, rows, strict=True)
+    @property
+    def text(self) -> list[int]:
+        return self.prompt + self.tokens
+
+
+class Served:
+    """The service's side. Each piece of work returns its tokens."""
+
+    def __init__(self, model: Path, state: Path, args: argparse.Namespace) -> None:
+        import tinker
+
+        from rtl_core.localtinker.process import LocalTinker
+
+        self.service = LocalTinker(
+            {"model": model}, state, threads=args.threads, deterministic=args.deterministic, device=args.device,
+            dtype=args.dtype, timeout_s=900,
+        )  # fmt: skip
+        self._client = tinker.ServiceClient(base_url=self.service.base_url, api_key=self.service.api_key)
+        self._training = self._client.create_lora_training_client("model", rank=RANK, seed=1).result()
+        self.renew()
+
+    def renew(self) -> None:
+        """Sample from the weights as they are now."""
+        self._sampler = self._training.save_weights_and_get_sampling_client().result()
+
+    def sample(
+        self, prompts: Sequence[list[int]], group: int, tokens: int, eos: int | None, seed: int | None = None
+    ) -> list[Drawn]:
+        """A group of each prompt: one request, or with a seed a request an answer."""
+        from tinker import types
+
+        futures = []
+        for prompt, _ in itertools.product(prompts, range(1 if seed is None else group)):
+            own = None if seed is None else 10_000 * seed + len(futures)
+            settings = types.SamplingParams(
+                max_tokens=tokens, temperature=1.0, seed=own, stop=[] if eos is None else [eos]
+            )
+            asked = self._sampler.sample(types.ModelInput.from_ints(prompt), group if seed is None else 1, settings)
+            futures.append((prompt, asked))
+        return [
+            Drawn(prompt, list(s.tokens), list(s.logprobs or []))
+            for prompt, future in futures
+            for s in future.result().sequences
         ]
-        return torch.tensor(ids), torch.tensor(mask)
 
-    def generate(job: dict) -> int:
-        out = model.generate(
-            job["ids"], attention_mask=job["mask"], max_new_tokens=MAX_TOKENS, do_sample=True, temperature=1.0,
-            top_k=0, top_p=1.0, eos_token_id=eos, pad_token_id=eos,
-        )[:, job["ids"].shape[1] :]  # fmt: skip
-        ended = (out == eos).int()
-        return int(((ended.cumsum(1) - ended) == 0).sum())
+    def score(self, sequences: Sequence[list[int]]) -> int:
+        from tinker import types
 
-    def score(job: dict) -> int:
-        with torch.inference_mode():
-            for ids, mask in zip(job["ids"].split(job["pass"]), job["mask"].split(job["pass"]), strict=True):
-                logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
-                torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
-        return int(job["mask"].sum())
+        futures = [self._sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
+        return sum(len(future.result()) for future in futures)
 
-    adapted: list[Any] = []
+    def forward(self, texts: Sequence[list[int]]) -> list[np.ndarray]:
+        """The trainer's log-probabilities of all tokens but the first."""
+        data = [datum(text[:-1], target_tokens=text[1:], weights=[1.0] * (len(text) - 1)) for text in texts]
+        return [
+            np.array(out["logprobs"].tolist())
+            for out in self._training.forward(data, "cross_entropy").result().loss_fn_outputs
+        ]
 
-    def train(job: dict) -> int:
-        if not adapted:
-            linear = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"]
-            copy: Any = AutoModelForCausalLM.from_pretrained(setup["model"], dtype=torch.float32)
-            lora = get_peft_model(copy, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
-            adapted.extend([lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)])
-        lora, optimizer = adapted
-        logits = lora(input_ids=job["ids"], attention_mask=job["mask"], use_cache=False).logits
-        logp = torch.log_softmax(logits, -1).gather(-1, job["targets"][..., None])[..., 0]
-        (-torch.exp(logp - job["logprobs"]) * job["advantages"]).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return int(job["mask"].sum())
+    def train(self, data: list[Any]) -> int:
+        from tinker import types
 
-    jobs = {"generate": generate, "score": score, "train": train}
-    prepared: dict[str, dict] = {}
-    for line in sys.stdin:
-        request = json.loads(line)
-        if request["do"] == "prepare":
-            rows = request["rows"]
-            job: dict[str, Any] = dict(zip(("ids", "mask"), padded(rows, left=request["left"]), strict=True))
-            job["pass"] = request.get("pass", len(rows))
-            if "logprobs" in request:
-                job["targets"] = padded(request["targets"])[0]
-                job["logprobs"] = padded(request["logprobs"])[0].float()
-                job["advantages"] = padded(request["advantages"])[0].float()
-            prepared[request["name"]] = job
-            print(json.dumps({}), flush=True)
-            continue
-        started = time.perf_counter()
-        tokens = jobs[request["do"]](prepared[request["name"]])
-        print(json.dumps({"seconds": time.perf_counter() - started, "tokens": tokens}), flush=True)
+        passed = self._training.forward_backward(data, "importance_sampling")
+        stepped = self._training.optim_step(types.AdamParams(learning_rate=1e-4))
+        passed.result(), stepped.result()
+        return sum(one.model_input.length for one in data)
 
+    def busy_s(self) -> float:
+        import httpx
 
-class Plain:
-    """The child process of the other side."""
+        url, headers = f"{self.service.base_url}/api/v1/local/status", {"X-API-Key": self.service.api_key}
+        status = httpx.get(url, headers=headers).json()
+        return sum(status.get(key, 0.0) for key in ("busy_s", "sampling_busy_s"))
 
-    def __init__(self, model: Path, eos: int, threads: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.localtinker", "--plain-side"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._send({"model": str(model), "threads": threads, "eos": eos})
-
-    def _send(self, message: dict) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message) + "\n")
-        self._process.stdin.flush()
-
-    def ask(self, **message: Any) -> dict:
-        assert self._process.stdout is not None
-        self._send(message)
-        return json.loads(self._process.stdout.readline())
+    def peak_gb(self) -> float:
+        """The most memory that the service's process has had since the last call (VmHWM)."""
+        process = Path(f"/proc/{self.service.pid}")
+        status = (process / "status").read_text()
+        (process / "clear_refs").write_text("5")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1e6
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._client.close("success").result()
+        self.service.stop()
 
 
-# The comparison --------------------------------------------------------------------------------------------------
-def prompts_from_child(model: Path, count: int) -> tuple[list[list[int]], int]:
-    """`prompts_of` in a process of its own: what it imports is no part of a client."""
-    command = [sys.executable, "-m", "benchmarks.localtinker", "--prompts-of", str(model), "--problems", str(count)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    prompts, eos = json.loads(done.stdout)
-    return prompts, eos
-
-
-def prompts_of(model: Path, count: int) -> tuple[list[list[int]], int]:
-    """Chat prompts of held-out starter problems, and the end token."""
-    from transformers import AutoTokenizer
-
-    from rtl_core.problems.starter import starter_problems
-    from rtl_core.prompting.budget import build_prompt
-    from rtl_core.prompting.chat import Chat
-
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    problems, chat = starter_problems("heldout", count, seed=0), Chat(tokenizer)
-    return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], tokenizer.eos_token_id
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--problems", type=int, default=16)
-    parser.add_argument("--group", type=int, default=6)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--deterministic", action="store_true")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
-    parser.add_argument("--plain-side", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--prompts-of", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.prompts_of:
-        print(json.dumps(prompts_of(args.prompts_of, args.problems)))
-        return 0
-    if args.plain_side:
-        plain_side()
-        return 0
-
-    import httpx
-    import tinker
+def datum(tokens: list[int], **inputs: Any) -> Any:
     from tinker import types
 
-    from rtl_core.localtinker.process import LocalTinker
+    return types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
+
+
+def training_batch(args: argparse.Namespace, drawn: list[Drawn] | None) -> dict[str, list[list]]:
+    """Rows, targets, the sampler's log-probabilities and advantages: of answers, or of random sequences in groups with one prompt."""
+    if drawn is not None:
+        blank = [[0.0] * (len(d.prompt) - 1) for d in drawn]
+        return {
+            "rows": [d.text[:-1] for d in drawn],
+            "targets": [d.text[1:] for d in drawn],
+            "logprobs": [b + d.logprobs for b, d in zip(blank, drawn, strict=True)],
+            "advantages": [
+                b + [1.0 if i % 2 else -1.0] * len(d.tokens) for i, (b, d) in enumerate(zip(blank, drawn, strict=True))
+            ],
+        }
+    rng = np.random.default_rng(1)
+    tokens = rng.integers(10, 400, (args.sequences, args.length + 1))
+    first_of_group = np.arange(args.sequences) // args.group * args.group
+    tokens[:, : args.length // 2] = tokens[first_of_group, : args.length // 2]
+    advantages = rng.standard_normal((args.sequences, args.length))
+    advantages[:, : args.length // 2] = 0.0
+    return {
+        "rows": tokens[:, :-1].tolist(),
+        "targets": tokens[:, 1:].tolist(),
+        "logprobs": [[-6.0] * args.length for _ in tokens],
+        "advantages": advantages.tolist(),
+    }
+
+
+def make_random_model(size: str, folder: Path, device: str, dtype: str) -> None:
+    """Save a Qwen3 with random weights, which cost what trained ones do, and the shipped student's tokenizer."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
     from rtl_core.tinymodels import model_path
 
-    student = model_path("student")
-    prompts, eos = prompts_from_child(student, args.problems)
-    started = time.perf_counter()
-    with (
-        tempfile.TemporaryDirectory() as state,
-        LocalTinker(
-            {"student": student}, Path(state), threads=args.threads, deterministic=args.deterministic
-        ) as service,
-    ):
-        startup = time.perf_counter() - started
-        client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
-        training = client.create_lora_training_client("student", rank=RANK, seed=1).result()
-        sampler = training.save_weights_and_get_sampling_client().result()
-        plain = Plain(student, eos, args.threads)
-        text = types.ModelInput.from_ints
+    small = size == "tiny"
+    tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
+    config = Qwen3Config(
+        **SIZES[size],
+        num_key_value_heads=2 if small else 8,
+        head_dim=16 if small else 128,
+        vocab_size=len(tokenizer) if small else 151_936,
+        max_position_embeddings=8192,
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = Qwen3ForCausalLM._from_config(config, dtype=getattr(torch, dtype))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    print(f"a random Qwen3 of {sum(p.numel() for p in model.parameters()) / 1e9:.2f} billion parameters", flush=True)
 
-        def sample(per_request: int, seed: int) -> list[tuple[list[int], Any]]:
-            futures = []
-            for i, prompt in enumerate(prompts):
-                for j in range(args.group // per_request):
-                    number = None if per_request > 1 else seed * 10_000 + 100 * i + j
-                    settings = types.SamplingParams(max_tokens=MAX_TOKENS, seed=number, stop=[eos])
-                    futures.append((prompt, sampler.sample(text(prompt), per_request, settings)))
-            return [(prompt, s) for prompt, future in futures for s in future.result().sequences]
 
-        drawn = sample(args.group, 0)
-        answers = [prompt + s.tokens for prompt, s in drawn]
-        stream = [token for answer in answers for token in answer]
-        long = [stream[i : i + 300] for i in range(0, 300 * 32, 300) if len(stream[i : i + 300]) == 300]
-        endless = itertools.cycle(stream)
-        longest = [list(itertools.islice(endless, 1000)) for _ in range(32)]
-        masks = [[0.0] * (len(p) - 1) + [1.0] * len(s.tokens) for p, s in drawn]
-        logprobs = [[0.0] * (len(p) - 1) + list(s.logprobs) for p, s in drawn]
-        advantages = [[m * (1.0 if i % 2 else -1.0) for m in mask] for i, mask in enumerate(masks)]
-        data = [
-            types.Datum(
-                model_input=text(full[:-1]),
-                loss_fn_inputs={"target_tokens": full[1:], "logprobs": q, "advantages": a},
-            )
-            for full, q, a in zip(answers, logprobs, advantages, strict=True)
-        ]
-        scored = [
-            types.Datum(
-                model_input=text(full[:-1]),
-                loss_fn_inputs={"target_tokens": full[1:], "weights": [1.0] * (len(full) - 1)},
-            )
-            for full in answers
-        ]
-        plain.ask(do="prepare", name="prompts", rows=[p for p in prompts for _ in range(args.group)], left=True)
-        plain.ask(do="prepare", name="answers", rows=answers, left=False)
-        plain.ask(do="prepare", name="long", rows=long, left=False)
-        plain.ask(do="prepare", name="longest", rows=longest, left=False)
-        plain.ask(do="prepare", name="longest, cut", rows=longest, left=False, **{"pass": 8})
-        plain.ask(
-            do="prepare", name="train", rows=[f[:-1] for f in answers], left=False, targets=[f[1:] for f in answers],
-            logprobs=logprobs, advantages=advantages,
-        )  # fmt: skip
+Work = dict[str, tuple[Callable[[int], int], tuple]]
+"""Row -> (what the service does in a round, what the other side is asked)."""
 
-        def busy_seconds() -> float:
-            answer = httpx.get(f"{service.base_url}/api/v1/local/status", headers={"X-API-Key": service.api_key})
-            return sum(answer.json().get(key, 0.0) for key in ("busy_s", "sampling_busy_s"))
 
-        def score(sequences: list[list[int]]) -> int:
-            futures = [sampler.compute_logprobs(text(s)) for s in sequences]
-            return sum(len(future.result()) for future in futures)
+def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipped: bool) -> tuple[Work, list[Drawn]]:
+    """The rows, prepared on both sides, and the answers of the untrained weights."""
+    prompts = np.random.default_rng(0).integers(10, 400, (args.prompts, args.prompt_tokens)).tolist()
+    eos: int | None = None
+    if shipped:
+        prompts, eos = plain.ask("chat_prompts", args.prompts)[1]
+    drawn = served.sample(prompts, args.group, args.tokens, eos)
+    texts = [d.text for d in drawn]
+    batch = training_batch(args, drawn if shipped else None)
+    data = [
+        datum(row, target_tokens=t, logprobs=q, advantages=a)
+        for row, t, q, a in zip(batch["rows"], batch["targets"], batch["logprobs"], batch["advantages"], strict=True)
+    ]
+    plain.ask("prepare", "prompts", [p for p in prompts for _ in range(args.group)], left=True)
+    plain.ask("prepare", "answers", texts)
+    plain.ask("prepare", "train", **batch)
 
-        def forward(data: list[types.Datum]) -> int:
-            done = training.forward(data, "cross_entropy").result()
-            return sum(len(output["logprobs"].data) + 1 for output in done.loss_fn_outputs)
+    def sample(seed: int | None = None) -> int:
+        return sum(len(d.tokens) for d in served.sample(prompts, args.group, args.tokens, eos, seed))
 
-        def step() -> int:
-            first = training.forward_backward(data, "importance_sampling")
-            second = training.optim_step(types.AdamParams(learning_rate=1e-4))
-            first.result()
-            second.result()
-            return sum(len(d.model_input.to_ints()) for d in data)
+    generate = ("generate", "prompts", args.tokens, eos)
+    work: Work = {
+        "sampling": (lambda number: sample(), generate),
+        "sampling, one request an answer": (sample, generate),
+        "scoring, one request": (lambda number: sum(len(q) + 1 for q in served.forward(texts)), ("score", "answers")),
+        "scoring, answers": (lambda number: served.score(texts), ("score", "answers")),
+    }
+    if shipped:
+        stream = itertools.cycle(token for text in texts for token in text)
+        for length in (300, 1000):
+            long = [list(itertools.islice(stream, length)) for _ in range(32)]
+            plain.ask("prepare", f"{length}", long)
+            work[f"scoring, {length} tokens"] = (lambda number, long=long: served.score(long), ("score", f"{length}"))
+        work["... against passes of 8"] = (work["scoring, 1000 tokens"][0], ("score", "1000", 8))
+    work["train step"] = (lambda number: served.train(data), ("train", "train", shipped))
+    return work, drawn
 
-        rows: dict[str, tuple[Callable[[int], int], tuple[str, str]]] = {
-            "sampling": (lambda n: sum(len(s.tokens) for _, s in sample(args.group, n)), ("generate", "prompts")),
-            "sampling, one request an answer": (
-                lambda n: sum(len(s.tokens) for _, s in sample(1, n)),
-                ("generate", "prompts"),
-            ),
-            "scoring, one request": (lambda n: forward(scored), ("score", "answers")),
-            "scoring, answers": (lambda n: score(answers), ("score", "answers")),
-            "scoring, 300 tokens": (lambda n: score(long), ("score", "long")),
-            "scoring, 1000 tokens": (lambda n: score(longest), ("score", "longest")),
-            "... against passes of 8": (lambda n: score(longest), ("score", "longest, cut")),
-            "train step": (lambda n: step(), ("train", "train")),
-        }
-        gc.collect()
-        gc.freeze()  # what this program imported and prepared is no part of a client, nor are collections that walk it
-        figures: dict[str, dict[str, list[float]]] = {name: {"ours": [], "computing": [], "plain": []} for name in rows}
-        for number in range(args.rounds + 1):  # the first round warms both sides up
-            for name, (ours, (do, prepared)) in rows.items():
-                busy, began = busy_seconds(), time.perf_counter()
+
+def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainProcess) -> tuple[dict, dict[str, float]]:
+    """(row -> side -> tokens a second of each round, row -> the service's most memory); the first round warms both sides up."""
+    figures: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in work}
+    peaks = {"ready": served.peak_gb()}
+    gc.collect()
+    gc.freeze()  # what this program imported and prepared is no part of a client, nor are collections that walk it
+    in_turns = args.device == "cpu"
+    for first in ("ours", "plain")[: 1 if in_turns else 2]:
+        if first == "plain":
+            served.close()
+        for number, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
+            if first == "ours":
+                busy, began = served.busy_s(), time.perf_counter()
                 tokens = ours(number)
                 seconds = time.perf_counter() - began
-                busy = busy_seconds() - busy
-                other = plain.ask(do=do, name=prepared)
-                if number:
-                    figures[name]["ours"].append(tokens / seconds)
-                    figures[name]["computing"].append(tokens / busy)
-                    figures[name]["plain"].append(other["tokens"] / other["seconds"])
-        bare = []
-        for _ in range(args.rounds):
-            began = time.perf_counter()
-            score([[5, 6]] * len(answers))
-            bare.append(time.perf_counter() - began)
-        plain.close()
-        client.close("success").result()
-
-    report(args, startup, len(answers), statistics.median(bare), figures)
-    return 0
+                figures[name]["ours"].append(tokens / seconds)
+                figures[name]["computing"].append(tokens / max(1e-9, served.busy_s() - busy))
+                peaks[name] = max(peaks.get(name, 0.0), served.peak_gb())
+            if first == "plain" or in_turns:
+                seconds, tokens = plain.ask(*asked)
+                figures[name]["plain"].append(tokens / seconds)
+    return {name: {side: values[1:] for side, values in sides.items()} for name, sides in figures.items()}, peaks
 
 
-def report(args: argparse.Namespace, startup: float, requests: int, bare: float, figures: dict) -> None:
-    """Print the table, and write it as JSON if asked."""
+def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: Callable[[int], int]) -> list[float]:
+    """The most memory, in GB, of each tenth of `--steps`: new weights, a group from them, a train step."""
+    peaks = []
+    for step in range(args.steps):
+        served.renew()
+        served.sample([drawn[0].prompt], args.group, 8, None)
+        train(step)
+        if (step + 1) % max(1, args.steps // 10) == 0:
+            peaks.append(served.peak_gb())
+    return peaks
+
+
+def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -> dict[str, dict[str, float]]:
+    """Print the table of medians, and return it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -318,25 +310,76 @@ def report(args: argparse.Namespace, startup: float, requests: int, bare: float,
     for name, sides in figures.items():
         ratios = [a / b for a, b in zip(sides["ours"], sides["plain"], strict=True)]
         computing = statistics.median(a / b for a, b in zip(sides["computing"], sides["plain"], strict=True))
-        ours, plain = statistics.median(sides["ours"]), statistics.median(sides["plain"])
-        summary[name] = {"ours": ours, "plain": plain, "ratio": statistics.median(ratios), "computing": computing}
-        table.add_row(
-            name,
-            f"{ours:,.0f}",
-            f"{plain:,.0f}",
-            f"{statistics.median(ratios):.2f}",
-            f"{min(ratios):.2f} .. {max(ratios):.2f}",
-            f">= {TARGETS[name]}" if name in TARGETS else "",
-            f"{computing:.2f}",
-        )
+        ours, plain, ratio = (statistics.median(values) for values in (sides["ours"], sides["plain"], ratios))
+        summary[name] = {"ours": ours, "plain": plain, "ratio": ratio, "computing": computing}
+        target = f">= {targets[name]}" if name in targets else ""
+        spread = f"{min(ratios):.2f} .. {max(ratios):.2f}"
+        table.add_row(name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target, f"{computing:.2f}")
     Console().print(table)
-    load = os.getloadavg()[0]
+    return summary
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, help="a transformers folder (the shipped student)")
+    parser.add_argument("--random", choices=SIZES, help="a Qwen3 of this size with random weights")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
+    parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    numbers = {"rounds": 5, "threads": 2, "prompts": 16, "prompt-tokens": 300, "group": 6, "tokens": 160}
+    for name, default in (numbers | {"sequences": 32, "length": 512, "steps": 0}).items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"({default})")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shipped = args.model is None and args.random is None
+        model = args.model or folder / "model"
+        if shipped:
+            from rtl_core.tinymodels import model_path
+
+            model = model_path("student")
+        elif args.random:
+            make_random_model(args.random, model, args.device, args.dtype)
+        started = time.perf_counter()
+        served = Served(model, folder / "state", args)
+        stack.callback(served.service.stop)
+        startup = time.perf_counter() - started
+        plain = PlainProcess(model, args.device, args.dtype, args.threads)
+        stack.callback(plain.close)
+        work, drawn = work_of(args, served, plain, shipped)
+        sampled = [np.array(d.logprobs) for d in drawn]
+        trained = [q[-len(d.tokens) :] for q, d in zip(served.forward([d.text for d in drawn]), drawn, strict=True)]
+        began = time.perf_counter()
+        served.score([[5, 6]] * len(drawn))
+        bare = time.perf_counter() - began
+        tenths = growth(args, served, drawn, work["train step"][0])
+        figures, peaks = measure(args, work, served, plain)
+    rows = report(args, figures, TARGETS if shipped else {})
     print(
-        f"load average of this machine at the end: {load:.1f} (the figures mean something up to about {args.threads + 1})"
+        f"load average of this machine at the end: {os.getloadavg()[0]:.1f} (figures mean something up to about {args.threads + 1})"
     )
-    print(f"service ready in {startup:.1f} s; {requests} requests through SDK and HTTP alone take {1e3 * bare:.0f} ms")
+    print(
+        f"service ready in {startup:.1f} s; {len(drawn)} requests through SDK and HTTP alone take {1e3 * bare:.0f} ms"
+    )
+    print("the service's memory, GB at most: " + ", ".join(f"{name} {peak:.2f}" for name, peak in peaks.items()))
+    if tenths:
+        print(f"the most of each tenth of {args.steps} steps: {', '.join(f'{peak:.2f}' for peak in tenths)} GB")
+    difference = np.concatenate(sampled) - np.concatenate(trained)
+    mean, most = np.abs(difference).mean(), np.abs(difference).max()
+    print(
+        f"sampler against trainer, nats: {mean:.6f} on average, {most:.5f} at most; KL about {(difference**2).mean() / 2:.7f}"
+    )
     if args.json:
-        args.json.write_text(json.dumps({"startup_s": startup, "requests_s": bare, "rows": summary}, indent=1))
+        args.json.write_text(json.dumps({"startup_s": startup, "requests_s": bare, "rows": rows}, indent=1))
+    if mean > MEAN_DIFFERENCE[args.dtype]:
+        print(f"error: sampler and trainer differ by more than {MEAN_DIFFERENCE[args.dtype]} nats", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -153,27 +155,16 @@ class Hammerer(threading.Thread):
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
-    """Resident memory of a process, and of all its children, each shared page counted once (proportional set size)."""
-    family = _family(pid)
-    return sum(map(_proportional_mb, family[:1])), sum(map(_proportional_mb, family[1:]))
+    """Resident memory of a process, and of all below it, each shared page counted once (proportional set size)."""
+    process = psutil.Process(pid)
+    return _proportional_mb(process), sum(map(_proportional_mb, process.children(recursive=True)))
 
 
-def _proportional_mb(pid: int) -> float:
+def _proportional_mb(process: psutil.Process) -> float:
     try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return process.memory_full_info().pss / 2**20
+    except psutil.NoSuchProcess:  # it has just ended
         return 0.0
-    return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024
-
-
-def _family(pid: int) -> list[int]:
-    try:
-        children = [
-            int(c) for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()
-        ]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [pid, *(each for child in children for each in _family(child))]
 
 
 def main() -> int:

@@ -2,10 +2,11 @@
 
     python -m benchmarks.starter_strength [--specs 3] [--seed 0] [--threads 2] [--families counter,fifo]
 
-For every family, `--specs` specifications over its widths, options and reset kinds; for each the designs of
-`starter_mutants`, graded like answers. What fails is killed; golden answers must pass. A survivor is then simulated beside
-the golden answer by a test bench in Verilog, for at least 40,000 cycles or inputs and through twice all states of a counter:
-where the two are told apart it counts against the bench, else it is the same design in other words and is left out.
+For every family, `--specs` specifications over its widths, options and reset kinds; for each wrong designs, graded like answers:
+the mutants and stubs of `rtl-distill validate`, other members of the family behind the same ports, and golden answers that are wrong
+for one input pattern or in one state. What fails is killed; golden answers must pass. A survivor is then simulated beside the golden
+answer for at least 40,000 cycles or inputs, as an audit does: where the two are told apart it counts against the bench, else it is the
+same design in other words and is left out.
 
 Exit status 1 where fewer than 99 % of the distinguishable ones were killed, or a golden answer did not pass.
 """
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -25,19 +27,28 @@ from dataclasses import dataclass, field, replace
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.starter_mutants import Wrong, wrong_designs
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor, Job, Step
+from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.problems.starter import Spec, golden_answer, problem_of, starter_specs
+from rtl_core.problems.starter import Spec, problem_of, starter_specs
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
-from rtl_core.problems.starter.record import target_of
 from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
+from rtl_core.validation.differential import Effort, compare
+from rtl_core.validation.mutants import mutants
+from rtl_core.validation.stubs import INNER, AroundGolden, stubs
 
-CYCLES = 40_000
+EFFORT = Effort.of_cycles(40_000)
 GOAL = 0.99
+MUTANTS = 40
+RARITIES = (2, 4, 6, 8)
+"""Bits that must match for a design that is wrong for one pattern or in one state: once in 4 to once in 256 times."""
+EACH = 3
+"""Patterns of each rarity."""
+Wrong = dict[str, Answer]
+"""What is wrong -> design."""
 
 
 @dataclass
@@ -50,9 +61,16 @@ class Tally:
     """Designs that never came to a test, by outcome: they say nothing of the bench."""
     survivors: list[str] = field(default_factory=list)
 
-    @property
-    def distinguishable(self) -> int:
-        return self.killed + len(self.survivors)
+    def add(self, other: Tally) -> None:
+        self.killed += other.killed
+        self.same += other.same
+        self.unfit.update(other.unfit)
+        self.survivors += other.survivors
+
+    def row(self, name: str) -> tuple[str, ...]:
+        told = self.killed + len(self.survivors)
+        share = f"{100 * self.killed / told:.1f} %" if told else "–"
+        return name, str(self.killed), str(told), share, str(self.same), str(self.unfit.total())
 
 
 def specs_of(family: str, count: int, seed: int) -> list[Spec]:
@@ -71,135 +89,84 @@ def specs_of(family: str, count: int, seed: int) -> list[Spec]:
     return found
 
 
+def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
+    """All of one specification, texts that differ, the same for the same arguments."""
+    problem = problem_of(spec)
+    golden = problem.golden or {}
+    made = mutants(golden, spec.module, MUTANTS, seed)
+    found = {f"{mutant.kind}: {mutant.description}": mutant.files for mutant in made}
+    found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
+    found |= dict(_relatives(spec, golden)) | dict(_rarely(problem, random.Random(f"{seed}/{spec}")))
+    different = {tuple(files.items()): name for name, files in found.items() if files != golden}
+    return {name: Answer(files=dict(files)) for files, name in different.items()}
+
+
+def _relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Other members of the family with the same ports: another option, another kind of reset."""
+    family, ((path, text),) = BY_NAME[spec.family], golden.items()
+    others = [replace(spec, option=option) for option in family.options]
+    if family.sequential:
+        others += [replace(spec, active_low=not spec.active_low), replace(spec, asynchronous=not spec.asynchronous)]
+    for other in others:
+        code = family.code(other)
+        if code.split("\n", 1)[0] == text.split("\n", 1)[0]:
+            yield (
+                f"relative: {other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}",
+                {path: code},
+            )
+
+
+def _rarely(problem: Problem, rng: random.Random) -> Iterator[tuple[str, dict[str, str]]]:
+    """The golden answer with one output bit wrong while some bits of inputs, or of outputs, have one value."""
+    around = AroundGolden(problem)
+    for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
+        bits = [
+            f"{p.name}{mark}[{bit}]" if (p.width or 1) > 1 else f"{p.name}{mark}"
+            for p in ports
+            for bit in range(p.width or 1)
+        ]
+        for rarity in (number for number in RARITIES * EACH if number <= len(bits)):
+            pattern = f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
+            output = rng.choice(around.outputs)
+            flipped = f"{output.name}{INNER} ^ (({pattern}) << {rng.randrange(output.width or 1)})"
+            if files := around.answer(around.but_for(output.name, flipped)):
+                yield f"one {what}: {output.name} is wrong at {pattern}", files
+
+
 def strength(
-    executor: Executor,
-    specs: Sequence[Spec],
-    seed: int,
-    threads: int,
-    choose: Callable[[list[Wrong]], list[Wrong]] = list,
+    executor: Executor, specs: Sequence[Spec], seed: int, threads: int, choose: Callable[[Wrong], Wrong] = dict
 ) -> Tally:
     """Grades the wrong designs of some specifications of one family; raises AssertionError if a golden answer fails."""
     tally = Tally()
+    limits = Limits(wall_s=300.0, cpu_s=300.0)
     with closing(Grader(executor, seed=seed)) as grader, ThreadPoolExecutor(threads) as pool:
         for spec in specs:
             problem = problem_of(spec)
-            verdict = grader.grade(problem, Answer(files=problem.golden or {}))
+            golden = problem.golden or {}
+            verdict = grader.grade(problem, Answer(files=golden))
             assert verdict.passed, f"golden answer of {spec}: {verdict.reasons}"
             wrong = choose(wrong_designs(spec, seed))
-            answers = [Answer(files={target_of(spec): one.code}) for one in wrong]
-            verdicts = list(pool.map(lambda answer, p=problem: grader.grade(p, answer), answers))
+            verdicts = list(pool.map(grader.grade, [problem] * len(wrong), wrong.values()))
             survived = []
-            for one, verdict in zip(wrong, verdicts, strict=True):
+            for name, verdict in zip(wrong, verdicts, strict=True):
                 if verdict.passed:
-                    survived.append(one)
+                    survived.append(name)
                 elif verdict.outcome in (Outcome.TESTS_FAILED, Outcome.TIMEOUT):
                     tally.killed += 1
                 else:
-                    tally.unfit[f"{verdict.outcome.value} ({one.kind}, {one.detail})"] += 1
-            for one, told in zip(
-                survived, pool.map(lambda w, s=spec: told_apart(executor, s, w), survived), strict=True
-            ):
-                if told:
-                    tally.survivors.append(
-                        f"{spec.family} {spec.option} {spec.width}: {one.kind}, {one.detail}: {told}"
-                    )
-                else:
+                    tally.unfit[f"{verdict.outcome.value} ({name})"] += 1
+            compared = [
+                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, seed, EFFORT)
+                for name in survived
+            ]
+            for name, found in zip(survived, (one.result() for one in compared), strict=True):
+                if found.result == "same":
                     tally.same += 1
+                else:
+                    tally.survivors.append(
+                        f"{spec.family} {spec.option} {spec.width}: {name}: {found.result}, {found.detail}"
+                    )
     return tally
-
-
-def told_apart(executor: Executor, spec: Spec, wrong: Wrong) -> str:
-    """Where a long simulation beside the golden answer first differs, or ""; with other values of a parameter, too."""
-    parameter = BY_NAME[spec.family].parameter(spec)
-    widths = [spec.width, spec.width + 1, spec.width + 3, 3] if parameter else [spec.width]
-    for width in widths:
-        code = wrong.code.replace(f"parameter {parameter} = {spec.width}", f"parameter {parameter} = {width}")
-        if told := _simulated(executor, replace(spec, width=width), code):
-            return told
-    return ""
-
-
-def _simulated(executor: Executor, spec: Spec, code: str) -> str:
-    golden = golden_answer(spec).replace(f"module {spec.module}", "module golden_answer", 1)
-    files = {"golden.v": golden, "bench.v": side_by_side(spec)}
-    compile_ = (
-        "iverilog",
-        "-g2012",
-        "-s",
-        "side_by_side",
-        "-o",
-        "both",
-        "/src/bench.v",
-        "/src/golden.v",
-        f"/code/{target_of(spec)}",
-    )
-    job = Job(
-        files={target_of(spec): code},
-        harness={f"src/{path}": text for path, text in files.items()},
-        steps=(Step("compile", compile_), Step("simulate", ("vvp", "-n", "both", "-none"))),
-        limits=Limits(wall_s=60.0),
-        stop_at_failure=True,
-    )
-    output = "\n".join(step.output for step in executor.run(job).steps)
-    if "SAME" in output:
-        return ""
-    return next((line for line in output.splitlines() if "DIFFERENT" in line), output.strip()[:200] or "no output")
-
-
-def side_by_side(spec: Spec) -> str:
-    """A test bench that holds both designs and compares them after every change."""
-    family = BY_NAME[spec.family]
-    signals = family.signals(spec)
-    inputs, outputs = [s for s in signals if s.is_input], [s for s in signals if not s.is_input]
-    lines = ["module side_by_side;", "  reg c = 0, r = 0;", "  integer i, hold, density = 2;"]
-    for s in inputs:
-        lines.append(f"  reg [{s.width - 1}:0] i_{s.name} = 0;")
-    for s in outputs:
-        lines.append(f"  wire [{s.width - 1}:0] a_{s.name}, b_{s.name};")
-    for module, prefix in (("golden_answer", "a"), (spec.module, "b")):
-        ports = [f".{s.name}(i_{s.name})" for s in inputs] + [f".{s.name}({prefix}_{s.name})" for s in outputs]
-        ports += [f".{spec.clock}(c)", f".{spec.reset}(r)"] if family.sequential else []
-        lines.append(f"  {module} {prefix} ({', '.join(ports)});")
-    good, bad = ("{" + ", ".join(f"{side}_{s.name}" for s in outputs) + "}" for side in "ab")
-    shown = ", ".join(f"i_{s.name}" for s in inputs)
-    lines += [
-        "  task check; begin #5",
-        f'    if ({good} !== {bad}) begin $display("DIFFERENT after %0d: reset %b, inputs", i, r, {shown}); $finish; end',
-        "  end endtask",
-        "  task draw; begin",
-    ]
-    for s in inputs:
-        one = f"i_{s.name} = $urandom % 4 < density;"
-        spread = (
-            f"case ($urandom % 4) 0: i_{s.name} = 1 << $urandom % {s.width}; 1: i_{s.name} = $urandom >> $urandom % 32;"
-        )
-        close = f"2: i_{s.name} = i_{inputs[0].name} ^ ($urandom % 3 == 0 ? 1 << $urandom % {s.width} : 0);"
-        lines.append("    " + (one if s.width == 1 else f"{spread} {close} default: i_{s.name} = $urandom; endcase"))
-    every = "{" + shown + "}"
-    # Every input changes once before the first check: `always @(*)` waits for a change.
-    lines += ["  end endtask", "  initial begin", f"    {every} = ~0; #5 {every} = 0; #5;"]
-    if not family.sequential:
-        bits = sum(s.width for s in inputs)
-        if bits <= 16:
-            lines.append(f"    for (i = 0; i < {1 << bits}; i = i + 1) begin {every} = i; check; end")
-        lines.append(f"    for (i = 0; i < {CYCLES}; i = i + 1) begin draw; check; end")
-    else:
-        on, off = ("0", "1") if spec.active_low else ("1", "0")
-        rounds = max([2 * count for _, count in family.bursts(spec)], default=0)
-        lines += [
-            f"    r = {off}; #5 r = {on}; repeat (2) begin #5 c = 1; #5 c = 0; end check; r = {off}; check;",
-            f"    for (i = 0; i < {CYCLES} + {rounds}; i = i + 1) begin",
-            "      if (i % 64 == 0) density = 1 + $urandom % 3;",
-            "      if (i % 256 == 0) density = $urandom % 5;",
-            f"      draw; check; c = 1; check; if (i < {CYCLES} && $urandom % 4 == 0) begin draw; check; end c = 0; check;",
-            f"      if (i < {CYCLES} && (i / 512) % 2 && $urandom % 32 == 0) begin",
-            f"        r = {on}; check; if ($urandom % 2) begin c = 1; check; c = 0; check; end r = {off}; check;",
-            "      end",
-            f"      if (i >= {CYCLES}) density = 4;",
-            "    end",
-            f"    r = {on}; check; c = 1; check; c = 0; check;",
-        ]
-    return "\n".join([*lines, '    $display("SAME"); $finish;', "  end", "endmodule", ""])
 
 
 def main() -> None:
@@ -210,43 +177,26 @@ def main() -> None:
     parser.add_argument("--families", default=",".join(BY_NAME), help="comma-separated")
     arguments = parser.parse_args()
     console = Console()
-    table = Table(
-        "family", "killed", "told apart", "share", "the same", "no test", title="wrong designs of the starter set"
-    )
+    columns = ("family", "killed", "told apart", "share", "the same", "no test")
+    table = Table(*columns, title="wrong designs of the starter set")
     whole = Tally()
     started = time.monotonic()
     with make_executor("bubblewrap") as executor:
         for family in arguments.families.split(","):
-            tally = strength(
-                executor, specs_of(family, arguments.specs, arguments.seed), arguments.seed, arguments.threads
-            )
-            table.add_row(*_row(family, tally))
-            print(*_row(family, tally), flush=True)
-            whole.killed += tally.killed
-            whole.same += tally.same
-            whole.survivors += tally.survivors
-            whole.unfit.update(tally.unfit)
+            specs = specs_of(family, arguments.specs, arguments.seed)
+            tally = strength(executor, specs, arguments.seed, arguments.threads)
+            table.add_row(*tally.row(family))
+            print(*tally.row(family), flush=True)
+            whole.add(tally)
     table.add_section()
-    table.add_row(*_row("all", whole))
+    table.add_row(*whole.row("all"))
     console.print(table)
     for outcome, count in whole.unfit.items():
         console.print(f"not tested: {count} {outcome}")
     for survivor in whole.survivors:
         console.print(f"survived: {survivor}", soft_wrap=True)
     console.print(f"{time.monotonic() - started:.0f} s")
-    sys.exit(whole.killed < GOAL * whole.distinguishable)
-
-
-def _row(name: str, tally: Tally) -> tuple[str, ...]:
-    share = tally.killed / tally.distinguishable if tally.distinguishable else 1.0
-    return (
-        name,
-        str(tally.killed),
-        str(tally.distinguishable),
-        f"{100 * share:.1f} %",
-        str(tally.same),
-        str(sum(tally.unfit.values())),
-    )
+    sys.exit(whole.killed < GOAL * (whole.killed + len(whole.survivors)))
 
 
 if __name__ == "__main__":

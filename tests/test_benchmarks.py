@@ -14,15 +14,24 @@ from rtl_core.tinymodels import model_path
 pytestmark = pytest.mark.slow
 
 STUDENT = str(model_path("student"))
+MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequences 4 --length 32 --steps 2"
 COMMANDS = (
+    "agreement --starter 1 --executors bubblewrap --data .",
     "grading --count 2 --rounds 1",
     "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
+    "hanging honest --starter 1 --loads 1 --sets starter",
+    "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",
     "hints demo-self --problems 2",
-    "localtinker_large --size tiny --device cpu --dtype float32 --prompts 2 --prompt-tokens 32 --group 2 --tokens 8",
-    f"real_model --model {STUDENT} --rounds 1 --prompts 1 --prompt-tokens 16 --tokens 4 --sequences 4 --length 32",
+    "history store readers step --steps 2 --folder history",
+    "history queries --rollouts 400 --folder history",
+    "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
+    f"localtinker --model {STUDENT} {MODEL}",
+    f"localtinker --random tiny {MODEL}",
     "service_start --rounds 1",
     f"shared_prompts --model {STUDENT} --groups 2 --group 2 --prompt 20 --answer 10",
+    "starter_strength --specs 1 --families mux",
     "step --steps 3",
+    "view --rollouts 400 --steps 2 --folder view",
 )
 
 
@@ -31,7 +40,7 @@ def test_a_benchmark_runs_through(tmp_path: Path, data: Path, command: str) -> N
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root), "RTL_DISTILL_DATA": str(data)}
     done = subprocess.run(
-        [sys.executable, "-m", *f"benchmarks.{command}".split()],
+        [sys.executable, "-m", *f"benchmarks.{command.replace('{data}', str(data))}".split()],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

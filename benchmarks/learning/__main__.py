@@ -18,14 +18,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.learning.check import CELLS, check
 from benchmarks.learning.ledger import LEDGER, Ledger
 from benchmarks.learning.report import REPORT, markdown
-from benchmarks.learning.running import CORES_PER_RUN, Matrix
+from benchmarks.learning.running import CHECKED, CORES_PER_RUN, Matrix, check
 from benchmarks.learning.settings import SETTINGS
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, cores // CORES_PER_RUN)
@@ -50,19 +49,27 @@ def main() -> None:
         "--check", action="store_true", help="run two cells again; exit 1 where one is outside its interval"
     )
     arguments = parser.parse_args()
-    console = Console(width=max(160, Console().width))
-    ledger = Ledger(arguments.ledger)
     if arguments.set and arguments.ledger == LEDGER:
         parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")
+    return arguments
+
+
+def list_settings(matrix: Matrix, console: Console) -> None:
+    """A line a setting, with the seeds that the ledger lacks."""
+    missing = matrix.missing()
+    for setting in matrix.settings:
+        lacking = [str(seed) for place, seed in missing if place is setting]
+        there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
+        console.print(f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False)
+
+
+def main() -> None:
+    arguments = parsed()
+    console = Console(width=max(160, Console().width))
+    ledger = Ledger(arguments.ledger)
     matrix = Matrix(ledger, arguments.directory, arguments.only or [*SETTINGS], arguments.seeds, arguments.set)
     if arguments.list:
-        missing = matrix.missing()
-        for setting in matrix.settings:
-            lacking = [str(seed) for place, seed in missing if place is setting]
-            there = f"lacks seeds {', '.join(lacking)}" if lacking else "in the ledger"
-            console.print(
-                f"{setting.name:24} {setting.tier:8} {there:22} {setting.about}", markup=False, highlight=False
-            )
+        list_settings(matrix, console)
         return
 
     def tell(line: str) -> None:
@@ -75,7 +82,7 @@ def main() -> None:
 
     if arguments.check:
         seeds = arguments.seeds or [0]
-        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CELLS
+        cells = [(name, seed) for name in arguments.only for seed in seeds] if arguments.only else CHECKED
         raise SystemExit(0 if check(ledger, arguments.directory, cells, arguments.jobs, tell) else 1)
     if not arguments.print_only:
         matrix.run(arguments.jobs, write, tell)

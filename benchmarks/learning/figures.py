@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.learning.comparisons import COMPARISONS, Comparison
 from benchmarks.learning.crossed import crossed_interval
 from benchmarks.learning.ledger import Cell, Ledger, TierLine
-from benchmarks.learning.settings import SETTINGS, Setting
+from benchmarks.learning.settings import COMPARISONS, SETTINGS, Comparison, Setting
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.problems.starter.spec import Tier
 

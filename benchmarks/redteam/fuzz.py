@@ -89,28 +89,7 @@ SOUP = [
     "`M{n}({e})\n", "`M{n}([)\n", "`define \\N{n} {w}\n", "`include \"x.vh\"\n", "`pragma x\n", "`begin_keywords \"1800-2009\"\n", "`end_keywords\n", "`\"\n",
     "`unconnected_drive pull1\n", "`nounconnected_drive\n", "`define\n", "`__LINE__\n", "`__FILE__\n", "`default_decay_time 1\n",
 ]  # fmt: skip
-WORDS = [
-    "x",
-    "finish",
-    "fopen",
-    "$",
-    "$f",
-    "begin",
-    "1",
-    "//",
-    "/*",
-    "*/",
-    '"',
-    "`N0",
-    "`N1",
-    "(",
-    ")",
-    "[",
-    "",
-    "\\",
-    "a b",
-    "final",
-]
+WORDS = ["x", "finish", "fopen", "$", "$f", "begin", "1", "//", "/*", "*/", '"', "`N0", "`N1", "(", ")", "[", "", "\\", "a b", "final"]  # fmt: skip
 GUARDED = ["__slang__", "__ICARUS__", "SV_COV_START", "SYNTHESIS", "VERILATOR", "COCOTB_SIM", "N0", "N1", "NO", "\\N0 "]
 _PINS = re.compile(r"(input|output)[^,;)]*?(\w+)\s*(?=[,;)])")
 

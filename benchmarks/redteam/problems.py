@@ -21,6 +21,8 @@ from rtl_core.problems.testbench import Bench, bench_harness
 from rtl_core.types.problem import Problem
 
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+OWN = Path(__file__).parent / "own"
+"""Test benches of the red team's own problems."""
 
 SPECS = {
     "counter": Spec("counter", "cnt", ("en", "q"), 14, "up"),
@@ -153,56 +155,6 @@ async def adds(dut):
         await FallingEdge(dut.clk)
         assert int(dut.y.value) == (a + b) & 255
 """
-_BENCH = """\
-`timescale 1ns/1ps
-module stimulus(input clk, output reg [7:0] d);
-  always @(negedge clk) d <= $urandom;
-  initial begin
-    d = 0;
-    repeat (200) @(posedge clk);
-    $finish;
-  end
-endmodule
-module tb;
-  reg clk = 0;
-  always #5 clk = ~clk;
-  wire [7:0] d, expected, got;
-  integer errors = 0, samples = 0;
-  stimulus source(.clk(clk), .d(d));
-  model reference(.clk(clk), .d(d), .q(expected));
-  inc8 dut(.clk(clk), .d(d), .q(got));
-  always @(posedge clk or negedge clk) begin
-    samples = samples + 1;
-    if (expected !== (expected ^ got ^ expected)) errors = errors + 1;
-  end
-  final $display("Mismatches: %0d in %0d samples", errors, samples);
-endmodule
-module model(input clk, input [7:0] d, output reg [7:0] q);
-  always @(posedge clk) q <= d + 1;
-endmodule
-"""
-_LOUD = """\
-`timescale 1ns/1ps
-module main;
-  reg clk = 0;
-  reg [7:0] d;
-  wire [7:0] q;
-  integer errors, i;
-  always #5 clk = ~clk;
-  inc8 uut(.clk(clk), .d(d), .q(q));
-  initial begin
-    errors = 0;
-    for (i = 0; i < 60; i = i + 1) begin
-      d = $random;
-      @(posedge clk) #1;
-      if (q !== d + 8'd1) errors = errors + 1;
-    end
-    if (errors == 0) $display("===========Your Design Passed===========");
-    else $display("===========%0d errors===========", errors);
-    $finish;
-  end
-endmodule
-"""
 
 
 def _cocotb(
@@ -241,9 +193,16 @@ def _cocotb(
     return problem_from_record(record, source="redteam")
 
 
-def _bench(name: str, top: str, text: str, marker: str, passed: str) -> Problem:
+def _bench(name: str, top: str, marker: str, passed: str) -> Problem:
     target = "rtl/inc8.sv"
-    bench = Bench(sources={"test.sv": text}, design=target, dut="inc8", top=top, marker=marker, passed=passed)
+    bench = Bench(
+        sources={"test.sv": (OWN / f"{name}.sv").read_text()},
+        design=target,
+        dut="inc8",
+        top=top,
+        marker=marker,
+        passed=passed,
+    )
     golden = {target: "module inc8(input clk, input [7:0] d, output reg [7:0] q);\nalways @(posedge clk) q <= d + 1;\nendmodule\n"}  # fmt: skip
     prompt = "Module inc8: a register that takes d + 1. Inputs clk, d (8 bits). Output q, 8 bits.\n"
     harness = bench_harness(bench)
@@ -273,8 +232,8 @@ def own() -> dict[str, Problem]:
             targets=("rtl/pair.sv", "rtl/part.sv", "rtl/defs.inc", "rtl/defs.svh", "rtl/notes.txt"),
             context={"rtl/given.svh": "`define GIVEN_W 8\n", "rtl/table.hex": "".join(f"{i:02x}\n" for i in range(256))},
         ),
-        "own/bench": _bench("bench", "tb", _BENCH, "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
-        "own/loud": _bench("loud", "main", _LOUD, "Your Design Passed", ""),
+        "own/bench": _bench("bench", "tb", "Mismatches:", r" +0 in +[1-9][0-9]* samples"),
+        "own/loud": _bench("loud", "main", "Your Design Passed", ""),
     }  # fmt: skip
 
 

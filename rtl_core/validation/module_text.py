@@ -9,7 +9,8 @@ from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, n
 from rtl_core.validation.clocking import edges_and_uses, split_clocks
 from rtl_core.validation.mutation import prints
 
-_HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
+HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
+"""Members of a module that belong to its interface."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ModuleText:
 
     def __init__(self, tree: SourceTree, node: Node) -> None:
         self.tree, self.node = tree, node
-        self.body = [member for member in node.members if name_of(member) not in _HEAD]
+        self.body = [member for member in node.members if name_of(member) not in HEAD]
         self.ports = {port.name: port for port in self._ports()}
         self.edges, used = edges_and_uses(node)
         bits = [p.name for p in self.inputs if p.bounds is None]

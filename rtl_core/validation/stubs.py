@@ -17,9 +17,9 @@ from typing import Literal, get_args
 from rtl_core.grading.stand_in import written
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
-from rtl_core.types.problem import Interface, Port, Problem
+from rtl_core.types.problem import Port, Problem
 from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
-from rtl_core.validation.module_text import ModuleText
+from rtl_core.validation.module_text import HEAD, ModuleText
 
 Stub = Literal["zeros", "ones", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
@@ -37,8 +37,6 @@ _WORDS: dict[str, str] = {
 }
 INNER = "__right"
 """What the golden answer's module ends in where it stands inside a stub."""
-
-_KEPT = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}
 
 
 @dataclass(frozen=True)
@@ -95,44 +93,68 @@ def stubs(problem: Problem) -> Stubs:
             text = written(interface, body)
             found[stub] = {**rest, path: _timed(text) if stub == "blip" else text}
     if problem.golden is not None:
-        found |= _around_golden(interface, problem.golden, rest, [p for p in targets if p in problem.golden])
+        found |= _around_golden(problem, rest)
     return Stubs(found)
 
 
-def _around_golden(
-    interface: Interface, golden: Mapping[str, str], rest: Mapping[str, str], targets: Iterable[str]
-) -> dict[str, dict[str, str]]:
-    """The stubs that hold the golden answer's module; none where its text cannot be taken apart."""
-    inputs = [port.name for port in interface.ports if port.direction == "input"]
-    outputs = [port.name for port in interface.ports if port.direction == "output"]
-    for path in targets:
-        tree = SourceTree(golden[path])
-        module = _module(tree, interface.module)
-        if module is None or len(inputs) + len(outputs) != len(interface.ports):
-            continue
-        inner = renamed(tree.text(module), {interface.module: f"{interface.module}{INNER}"})
-        declared = ModuleText(tree, module).ports
-        if not declared.keys() >= set(outputs):
-            continue
-        ranges = {name: tree.text(bounds) if (bounds := declared[name].bounds) else "" for name in outputs}
-        wires = "".join(f"  wire {ranges[name]} {name}{INNER};\n" for name in outputs)
-        given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
-        ports = [*(f".{name}({name})" for name in inputs), *(f".{name}({name}{INNER})" for name in outputs)]
-        instance = f"  {interface.module}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
-        bits = [port.name for port in interface.ports if port.direction == "input" and port.width == 1]
-        bodies = {"one step": _one_step(module, bits, ranges)}
-        for name in outputs[:MOST_STUCK] if len(outputs) > 1 else ():
-            others = "".join(f"  assign {other} = {other}{INNER};\n" for other in outputs if other != name)
-            for value, stuck in ((0, "0"), (1, "~0")):
-                bodies[f"stuck {name} at {value}"] = f"  assign {name} = {stuck};\n{others}"
-        found = {}
-        for name, body in bodies.items():
-            around = _emptied(golden[path], interface.module, wires + instance + body)
-            if around is None:
+class AroundGolden:
+    """The golden answer's module inside another one with the same name and ports. Its output `q` is the wire `q__right` there."""
+
+    def __init__(self, problem: Problem, files: Mapping[str, str] | None = None):
+        """Takes the golden answer, among `files` where they are given. Raises ValueError where its text cannot be taken apart."""
+        interface, golden = problem.interface, problem.golden or {}
+        if interface is None:
+            raise ValueError("the interface of the top module is not known")
+        self.inputs = [port for port in interface.ports if port.direction == "input"]
+        self.outputs = [port for port in interface.ports if port.direction == "output"]
+        for path in (p for p in problem.targets if p in golden and p.endswith((".v", ".sv"))):
+            tree = SourceTree(golden[path])
+            module = _module(tree, interface.module)
+            if module is None or len(self.inputs) + len(self.outputs) != len(interface.ports):
+                continue
+            declared = ModuleText(tree, module).ports
+            if declared.keys() >= {port.name for port in self.outputs}:
                 break
-            found[name] = {**rest, path: f"{_timed(around)}\n{inner}\n"}
-        return found
-    return {}
+        else:
+            raise ValueError(f"no target file holds module {interface.module} in a form that can be taken apart")
+        self._tree = tree  # the nodes live as long as it does
+        self.module, self._top = module, interface.module
+        self._files, self._path = files or golden, path
+        bounds = {port.name: declared[port.name].bounds for port in self.outputs}
+        self.ranges = {name: tree.text(node) if node else "" for name, node in bounds.items()}
+        self._inner = renamed(tree.text(module), {self._top: f"{self._top}{INNER}"})
+        given = ", ".join(f".{p.name}({p.name})" for p in interface.parameters)
+        ports = [f".{p.name}({p.name})" for p in self.inputs] + [f".{p.name}({p.name}{INNER})" for p in self.outputs]
+        self._instance = (
+            "".join(f"  wire {text} {name}{INNER};\n" for name, text in self.ranges.items())
+            + f"  {self._top}{INNER}{f' #({given})' if given else ''} inner{INNER} ({', '.join(ports)});\n"
+        )
+
+    def answer(self, body: str) -> dict[str, str] | None:
+        """The answer (path -> text) with this body around the golden answer; None where the module hides in macros."""
+        around = _emptied(self._files[self._path], self._top, self._instance + body)
+        if around is None:
+            return None
+        return {**self._files, self._path: f"{_timed(around)}\n{self._inner}\n"}
+
+    def but_for(self, output: str, value: str) -> str:
+        """The body that assigns `value` to one output, and leaves the others right."""
+        assigned = {output: value, **{name: f"{name}{INNER}" for name in self.ranges if name != output}}
+        return "".join(f"  assign {name} = {text};\n" for name, text in assigned.items())
+
+
+def _around_golden(problem: Problem, rest: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The stubs that hold the golden answer's module; none where its text cannot be taken apart."""
+    try:
+        golden = AroundGolden(problem, rest)
+    except ValueError:
+        return {}
+    bits = [port.name for port in golden.inputs if port.width == 1]
+    bodies = {"one step": _one_step(golden.module, bits, golden.ranges)}
+    for output in golden.outputs[:MOST_STUCK] if len(golden.outputs) > 1 else ():
+        for value, stuck in ((0, "0"), (1, "~0")):
+            bodies[f"stuck {output.name} at {value}"] = golden.but_for(output.name, stuck)
+    return {name: answer for name, body in bodies.items() if (answer := golden.answer(body))}
 
 
 def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
@@ -208,7 +230,7 @@ def _emptied(text: str, module: str, body: str) -> str | None:
     for member in node.members:
         if name_of(member) == "PortDeclaration":
             edits += _as_net(tree, member)
-        elif name_of(member) not in _KEPT:
+        elif name_of(member) not in HEAD:
             span = tree.span(member)
             if span is None:
                 return None

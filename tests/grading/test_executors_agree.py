@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.agreement import agreement, answers
+from benchmarks.agreement import agreement
+from benchmarks.answers import right_and_wrong
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 from rtl_core.grading.limits import Limits
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.docker
 
 def test_executors_with_the_same_tools_agree_on_right_and_wrong_answers(installed, examples):
     problems = [*starter_problems("heldout", 9, 3), *examples.values()]
-    pairs = [(problem, kind, files) for problem in problems for kind, files in answers(problem)]
+    pairs = [(problem, kind, files) for problem in problems for kind, files in right_and_wrong(problem)]
     with BubblewrapExecutor(installed) as one, make_executor("docker") as other:
         tools = [{name: version for name, version in e.tools().items() if name != "toolchain"} for e in (one, other)]
         assert tools[0] == {name: version for name, version in tools[1].items() if name != "image"}

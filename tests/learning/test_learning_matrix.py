@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning.check import check
 from benchmarks.learning.ledger import Ledger
-from benchmarks.learning.running import Matrix
+from benchmarks.learning.running import Matrix, check
 
 TWO_STEPS = [
     'problems.sources=[{kind="starter", tier="hard", train=8, heldout=7, heldout_split="test"}]',

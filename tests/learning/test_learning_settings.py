@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning.comparisons import COMPARISONS
-from benchmarks.learning.settings import MODELS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
+from benchmarks.learning.settings import COMPARISONS, MODELS, PROBLEMS_PER_STEP, SETTINGS, STEPS, config_of
 from rtl_core.problems.starter.catalog import FAMILIES
 
 FOLDER = Path("runs")

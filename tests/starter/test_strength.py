@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from benchmarks.starter_mutants import Wrong, wrong_designs
-from benchmarks.starter_strength import specs_of, strength, told_apart
+from benchmarks.starter_strength import specs_of, strength, wrong_designs
 from rtl_core.problems.starter import golden_answer
 from rtl_core.problems.starter.bench import starter_stimuli
 from rtl_core.problems.starter.catalog import BY_NAME
 
 
 def some(wrong):
-    """Six designs of different kinds; stubs have a test of their own."""
-    chosen = random.Random(len(wrong)).sample(wrong, len(wrong))
-    return list({one.kind: one for one in chosen if one.kind != "stub"}.values())[:6]
+    """A design of each kind; stubs have a test of their own, and patterns rarer than one in 16 are for the benchmark to count."""
+    chosen = random.Random(len(wrong)).sample(list(wrong), len(wrong))
+    kinds = {name.split(":")[0]: name for name in chosen if not ("is wrong at" in name and name.count(",") > 3)}
+    return {name: wrong[name] for kind, name in kinds.items() if kind != "stub"}
 
 
 QUICK = ("counter", "mux", "fifo")
@@ -29,21 +29,11 @@ def test_wrong_designs_are_killed(executor, family):
     assert tally.killed >= 4
 
 
-def test_the_judge_tells_designs_apart_that_differ_in_one_state_only(executor):
-    spec = specs_of("counter", 3, seed=0)[1]
-    golden = golden_answer(spec)
-    step = next(step for step in ("+ 1", "- 1") if step in golden)
-    register = spec.ports[1]
-    other = golden.replace(step, f"{step[0]} ({register} == 200 ? 2 : 1)")
-    assert "DIFFERENT" in told_apart(executor, spec, Wrong("", "", other))
-    assert not told_apart(executor, spec, Wrong("", "", golden.replace(step, f"{step[0]} (1 + 0)")))
-
-
 def test_wrong_designs_of_a_specification_are_many_different_and_the_same_again():
     spec = specs_of("fifo", 1, seed=0)[0]
     wrong = wrong_designs(spec)
     assert len(wrong) > 50
-    assert len({one.code for one in wrong} | {golden_answer(spec)}) == len(wrong) + 1
+    assert len({tuple(answer.files.values()) for answer in wrong.values()} | {(golden_answer(spec),)}) == len(wrong) + 1
     assert wrong == wrong_designs(spec)
 
 

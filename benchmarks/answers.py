@@ -1,0 +1,70 @@
+"""Answers whose verdict is known or worth comparing, and how the benchmarks of grading grade them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.stand_in import stand_in
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.validation.mutants import mutants
+from rtl_core.validation.stubs import stubs
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def options(doc: str) -> argparse.ArgumentParser:
+    """A parser with `--data`, the folder of the published sets."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    data = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
+    parser.add_argument("--data", type=Path, default=data, help="folder of the published sets")
+    return parser
+
+
+def golden(problem: Problem) -> Answer:
+    return Answer(files=problem.golden or {})
+
+
+def right_and_wrong(problem: Problem) -> Iterator[tuple[str, dict[str, str]]]:
+    """(kind, files): the golden answer, a mutant of it, a port more, a port renamed, one that does not compile, a constant."""
+    files = problem.golden or {}
+    yield "golden", files
+    if problem.interface:
+        for mutant in mutants(files, problem.interface.module, 1, 0):
+            yield "mutant", mutant.files
+    yield "port more", {p: re.sub(r"\binput\b", "input one_more, input", text, count=1) for p, text in files.items()}
+    if problem.interface:
+        port = problem.interface.ports[0].name
+        yield "port renamed", {p: re.sub(rf"\b{re.escape(port)}\b", f"{port}_x", text) for p, text in files.items()}
+    yield "broken", {path: text.replace(";", "", 1) for path, text in files.items()}
+    if constant := stubs(problem).files.get("zeros"):
+        yield "constant", constant
+
+
+def answer_to(problem: Problem, goldens: Path | None) -> Answer:
+    """The set's golden answer or the one in `goldens` (one file in ID.sv, several in ID.json), else the stand-in."""
+    if problem.golden is None and goldens is not None:
+        if (several := goldens / f"{problem.id}.json").is_file():
+            return Answer(files=json.loads(several.read_text()))
+        if (one := goldens / f"{problem.id}.sv").is_file():
+            return Answer(files={problem.targets[0]: one.read_text()})
+    return Answer(files=stand_in(problem))
+
+
+def graded(grader: Grader, jobs: Iterable[tuple[Problem, Answer]], workers: int | None = None) -> list[Verdict]:
+    """The verdicts in order, so many at a time (as many as there are cores)."""
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        return list(pool.map(lambda job: grader.grade(*job), jobs))
+
+
+def said(verdict: Verdict) -> tuple[Outcome, int, int]:
+    """What two verdicts must have in common to agree."""
+    return verdict.outcome, verdict.tests_passed, verdict.tests_total

@@ -1,0 +1,142 @@
+"""The other side of `benchmarks.localtinker`: the same work by plain transformers, peft and torch, in a fresh process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+RANK = 32
+MICRO_TOKENS = 512
+"""What a pass of a training step holds at most, unless it is told to take the whole batch."""
+
+
+class Plain:
+    """transformers and torch with their defaults. Each method gets its batch as `prepare` made it, and returns its tokens."""
+
+    def __init__(self, model: Path, device: str, dtype: str, threads: int) -> None:
+        import torch
+        from transformers import AutoTokenizer
+
+        torch.set_num_threads(threads)
+        self._dtype = getattr(torch, dtype)
+        self._path, self._device = model, device
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        self._batches: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def _model(self) -> Any:
+        """Loaded when it is first used: on a GPU that is when the service has ended."""
+        return self._loaded().eval()
+
+    @cached_property
+    def _trained(self) -> tuple[Any, Any]:
+        """A model with LoRA on all its linear layers, and its optimizer."""
+        import torch
+        from peft import LoraConfig, get_peft_model
+
+        base = self._loaded()
+        linear = [name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)]
+        lora: Any = get_peft_model(base, LoraConfig(r=RANK, lora_alpha=32, target_modules=linear))
+        return lora, torch.optim.AdamW([p for p in lora.parameters() if p.requires_grad], lr=1e-4)
+
+    def _loaded(self) -> Any:
+        from transformers import AutoModelForCausalLM
+
+        model: Any = AutoModelForCausalLM.from_pretrained(self._path, dtype=self._dtype)
+        return model.to(self._device)
+
+    def chat_prompts(self, count: int) -> tuple[list[list[int]], int]:
+        """Prompts of held-out starter problems, and the end token."""
+        from rtl_core.problems.starter import starter_problems
+        from rtl_core.prompting.budget import build_prompt
+        from rtl_core.prompting.chat import Chat
+
+        problems, chat = starter_problems("heldout", count, seed=0), Chat(self._tokenizer)
+        return [build_prompt(p, chat, "bare", 1024).tokens_P for p in problems], self._tokenizer.eos_token_id
+
+    def prepare(self, name: str, rows: Sequence[list[int]], *, left: bool = False, **others: Sequence[list]) -> None:
+        """Make tensors of rows, and of others of the same lengths, filled up with 0 at the end or on the left."""
+        import torch
+
+        length = max(map(len, rows))
+
+        def padded(rows: Sequence[list]) -> Any:
+            blank = [[0] * (length - len(row)) for row in rows]
+            filled = [b + list(row) if left else list(row) + b for b, row in zip(blank, rows, strict=True)]
+            return torch.tensor(filled, device=self._device)
+
+        mask = padded([[1] * len(row) for row in rows])
+        self._batches[name] = {"ids": padded(rows), "mask": mask, **{key: padded(v) for key, v in others.items()}}
+
+    def generate(self, name: str, tokens: int, eos: int | None) -> int:
+        """Sample answers of so many tokens, or until `eos`; their number of tokens, up to and including it."""
+        batch = self._batches[name]
+        least = {"min_new_tokens": tokens} if eos is None else {}
+        out = self._model.generate(
+            batch["ids"], attention_mask=batch["mask"], max_new_tokens=tokens, **least, do_sample=True, temperature=1.0, top_k=0,
+            top_p=1.0, eos_token_id=eos, pad_token_id=0 if eos is None else eos,
+        )[:, batch["ids"].shape[1] :]  # fmt: skip
+        if eos is None:
+            return out.numel()
+        ended = (out == eos).int()
+        return int(((ended.cumsum(1) - ended) == 0).sum())
+
+    def score(self, name: str, rows: int | None = None) -> int:
+        """Log-probabilities of all tokens, in passes of so many rows."""
+        import torch
+
+        ids_, mask_ = self._batches[name]["ids"], self._batches[name]["mask"]
+        with torch.inference_mode():
+            for ids, mask in zip(ids_.split(rows or len(ids_)), mask_.split(rows or len(ids_)), strict=True):
+                logits = self._model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
+                torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
+        return int(mask_.sum())
+
+    def train(self, name: str, whole: bool) -> int:
+        """A step of peft's LoRA with AdamW: the whole batch at once, or in passes of `MICRO_TOKENS`."""
+        import torch
+
+        lora, optimizer = self._trained
+        batch = self._batches[name]
+        rows = len(batch["ids"]) if whole else max(1, MICRO_TOKENS // batch["ids"].shape[1])
+        parts = [batch[key].split(rows) for key in ("ids", "mask", "targets", "logprobs", "advantages")]
+        for ids, mask, targets, q, advantages in zip(*parts, strict=True):
+            logits = lora(input_ids=ids, attention_mask=mask, use_cache=False).logits.float()
+            logp = torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+            (-torch.exp(logp - q) * advantages).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return int(batch["mask"].sum())
+
+
+class PlainProcess:
+    """`Plain` in a process of its own, so that what it imports is no part of a client of the service."""
+
+    def __init__(self, *given: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_answer, args=(theirs, given), daemon=True)
+        self._process.start()
+
+    def ask(self, method: str, *given: Any, **named: Any) -> tuple[float, Any]:
+        """(seconds, result) of a method of `Plain`."""
+        self._pipe.send((method, given, named))
+        return self._pipe.recv()
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.join()
+
+
+def _answer(pipe: Connection, made_of: tuple) -> None:
+    plain = Plain(*made_of)
+    while True:
+        method, given, named = pipe.recv()
+        started = time.perf_counter()
+        result = getattr(plain, method)(*given, **named)
+        pipe.send((time.perf_counter() - started, result))

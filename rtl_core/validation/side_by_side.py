@@ -1,0 +1,232 @@
+"""The test bench that holds a golden answer and another one side by side, written from the interface for Icarus."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rtl_core.types.problem import Interface, Port
+
+Values = Mapping[str, int]
+"""Parameter -> value that an instance sets."""
+PHASES = 12
+STRETCHES = 8
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long two designs are simulated side by side before they are called the same."""
+
+    exhaustive_bits: int = 12
+    """Combinational designs with at most so many input bits see every pattern."""
+    vectors: int = 4000
+    """Random patterns for the others."""
+    cycles: int = 160
+    """Clock cycles of each of the twelve phases with resets now and then."""
+    stretch: int = 300
+    """Clock cycles of each of the eight stretches without a reset, inputs mostly held."""
+    run: int = 24_000
+    """Clock cycles of each of two runs without a reset, single bits held at 1: a counter of 14 bits comes round."""
+    parameter_sets: int = 4
+    """How many other values of the parameters are tried."""
+    cpu_s: float = 20.0
+    """CPU time of each simulation."""
+
+    @classmethod
+    def of_cycles(cls, cycles: int, parameter_sets: int = 6) -> Effort:
+        """Two runs of `cycles` clock cycles for each set of parameters, and half as many in the phases and stretches; or as
+        many random patterns."""
+        phase, stretch = max(8, cycles // (2 * PHASES)), max(8, cycles // (2 * STRETCHES))
+        return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200)
+
+
+USUAL = Effort()
+
+
+def bench(
+    interface: Interface,
+    clocks: Sequence[str],
+    resets: Sequence[str],
+    low: Collection[str],
+    nonce: str,
+    values: Values | None = None,
+    effort: Effort = USUAL,
+) -> str:
+    """The side-by-side test bench in SystemVerilog.
+
+    Args:
+        interface: the ports as they are with the parameters at `values`.
+        low: those of `resets` that act at 0.
+        nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
+    """
+    set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
+    inputs = [p for p in interface.ports if p.direction == "input"]
+    outputs = [p for p in interface.ports if p.direction == "output"]
+    data = [p for p in inputs if p.name not in clocks and p.name not in resets]
+    lines = ["`timescale 1ns/1ps", f"module bench__{nonce};"]
+    lines += [f"  reg {_range(p)} in_{p.name};" for p in inputs]
+    lines += [f"  wire {_range(p)} good_{p.name}, got_{p.name};" for p in outputs]
+    for module, name, prefix in ((f"{interface.module}__{nonce}", "good", "good_"), (interface.module, "got", "got_")):
+        wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({prefix}{p.name})" for p in outputs]
+        lines.append(f"  {module}{set_} {name} ({', '.join(wires)});")
+    return "\n".join([
+        *lines,
+        "  integer tried = 0, known = 0, unsure = 0, phase, cycle, density;",
+        *_check(inputs, outputs, nonce),
+        *_draw(data),
+        "  initial begin",
+        *(_Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)),
+        "    if (4 * unsure > known && unsure > 0)",
+        f'      $display("{nonce} different: %0d of %0d times X where the golden answer is known", unsure, known);',
+        f'    else if (20 * known < tried) $display("{nonce} unknown: the golden answer gives X nearly always");',
+        f'    else $display("{nonce} same: %0d inputs tried", tried);',
+        "    $finish;", "  end", "endmodule", "",
+    ])  # fmt: skip
+
+
+def _check(inputs: list[Port], outputs: list[Port], nonce: str) -> list[str]:
+    """The task that compares all outputs."""
+    shown = " ".join(f"{p.name}=%h" for p in inputs)
+    given = "".join(f", in_{p.name}" for p in inputs)
+    lines = [
+        "  task check; begin",
+        "    #1 tried = tried + 1;",
+        f"    if (^{{{', '.join(f'good_{p.name}' for p in outputs)}}} !== 1'bx) known = known + 1;",
+    ]
+    for p in outputs:
+        good, got = f"good_{p.name}", f"got_{p.name}"
+        lines += [
+            f"    if (|({good} ^ {got}) === 1'b1) begin",
+            f'      $display("{nonce} different: after %0d inputs {shown}: {p.name} is %h, golden %h", tried{given}, {got}, {good});',
+            "      $finish;",
+            "    end",
+            f"    if ({good} !== ({good} ^ {got} ^ {good})) unsure = unsure + 1;",
+        ]
+    return [*lines, "  end endtask"]
+
+
+def _draw(data: list[Port]) -> list[str]:
+    """The tasks that draw inputs: all anew; or in a stretch, each held at 0 or all ones, held at a random value, or drawn anew."""
+    bits = [p for p in data if p.width == 1]
+    return [
+        "  task draw; begin",
+        *(f"    in_{p.name} = {_random(p)};" for p in data),
+        "  end endtask",
+        "  integer way [0:999];",
+        "  task choose; begin",
+        *(f"    way[{i}] = $urandom % 4; in_{p.name} = {_random(p)};" for i, p in enumerate(data)),
+        # The first two single bits, often enable and direction, take turns.
+        *(f"    way[{data.index(p)}] = !phase[{i + 1}];" for i, p in enumerate(bits[:2])),
+        *(f"    if (way[{i}] < 2) in_{p.name} = way[{i}] ? ~0 : 0;" for i, p in enumerate(data)),
+        "  end endtask",
+        "  task vary; begin",
+        *(f"    if (way[{i}] == 3) in_{p.name} = {_random(p)};" for i, p in enumerate(data)),
+        "  end endtask",
+    ]
+
+
+def _combinational(inputs: list[Port], effort: Effort) -> list[str]:
+    bits = sum(p.width or 1 for p in inputs)
+    every = "{" + ", ".join(f"in_{p.name}" for p in inputs) + "}"
+    if not inputs:
+        return ["    check;"]
+    if bits <= effort.exhaustive_bits:
+        return [f"    for (cycle = 0; cycle < {1 << bits}; cycle = cycle + 1) begin {every} = cycle; check; end"]
+    lines = ["    density = 2;", f"    {every} = 0; check;", f"    {every} = ~0; check;"]
+    rest = " ".join(f"in_{p.name} = {_random(p)};" for p in inputs)
+    return [*lines, f"    repeat ({effort.vectors}) begin {rest} check; end"]
+
+
+@dataclass(frozen=True)
+class _Clocked:
+    """What a bench with clocks drives."""
+
+    clocks: Sequence[str]
+    resets: Sequence[str]
+    low: Collection[str]
+    data: list[Port]
+    effort: Effort
+
+    def lines(self) -> list[str]:
+        start = f"    {_put([*self.clocks, *self.resets], '0')} density = 2; draw; check;"
+        return [start, *self._phases(), *self._stretches(), *self._runs()]
+
+    def _turns(self) -> list[str]:
+        return [f"      in_{clock} = 1; check; in_{clock} = 0; check;" for clock in self.clocks]
+
+    def _ticks(self) -> list[str]:
+        """Turns of the clocks with inputs that change in between."""
+        if len(self.clocks) > 1:
+            return [f"      if ($urandom % 2) begin in_{clock} = ~in_{clock}; check; end" for clock in self.clocks]
+        drawn = "if ($urandom % 4 == 0) begin draw; check; end"
+        return [f"      in_{clock} = 1; check; {drawn} in_{clock} = 0; check;" for clock in self.clocks]
+
+    def _phases(self) -> list[str]:
+        """Random inputs with resets now and then. Both polarities of every reset get phases in which they are mostly off."""
+        return [
+            f"    for (phase = 0; phase < {PHASES}; phase = phase + 1) begin",
+            "      density = 1 + phase % 3;",
+            f"      {_put(self.resets, '!phase[0]')} draw; check;",
+            *_repeated("repeat (3)", self._ticks()),
+            f"      {_put(self.resets, 'phase[0]')} check;",
+            *_repeated(
+                f"for (cycle = 0; cycle < {self.effort.cycles}; cycle = cycle + 1)",
+                [
+                    "      draw; check;",
+                    *(f"      if ($urandom % 24 == 0) begin in_{r} = ~in_{r}; check; end" for r in self.resets),
+                    *self._ticks(),
+                    *(f"      if (cycle % 8 == 7) begin in_{r} = phase[0]; check; end" for r in self.resets),
+                ],
+            ),
+            "    end",
+        ]
+
+    def _stretches(self) -> list[str]:
+        """No reset, inputs mostly held."""
+        return [
+            f"    for (phase = 0; phase < {STRETCHES}; phase = phase + 1) begin",
+            "      density = 2; choose;",
+            f"      {_put(self.resets, '!phase[0]')} check;",
+            *_repeated("repeat (3)", self._ticks()),
+            f"      {_put(self.resets, 'phase[0]')} check;",
+            *self._varied(self.effort.stretch),
+            "    end",
+        ]
+
+    def _runs(self) -> list[str]:
+        """Resets off, as far as the golden answer's text tells; inputs as they make most counters run."""
+        bits = [p for p in self.data if p.width == 1]
+        return [
+            "    for (phase = 0; phase < 2; phase = phase + 1) begin",
+            "      density = 2; draw;",
+            *(f"      in_{p.name} = {'1' if i == 0 else '!phase[0]'};" for i, p in enumerate(bits)),
+            *(f"      way[{i}] = {2 if p.width == 1 else 3};" for i, p in enumerate(self.data)),
+            *(f"      in_{r} = {'0' if r in self.low else '1'};" for r in self.resets),
+            *_repeated("repeat (3)", self._turns()),
+            *(f"      in_{r} = {'1' if r in self.low else '0'};" for r in self.resets),
+            *self._varied(self.effort.run),
+            "    end",
+        ]
+
+    def _varied(self, cycles: int) -> list[str]:
+        return _repeated(f"for (cycle = 0; cycle < {cycles}; cycle = cycle + 1)", ["      vary;", *self._turns()])
+
+
+def _put(names: Sequence[str], value: str) -> str:
+    return " ".join(f"in_{name} = {value};" for name in names)
+
+
+def _repeated(loop: str, lines: list[str]) -> list[str]:
+    return [f"      {loop} begin", *lines, "      end"]
+
+
+def _random(port: Port) -> str:
+    """A random value; single bits are high in one of four, two or 1.3 cases by `density`, words now and then all 0 or 1."""
+    if port.width == 1:
+        return "($urandom % 4) < density"
+    words = "{" + ", ".join(["$urandom"] * (((port.width or 1) + 31) // 32)) + "}"
+    return f"($urandom % 8 == 0) ? {{{port.width}{{$urandom % 2 == 0}}}} : ($urandom % 8 == 0) ? 1 << ($urandom % {port.width}) : {words}"
+
+
+def _range(port: Port) -> str:
+    return f"[{(port.width or 1) - 1}:0]"
