@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Saved, Weights
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker.embedded import own_folder
 from rtl_core.backend.tinker.pauses import Pauses
-from rtl_core.backend.tinker.places import own_folder
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
@@ -243,7 +243,7 @@ def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service() ->
 HOLD = """\
 import sys, time
 from pathlib import Path
-from rtl_core.backend.tinker.places import own_folder
+from rtl_core.backend.tinker.embedded import own_folder
 with own_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from tinker import types
 from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvider
 
-from rtl_core.backend.tinker.asking import credential
-from rtl_core.backend.tinker.connect import Endpoint, tinker_session
+from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
 from rtl_core.backend.tinker.faults import as_ours
 from rtl_core.learning.losses import LOSSES
 

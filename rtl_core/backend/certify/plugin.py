@@ -27,8 +27,8 @@ from rich.console import Console
 from rtl_core.backend.certify.bench import Bench, Server
 from rtl_core.backend.certify.examination import Case, Examination, Outcome, Result
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.asking import refusal
 from rtl_core.backend.tinker.faults import status_of
+from rtl_core.backend.tinker.readiness import refusal
 from rtl_core.errors import ConfigError
 
 CASE_S, WHOLE_S, CLEANING_S, CONNECT_S = 300.0, 3600.0, 60.0, 20.0

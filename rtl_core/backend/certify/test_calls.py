@@ -26,7 +26,7 @@ from rtl_core.backend.certify.bench import (
     sequences,
 )
 from rtl_core.backend.certify.plugin import case, option
-from rtl_core.backend.tinker.asking import exchanged, served
+from rtl_core.backend.tinker.readiness import exchanged, served
 from rtl_core.learning.losses import LOSSES, policy_losses
 
 GREEDY = {"temperature": 0.0}

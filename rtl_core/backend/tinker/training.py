@@ -26,7 +26,7 @@ class TinkerTrainer:
         client: tinker.TrainingClient,
         guarded: Callable[[], AbstractContextManager[None]] = client_may_be_lost,
     ) -> None:
-        """`guarded`: stands around all requests and makes errors of ours of the SDK's."""
+        """`guarded`: stands around all requests and translates SDK errors into ours."""
         self._client = client
         self._guarded = guarded
 

@@ -15,7 +15,6 @@ import httpx
 import tinker
 from tinker._client import AsyncTinker
 from tinker.lib._auth_token_provider import (
-    MISSING_API_KEY_MESSAGE,
     ApiKeyAuthProvider,
     AuthTokenProvider,
     CredentialCmdAuthProvider,
@@ -26,8 +25,9 @@ from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoRespons
 from tinker.types.client_config_response import ClientConfigResponse
 
 from rtl_core.backend.base import Readiness, Saved
-from rtl_core.backend.tinker.places import TEACHER_KEY, Place
-from rtl_core.backend.tinker.saved import gone
+from rtl_core.backend.tinker.checkpoints import gone
+from rtl_core.backend.tinker.connect import credential, setting_of, sign_in
+from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
@@ -38,50 +38,19 @@ WHOLE_S = 20.0
 CONSOLE = "https://tinker.thinkingmachines.ai"
 
 
-def credential(place: Place | None = None) -> tuple[AuthTokenProvider, str]:
-    """The credential for a service, its own or the one that the SDK finds, and where it comes from, in words.
-
-    Raises:
-        PolicyError: there is none, or it is no key.
-    """
-    try:
-        found = resolve_auth_provider(api_key=place.key if place else None, enforce_cmd=False)
-        if place and place.key:
-            return found, TEACHER_KEY
-        if isinstance(found, CredentialCmdAuthProvider):
-            return found, "what TINKER_CREDENTIAL_CMD prints"
-        return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
-    except (
-        OSError,
-        ValueError,
-        tinker.TinkerError,
-    ) as error:  # a stored file may be unreadable, or hold something else
-        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
-        raise PolicyError(f"there is no key for the Tinker service{why}", _sign_in(place)) from error
-
-
-def _sign_in(place: Place | None) -> str:
-    name = TEACHER_KEY if place and place.part == "teacher" else "TINKER_API_KEY"
-    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {_setting(place)}=local` needs none"
-
-
-def _setting(place: Place | None) -> str:
-    return place.setting if place else "tinker.base_url"
-
-
-async def readiness(place: Place) -> Readiness:
+async def readiness(service: TinkerService) -> Readiness:
     """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
-    url = resolve_base_url(place.url)
+    url = resolve_base_url(service.url)
     try:
-        auth, source = credential(place)
+        auth, source = credential(service)
     except PolicyError as error:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served_models = await served(url, auth, place.key)
-            saved = await saved_weights(url, auth, place)
+            served_models = await served(url, auth, service.key)
+            saved = await saved_weights(url, auth, service)
     except Exception as error:
-        if (found := refusal(error, url, source, place)) is None:
+        if (found := refusal(error, url, source, service)) is None:
             raise
         return Readiness([found])
     findings = [
@@ -89,8 +58,8 @@ async def readiness(place: Place) -> Readiness:
         Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
     ]
     models = {model.model_name: model for model in served_models if model.model_name}
-    trains = place.config.run.purpose == "train"
-    for key, name in place.models.items():
+    trains = service.config.run.purpose == "train"
+    for key, name in service.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
     context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
     return Readiness(findings, context, saved=saved)
@@ -128,13 +97,13 @@ def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
     )
 
 
-async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict[str, Saved | PolicyError]:
+async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerService) -> dict[str, Saved | PolicyError]:
     """What the service says of the saved weights that the run names (see `Readiness.saved`); it is asked only where there are some."""
     found: dict[str, Saved | PolicyError] = {}
-    if not place.weights:
+    if not service.weights:
         return found
-    async with _client(url, await exchanged(url, auth, place.key)) as client:
-        for key, path in place.weights.items():
+    async with _client(url, await exchanged(url, auth, service.key)) as client:
+        for key, path in service.weights.items():
             try:
                 body = {"tinker_path": path}
                 info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
@@ -144,11 +113,11 @@ async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict
     return found
 
 
-def refusal(error: Exception, url: str, source: str, place: Place | None = None) -> Finding | None:
+def refusal(error: Exception, url: str, source: str, service: TinkerService | None = None) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
-    where = f"{_setting(place)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
+    where = f"{setting_of(service)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
     if isinstance(error, tinker.AuthenticationError):
-        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", _sign_in(place))
+        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", sign_in(service))
     if isinstance(error, tinker.BillingError):
         return Finding(
             "account",
@@ -178,7 +147,7 @@ def refusal(error: Exception, url: str, source: str, place: Place | None = None)
         return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {where}", True)
     if isinstance(error, (OSError, ValueError, tinker.TinkerError)):  # of the credential: expired, its command failed
         return Finding(
-            "credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", _sign_in(place)
+            "credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", sign_in(service)
         )
     return None
 
