@@ -27,7 +27,16 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import SERVER, Backend, Readiness, SampledAnswer, Saved, Weights, checked_logprobs
+from rtl_core.backend.base import (
+    SERVER,
+    Backend,
+    Readiness,
+    SampledAnswer,
+    SamplingParams,
+    Saved,
+    Weights,
+    checked_logprobs,
+)
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
 from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_endpoint, tinker_session
@@ -75,11 +84,8 @@ class TinkerBackend:
         weights: Weights,
         prompt_P: Sequence[int],
         count: int,
+        params: SamplingParams,
         *,
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[int],
-        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
@@ -92,16 +98,18 @@ class TinkerBackend:
                     prompt,
                     number,
                     types.SamplingParams(
-                        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
+                        max_tokens=params.max_tokens,
+                        temperature=params.temperature,
+                        top_p=params.top_p,
+                        seed=seed,
+                        stop=list(params.stop),
                     ),
                 )
                 for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
             answers = [
-                SampledAnswer.of(
-                    list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop, max_tokens
-                )
+                SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params)
                 for response in responses
                 for one in response.sequences
             ]

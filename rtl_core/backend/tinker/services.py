@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtl_core.backend.base import SAVED, Backend, SampledAnswer, Saved, Trainer, Weights, wanted_models
+from rtl_core.backend.base import SAVED, Backend, SampledAnswer, SamplingParams, Saved, Trainer, Weights, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
 
@@ -88,11 +88,19 @@ class TwoServices:
         self.tokenizer = student.tokenizer
         self._student, self._teacher, self._config = student, teacher, config
 
-    async def sample(self, weights: Weights, prompt_P: Sequence[int], count: int, **asked: Any) -> list[SampledAnswer]:
+    async def sample(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        count: int,
+        params: SamplingParams,
+        *,
+        seeds: Sequence[int] | None = None,
+    ) -> list[SampledAnswer]:
         if weights.policy == "student":
-            return await self._student.sample(weights, prompt_P, count, **asked)
+            return await self._student.sample(weights, prompt_P, count, params, seeds=seeds)
         with _of_teacher():
-            return await self._teacher.sample(weights, prompt_P, count, **asked)
+            return await self._teacher.sample(weights, prompt_P, count, params, seeds=seeds)
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         if weights.policy == "student":
