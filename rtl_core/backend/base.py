@@ -2,7 +2,7 @@
 
 A backend is an object that does what `Provider` says; registry.py tells how a run names it, and tests/backend/test_backend_conformance.py says
 what it must do. Every method raises `BackendUnavailableError` where the same call may succeed later, `WeightsGoneError` where weights
-do not exist any more, and `PolicyError` for what no time mends (see rtl_core/errors.py); no error class of a library behind it gets out.
+do not exist any more, and `PolicyError` where waiting does not help (see rtl_core/errors.py), and no error of a library behind it.
 
 Shapes: P prompt tokens, T completion tokens.
 """
@@ -118,7 +118,7 @@ def checked_logprobs(values: Sequence[float | None] | None, count: int, what: st
 
 
 def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What a backend measured itself: finite numbers. MalformedAnswerError names one that is none."""
+    """A backend's own metrics. MalformedAnswerError: one is not a finite number; the message names it."""
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise MalformedAnswerError(f"the metric {name} of a train step is {value}", SERVER)

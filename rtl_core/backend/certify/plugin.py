@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -84,7 +84,16 @@ def examine(
         raise ConfigError("cases are assertions, which `python -O` leaves out", "run it without -O and PYTHONOPTIMIZE")
     _ = server.credential
     folder = Path(__file__).parent
-    settings = ["--assert=plain", "--capture=no", "--tb=no", "--noconftest", "-c", os.devnull, f"--rootdir={folder}"]
+    settings = [
+        "--import-mode=append",
+        "--assert=plain",
+        "--capture=no",
+        "--tb=no",
+        "--noconftest",
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+    ]
     settings += [f"-pno:{part}" for part in BLOCKED]
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -256,53 +265,38 @@ async def _limited(work: Coroutine[Any, Any, str], limit_s: float) -> str:
 def _repeated_errors() -> Iterator[asyncio.Future[str]]:
     """A future that tells in words when one route has answered `ENOUGH` times with 5xx or 409, which the SDK repeats in silence for minutes.
 
-    httpx logs a line for every answer; its log is read, and goes nowhere else within the block.
+    httpx logs each answer (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`); a filter of its log reads that, and lets nothing through.
     """
-    loop = asyncio.get_running_loop()
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
     told: asyncio.Future[str] = loop.create_future()
+    seen: Counter[tuple[int, str]] = Counter()
 
-    def note(words: str) -> None:
-        if not told.done():
-            told.set_result(words)
+    def tell(status: int, path: str) -> None:
+        seen[status, path] += 1
+        if seen[status, path] == ENOUGH and not told.done():
+            told.set_result(
+                f"{path} answered {status}, {ENOUGH} times; the SDK repeats such a request for five minutes, so that a run seems to hang"
+            )
 
-    def tell(words: str) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(note, words)
+    def read(record: logging.LogRecord) -> bool:
+        # Cases read the answers to their own requests, which are made on this thread.
+        if record.thread != thread and isinstance(record.args, tuple) and len(record.args) == 5:
+            _, url, _, status, _ = record.args
+            # 408 is the long poll's, and 429 a busy server's: both are waited for in earnest.
+            if isinstance(status, int) and (status >= 500 or status == 409):
+                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(tell, status, str(getattr(url, "path", url)))
+        return False
 
-    log, handler = logging.getLogger("httpx"), _Answers(tell)
-    level, propagate = log.level, log.propagate
-    log.addHandler(handler)
+    log = logging.getLogger("httpx")
+    level = log.level
+    log.addFilter(read)
     log.setLevel(logging.INFO)
-    log.propagate = False
     try:
         yield told
     finally:
-        log.removeHandler(handler)
-        log.propagate = propagate
+        log.removeFilter(read)
         log.setLevel(level)
-
-
-class _Answers(logging.Handler):
-    """Counts 5xx and 409 in httpx' log (`HTTP Request: METHOD URL "HTTP/1.1 STATUS REASON"`), but not those of requests of the examining
-    thread itself: cases read their own answers."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        super().__init__(logging.INFO)
-        self._tell, self._thread = tell, threading.get_ident()
-        self._seen: Counter[tuple[int, str]] = Counter()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread or not isinstance(record.args, tuple) or len(record.args) != 5:
-            return
-        _, url, _, status, _ = record.args
-        # 408 is the long poll's, and 429 a busy server's: both are waited for in earnest.
-        if isinstance(status, int) and (status >= 500 or status == 409):
-            path = str(getattr(url, "path", url))
-            self._seen[status, path] += 1
-            if self._seen[status, path] == ENOUGH:
-                self._tell(
-                    f"{path} answered {status}, {ENOUGH} times; the SDK repeats such a request for five minutes, so that a run seems to hang"
-                )
 
 
 async def _clean(server: Server) -> None:

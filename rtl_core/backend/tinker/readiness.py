@@ -27,6 +27,7 @@ from tinker.types.client_config_response import ClientConfigResponse
 from rtl_core.backend.base import Readiness, Saved
 from rtl_core.backend.tinker.checkpoints import gone
 from rtl_core.backend.tinker.connect import credential, setting_of, sign_in
+from rtl_core.backend.tinker.faults import KINDS, PASSING, kind_of, status_of
 from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
@@ -35,7 +36,6 @@ REQUEST_S = 10.0
 """How long one request may take; up to three follow one another."""
 WHOLE_S = 20.0
 """How long all of them may take."""
-CONSOLE = "https://tinker.thinkingmachines.ai"
 
 
 async def readiness(service: TinkerService) -> Readiness:
@@ -115,46 +115,32 @@ async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerServic
 
 def refusal(error: Exception, url: str, source: str, service: TinkerService | None = None) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
-    where = f"{setting_of(service)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
-    if isinstance(error, tinker.AuthenticationError):
-        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", sign_in(service))
-    if isinstance(error, tinker.BillingError):
-        return Finding(
-            "account",
-            "wrong",
-            f"the account of {source} is not paid for (402{_detail(error)})",
-            f"set up billing or add credit at {CONSOLE}, then the same command",
-        )
-    if isinstance(error, tinker.PermissionDeniedError):
-        return Finding(
-            "account",
-            "wrong",
-            f"{source} may not use {url} (403{_detail(error)})",
-            f"ask an owner of the organisation for access ({CONSOLE}), or use another key",
-        )
-    if isinstance(error, tinker.APIStatusError):
-        code = error.status_code
-        if code in (408, 409, 429) or code >= 500:
-            return Finding(
-                "service", "wrong", f"{url} is busy ({code}{_detail(error)})", "try again in some minutes", passing=True
-            )
-        return Finding("service", "wrong", f"{url} answers {code}{_detail(error)}", where)
-    if isinstance(error, tinker.APIResponseValidationError):
-        return Finding("service", "wrong", f"{url} does not answer as a Tinker service does", where)
-    if isinstance(error, (TimeoutError, tinker.APIConnectionError, httpx.TransportError)):
-        slow = isinstance(error, (TimeoutError, tinker.APITimeoutError))
-        why = "no answer in time" if slow else str(error.__cause__ or error)
-        return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {where}", True)
-    if isinstance(error, (OSError, ValueError, tinker.TinkerError)):  # of the credential: expired, its command failed
-        return Finding(
-            "credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", sign_in(service)
-        )
-    return None
+    name = kind_of(error)
+    if name is None and isinstance(error, TimeoutError):
+        name = "unreachable"
+    elif name is None and isinstance(error, (OSError, ValueError)):  # of the credential: expired, its command failed
+        name = "unusable"
+    if name is None:
+        return None
+    late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
+    words = {
+        "url": url,
+        "source": source,
+        "status": status_of(error),
+        "detail": _detail(error),
+        "cause": "no answer in time" if late else error.__cause__ or error,
+        "first_line": str(error).partition("\n")[0],
+        "sign_in": sign_in(service),
+        "setting": setting_of(service),
+    }
+    kind = KINDS[name]
+    return Finding(kind.about, "wrong", kind.found.format(**words), kind.remedy.format(**words), name in PASSING)
 
 
-def _detail(error: tinker.APIStatusError) -> str:
+def _detail(error: Exception) -> str:
     """What the service says besides the number, on one line."""
-    said = error.body.get("detail") or error.body.get("message") if isinstance(error.body, dict) else None
+    body = error.body if isinstance(error, tinker.APIStatusError) else None
+    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
     return f": {' '.join(str(said).split())[:200]}" if said else ""
 
 
