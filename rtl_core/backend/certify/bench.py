@@ -155,6 +155,14 @@ class Bench:
         data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
+    async def draw(
+        self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
+    ) -> list[types.SampledSequence]:
+        """So many samples of `PROMPT` by one request."""
+        answers = (await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))).sequences
+        assert len(answers) == count, f"{len(answers)} samples instead of {count}"
+        return list(answers)
+
     async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
         """The sampler's log-probabilities of every token but the first, all sequences in flight together."""
         answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -99,7 +100,7 @@ def examine(
         environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_CURRENT_TEST"):
             environment.delenv(name, raising=False)
-        examiner = Examiner(server, only, runner, (case_s, whole_s), console or Console(quiet=True))
+        examiner = Examiner(server, only, case_s, whole_s, console or Console(quiet=True), runner)
         try:
             pytest.main([*settings, *(str(folder / f"{name}.py") for name in MODULES)], plugins=[examiner])
         finally:
@@ -109,27 +110,28 @@ def examine(
     return Examination(server.url, server.student, list(examiner.results.values()))
 
 
+@dataclass(eq=False)
 class Examiner:
     """The plugin: pytest's hooks around one examination."""
 
-    def __init__(
-        self,
-        server: Server,
-        only: Collection[str],
-        runner: asyncio.Runner,
-        limits_s: tuple[float, float],
-        console: Console,
-    ) -> None:
-        self.results: dict[str, Result] = {}
-        self.error: BaseException | None = None
-        """What ended pytest itself."""
-        self._server, self._only, self._runner, self._console = server, only, runner, console
-        self._case_s, self._whole_s = limits_s
-        self._end = time.monotonic() + self._whole_s
+    server: Server
+    only: Collection[str]
+    case_s: float
+    whole_s: float
+    console: Console
+    runner: asyncio.Runner
+    results: dict[str, Result] = field(default_factory=dict)
+    error: BaseException | None = None
+    """What ended pytest itself."""
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def left_s(self) -> float:
+        return self.begun + self.whole_s - time.monotonic()
 
     @pytest.fixture
     def bench(self) -> Bench:
-        return Bench(self._server)
+        return Bench(self.server)
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.addinivalue_line("markers", "case: something that a server is asked to do")
@@ -141,26 +143,26 @@ class Examiner:
     def pytest_collection_modifyitems(self, items: list[pytest.Function]) -> None:
         for item in items:
             item.stash[CASE] = _case_of(item)
-        wanted = _chosen([item.stash[CASE] for item in items], self._only)
+        wanted = _chosen([item.stash[CASE] for item in items], self.only)
         items[:] = [item for item in items if item.stash[CASE].name in wanted]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Function) -> Iterator[None]:
         name = item.stash[CASE].name
-        with self._console.status(f"{len(self.results) + 1} of {item.session.testscollected}: {name}"):
+        with self.console.status(f"{len(self.results) + 1} of {item.session.testscollected}: {name}"):
             result = yield
-        self._console.print(self.results[name].line, soft_wrap=True)
-        self._console.file.flush()  # where the output is no terminal, too
+        self.console.print(self.results[name].line, soft_wrap=True)
+        self.console.file.flush()  # where the output is no terminal, too
         return result
 
     def pytest_runtest_setup(self, item: pytest.Function) -> None:
         needs = item.stash[CASE].needs
         if lacking := [name for name in needs if self.results[name].outcome != "OK"]:
             pytest.skip(f"it needs {lacking[0]}")
-        if needs and not self._runner.run(_listens(self._server.url)):
+        if needs and not self.runner.run(_listens(self.server.url)):
             pytest.skip("nothing listens there any more")
-        if time.monotonic() >= self._end:
-            pytest.skip(f"the {self._whole_s:.0f} seconds for all cases are over")
+        if self.left_s <= 0:
+            pytest.skip(f"the {self.whole_s:.0f} seconds for all cases are over")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool:
@@ -170,8 +172,8 @@ class Examiner:
             async with bench.opened(with_session=bool(pyfuncitem.stash[CASE].needs)):
                 return str(await pyfuncitem.obj(**pyfuncitem.funcargs))
 
-        limit_s = min(self._case_s, self._end - time.monotonic())
-        pyfuncitem.stash[FOUND] = self._runner.run(_limited(ask(), limit_s))
+        limit_s = min(self.case_s, self.left_s)
+        pyfuncitem.stash[FOUND] = self.runner.run(_limited(ask(), limit_s))
         return True
 
     def pytest_runtest_makereport(self, item: pytest.Function, call: pytest.CallInfo[None]) -> None:
@@ -188,7 +190,7 @@ class Examiner:
             return "differs", str(error)
         # A case that needs no other asks whether there is a server at all.
         if not case.needs and isinstance(error, Exception):
-            kept_from_answering = refusal(error, self._server.url, self._server.credential[1])
+            kept_from_answering = refusal(error, self.server.url, self.server.credential[1])
             if kept_from_answering is not None:
                 return "differs", kept_from_answering.text
         causes = [one for one in (error, error.__cause__) if isinstance(one, Exception)]

@@ -26,9 +26,7 @@ from rtl_core.backend.certify.bench import (
     Floats,
     data_for,
     logprobs_of,
-    params,
     policy_data,
-    prompt,
     sequences,
 )
 from rtl_core.backend.certify.plugin import option
@@ -92,7 +90,7 @@ async def test_prompt_scores(bench: Bench) -> str:
 @option("sampled logprobs", needs=SCORING, without=WRONG)
 async def test_sampled_scores(bench: Bench) -> str:
     """The log-probabilities of sampled tokens are those that transformers computes from the model's folder."""
-    answers = (await (await bench.base_sampler()).sample(prompt(PROMPT), 4, params(16))).sequences
+    answers = await bench.draw(await bench.base_sampler(), 4, 16)
     expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
     said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
     return bench.compare(

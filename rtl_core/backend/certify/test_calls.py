@@ -36,8 +36,9 @@ OTHERS = "other programs miss it; a run does not use it"
 @case("capabilities", needs=(), without="no run begins: the server cannot be reached, or does not say what it serves")
 async def test_capabilities(bench: Bench) -> str:
     """The server lets the key in, and lists the models that it samples and trains."""
-    server, (auth, _) = bench.server, bench.server.credential
-    server.token = await (await exchanged(server.url, auth)).get_token() or ""
+    server = bench.server
+    auth = await exchanged(server.url, server.credential[0])
+    server.token = await auth.get_token() or ""
     models = {model.model_name: model for model in await served(server.url, auth) if model.model_name}
     assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
@@ -72,16 +73,14 @@ async def test_create_lora(bench: Bench) -> str:
 @case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
 async def test_base_sampler(bench: Bench) -> str:
     """A base model is sampled without an adapter."""
-    answer = await (await bench.base_sampler()).sample(prompt(PROMPT), 1, params(4))
-    assert len(answer.sequences) == 1, f"{len(answer.sequences)} samples instead of 1"
-    return f"{len(answer.sequences[0].tokens)} tokens"
+    (answer,) = await bench.draw(await bench.base_sampler(), 1, 4)
+    return f"{len(answer.tokens)} tokens"
 
 
 @case("sample", needs=SAMPLING, without="no groups of answers")
 async def test_sample(bench: Bench) -> str:
     """Several different samples of one request, each with a log-probability for every token."""
-    answers = (await (await bench.base_sampler()).sample(prompt(PROMPT), 6, params(24))).sequences
-    assert len(answers) == 6, f"{len(answers)} samples instead of 6"
+    answers = await bench.draw(await bench.base_sampler(), 6, 24)
     for answer in answers:
         logprobs = answer.logprobs
         assert logprobs is not None, "a sample without logprobs"
@@ -96,7 +95,7 @@ async def test_sample(bench: Bench) -> str:
 async def test_max_tokens(bench: Bench) -> str:
     """An answer ends after max_tokens with the reason `length`, if not before."""
     for length in (1, 7):
-        for answer in (await (await bench.base_sampler()).sample(prompt(PROMPT), 4, params(length))).sequences:
+        for answer in await bench.draw(await bench.base_sampler(), 4, length):
             count, reason = len(answer.tokens), str(answer.stop_reason)
             assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
             assert reason in ("stop", "length"), f"stop_reason {reason!r}"
@@ -112,11 +111,11 @@ async def test_max_tokens(bench: Bench) -> str:
 async def test_stop_tokens(bench: Bench) -> str:
     """An answer ends with the first stop token, which is its last token, and the reason is `stop`."""
     sampler = await bench.base_sampler()
-    free = (await sampler.sample(prompt(PROMPT), 4, params(12))).sequences
-    (greedy,) = (await sampler.sample(prompt(PROMPT), 1, params(2, **GREEDY))).sequences
+    free = await bench.draw(sampler, 4, 12)
+    (greedy,) = await bench.draw(sampler, 1, 2, **GREEDY)
     stops = sorted({token for answer in free for token in answer.tokens[3:6]} | {greedy.tokens[0]})
-    (first,) = (await sampler.sample(prompt(PROMPT), 1, params(12, stop=stops, **GREEDY))).sequences
-    found = [first, *(await sampler.sample(prompt(PROMPT), 8, params(24, stop=stops))).sequences]
+    (first,) = await bench.draw(sampler, 1, 12, stop=stops, **GREEDY)
+    found = [first, *await bench.draw(sampler, 8, 24, stop=stops)]
     for answer in found:
         places = [place for place, token in enumerate(answer.tokens) if token in stops]
         ended = str(answer.stop_reason) == "stop"
@@ -135,9 +134,7 @@ async def test_stop_tokens(bench: Bench) -> str:
 async def test_seed(bench: Bench) -> str:
     """A seed gives the same sample again, and another seed another one."""
     sampler = await bench.base_sampler()
-    drawn = [
-        (await sampler.sample(prompt(PROMPT), 1, params(12, seed=seed))).sequences[0].tokens for seed in (7, 7, 8, 9)
-    ]
+    drawn = [(await bench.draw(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
     assert drawn[0] == drawn[1], "a seed gave two different samples"
     assert len(set(map(tuple, drawn))) > 1, "three seeds gave one sample"
     return "the same sample twice"
@@ -151,9 +148,9 @@ async def test_seed(bench: Bench) -> str:
 async def test_top_p(bench: Bench) -> str:
     """A tiny top_p leaves the likeliest token alone."""
     sampler = await bench.base_sampler()
-    answers = (await sampler.sample(prompt(PROMPT), 6, params(1, top_p=1e-6))).sequences
+    answers = await bench.draw(sampler, 6, 1, top_p=1e-6)
     assert len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token"
-    (greedy,) = (await sampler.sample(prompt(PROMPT), 1, params(1, **GREEDY))).sequences
+    (greedy,) = await bench.draw(sampler, 1, 1, **GREEDY)
     own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
     bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
     return "one token"

@@ -11,9 +11,7 @@ from rtl_core.backend.certify.bench import (
     SIGNS,
     Bench,
     logprobs_of,
-    params,
     policy_data,
-    prompt,
     sequences,
 )
 from rtl_core.backend.certify.plugin import case
@@ -27,7 +25,7 @@ async def test_sampled(bench: Bench) -> str:
     sampler = await bench.base_sampler()
     words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
-        answers = (await sampler.sample(prompt(PROMPT), 4, params(16, **shape))).sequences
+        answers = await bench.draw(sampler, 4, 16, **shape)
         own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
         said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
         scored = [scores[len(PROMPT) - 1 :] for scores in own]

@@ -48,9 +48,7 @@ async def test_overwrite(bench: Bench) -> str:
 async def test_save_for_sampler(bench: Bench) -> str:
     """Weights are saved for a sampler, which is opened by their path."""
     trainer = await bench.trainer()
-    sampler = await bench.sampler_of(trainer, "sampled")
-    answers = (await sampler.sample(prompt(PROMPT), 2, params(4))).sequences
-    assert len(answers) == 2, f"{len(answers)} samples instead of 2"
+    await bench.draw(await bench.sampler_of(trainer, "sampled"), 2, 4)
     return "sampled"
 
 
@@ -62,7 +60,7 @@ async def test_save_for_sampler(bench: Bench) -> str:
 async def test_save_and_get(bench: Bench) -> str:
     """Weights are saved without a name, and a sampling client of them is returned."""
     sampler = await (await bench.trainer()).save_weights_and_get_sampling_client()
-    return f"{len((await sampler.sample(prompt(PROMPT), 1, params(4))).sequences[0].tokens)} tokens"
+    return f"{len((await bench.draw(sampler, 1, 4))[0].tokens)} tokens"
 
 
 @case(

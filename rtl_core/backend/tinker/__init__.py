@@ -92,20 +92,10 @@ class TinkerBackend:
         prompt = types.ModelInput.from_ints(list(prompt_P))
         # A seed shared by several samples of one request would give identical samples.
         asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
+        shape = {**vars(params), "stop": list(params.stop)}
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(
-                    prompt,
-                    number,
-                    types.SamplingParams(
-                        max_tokens=params.max_tokens,
-                        temperature=params.temperature,
-                        top_p=params.top_p,
-                        seed=seed,
-                        stop=list(params.stop),
-                    ),
-                )
-                for number, seed in asked
+                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
             answers = [

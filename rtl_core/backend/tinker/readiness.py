@@ -47,7 +47,8 @@ async def readiness(service: TinkerService) -> Readiness:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served_models = await served(url, auth, service.key)
+            auth = await exchanged(url, auth, service.key)
+            served_models = await served(url, auth)
             saved = await saved_weights(url, auth, service)
     except Exception as error:
         if (found := refusal(error, url, source, service)) is None:
@@ -65,9 +66,8 @@ async def readiness(service: TinkerService) -> Readiness:
     return Readiness(findings, context, saved=saved)
 
 
-async def served(url: str, auth: AuthTokenProvider, key: str | None = None) -> Sequence[SupportedModel]:
+async def served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
     """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
-    auth = await exchanged(url, auth, key)
     async with _client(url, auth) as client:
         return (await client.service.get_server_capabilities()).supported_models
 
@@ -102,7 +102,7 @@ async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerServic
     found: dict[str, Saved | PolicyError] = {}
     if not service.weights:
         return found
-    async with _client(url, await exchanged(url, auth, service.key)) as client:
+    async with _client(url, auth) as client:
         for key, path in service.weights.items():
             try:
                 body = {"tinker_path": path}
