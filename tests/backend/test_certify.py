@@ -55,32 +55,7 @@ def test_what_an_examination_saved_is_deleted(service: LocalTinker, examination:
     assert rest.list_user_checkpoints(limit=1000).result().checkpoints == []
 
 
-def without_ttl(values: dict) -> None:
-    values["ttl_seconds"] = None
-
-
-def without_seed(values: dict) -> None:
-    values.get("sampling_params", {})["seed"] = None
-
-
-def without_stop(values: dict) -> None:
-    values.get("sampling_params", {})["stop"] = []
-
-
-def without_optimizer(values: dict) -> None:
-    values["optimizer"] = False
-
-
-def with_optimizer(values: dict) -> None:
-    values["optimizer"] = True
-
-
-FORWARD_BACKWARD = {
-    "refuses bad training batches",
-    *(f"forward_backward: {loss}" for loss in LOSSES),
-}
-
-
+FORWARD_BACKWARD = {"refuses bad training batches", *(f"forward_backward: {loss}" for loss in LOSSES)}
 BROKEN = {
     "wrong-logprobs": (WrongLogprobs(), {"sampled logprobs are the model's"}, "differs"),
     "unfrozen": (Unfrozen(), {"snapshots are frozen"}, "differs"),
@@ -88,11 +63,11 @@ BROKEN = {
     "nothing": (Crippling(), set(), "OK"),
     "no-info": (Answering("weights_info", 404, every=True), {"weights_info"}, "missing"),
     "always-5xx": (Answering("forward_backward", 500, every=True), FORWARD_BACKWARD, "differs"),
-    "no-moments": (Edited("load_weights", without_optimizer), {"resume"}, "differs"),
-    "old-moments": (Edited("load_weights", with_optimizer), {"start from a state"}, "differs"),
-    "no-ttl": (Edited("save_weights", without_ttl), {"ttl"}, "differs"),
-    "no-seed": (Edited("asample", without_seed), {"sample: seed"}, "differs"),
-    "no-stop": (Edited("asample", without_stop), {"sample: stop tokens"}, "differs"),
+    "no-moments": (Edited("load_weights", optimizer=False), {"resume"}, "differs"),
+    "old-moments": (Edited("load_weights", optimizer=True), {"start from a state"}, "differs"),
+    "no-ttl": (Edited("save_weights", ttl_seconds=None), {"ttl"}, "differs"),
+    "no-seed": (Edited("asample", sampling_params={"seed": None}), {"sample: seed"}, "differs"),
+    "no-stop": (Edited("asample", sampling_params={"stop": []}), {"sample: stop tokens"}, "differs"),
 }
 """What a server does wrong, the cases that find it, and what they say."""
 
