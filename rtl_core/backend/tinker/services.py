@@ -97,26 +97,21 @@ class TwoServices:
         *,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        if weights.policy == "student":
-            return await self._student.sample(weights, prompt_P, count, params, seeds=seeds)
-        with _of_teacher():
-            return await self._teacher.sample(weights, prompt_P, count, params, seeds=seeds)
+        with self._serving(weights.policy) as service:
+            return await service.sample(weights, prompt_P, count, params, seeds=seeds)
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
-        if weights.policy == "student":
-            return await self._student.logprobs(weights, prompt_P, tokens_T)
-        with _of_teacher():
-            return await self._teacher.logprobs(weights, prompt_P, tokens_T)
+        with self._serving(weights.policy) as service:
+            return await service.logprobs(weights, prompt_P, tokens_T)
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
         return await self._student.open_trainer(state_path, weights_only=weights_only)
 
     async def describe(self, path: str) -> Saved:
         tinker = self._config.tinker
-        if path == tinker.start_from or path not in tinker.named_teachers.values():
-            return await self._student.describe(path)
-        with _of_teacher():
-            return await self._teacher.describe(path)
+        of_teacher = path != tinker.start_from and path in tinker.named_teachers.values()
+        with self._serving("teacher" if of_teacher else "student") as service:
+            return await service.describe(path)
 
     async def delete(self, paths: Collection[str]) -> int:
         return await self._student.delete(paths)
@@ -128,11 +123,13 @@ class TwoServices:
         self._student.abort()
         self._teacher.abort()
 
-
-@contextmanager
-def _of_teacher() -> Iterator[None]:
-    """Errors say which service they are of."""
-    try:
-        yield
-    except RtlDistillError as error:
-        raise type(error)(f"the teacher's service: {error.message}", error.hint) from error
+    @contextmanager
+    def _serving(self, policy: Literal["student", "teacher"]) -> Iterator[Backend]:
+        """The service of a policy. Errors of the teachers' say that they are of it."""
+        if policy == "student":
+            yield self._student
+            return
+        try:
+            yield self._teacher
+        except RtlDistillError as error:
+            raise type(error)(f"the teacher's service: {error.message}", error.hint) from error
