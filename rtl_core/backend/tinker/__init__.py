@@ -43,7 +43,7 @@ from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_end
 from rtl_core.backend.tinker.embedded import embedded_readiness, found_at, own_folder
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
-from rtl_core.backend.tinker.readiness import readiness
+from rtl_core.backend.tinker.readiness import remote_readiness
 from rtl_core.backend.tinker.services import TinkerService, TwoServices, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
@@ -229,7 +229,7 @@ class _Tinker:
 
 
 async def _readiness(service: TinkerService) -> Readiness:
-    return embedded_readiness(service) if service.is_local else await readiness(service)
+    return embedded_readiness(service) if service.is_local else await remote_readiness(service)
 
 
 def _together(services: Sequence[TinkerService], found: Sequence[Readiness]) -> Readiness:

@@ -38,7 +38,7 @@ WHOLE_S = 20.0
 """How long all of them may take."""
 
 
-async def readiness(service: TinkerService) -> Readiness:
+async def remote_readiness(service: TinkerService) -> Readiness:
     """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
     url = resolve_base_url(service.url)
     try:
