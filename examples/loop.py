@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rtl_core.backend.base import Adam, Backend, Datum, Weights
+from rtl_core.backend.base import Adam, Backend, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.grading.executors import make_executor
@@ -59,9 +59,7 @@ async def group_of(
         Weights("student", sampler),
         prompt_P,
         settings.group_size,
-        max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
-        stop=chat.stop,
+        SamplingParams(settings.max_tokens, settings.temperature, chat.stop),
     )
     verdicts, teacher = await asyncio.gather(
         grade(problem, [answer_to(problem, answer.text) for answer in answers]),

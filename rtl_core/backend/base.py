@@ -2,7 +2,7 @@
 
 A backend is an object that does what `Provider` says; registry.py tells how a run names it, and tests/backend/test_backend_conformance.py says
 what it must do. Every method raises `BackendUnavailableError` where the same call may succeed later, `WeightsGoneError` where weights
-do not exist any more, and `PolicyError` for what no time mends (see rtl_core/errors.py); no error class of a library behind it gets out.
+do not exist any more, and `PolicyError` where waiting does not help (see rtl_core/errors.py), and no error of a library behind it.
 
 Shapes: P prompt tokens, T completion tokens.
 """
@@ -49,6 +49,17 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class SamplingParams:
+    """How answers are drawn: each of `max_tokens` at most, until one of the tokens `stop`. Each token is drawn from the fewest likeliest
+    ones whose probabilities, at this temperature, sum to `top_p` or more."""
+
+    max_tokens: int
+    temperature: float
+    stop: Sequence[int]
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
 class SampledAnswer:
     """One completion: its T tokens (the stop token included), the sampler's log-probabilities of them, and its text without that token."""
 
@@ -64,23 +75,22 @@ class SampledAnswer:
         logprobs_T: Sequence[float] | None,
         stopped: bool,
         tokenizer: Tokenizer,
-        stop: Sequence[int],
-        max_tokens: int,
+        asked: SamplingParams,
     ) -> SampledAnswer:
-        """From what a backend sampled until one of `stop`, `max_tokens` at most; `stopped`: whether it says that the answer ended by itself.
+        """From what a backend sampled as `asked`; `stopped`: whether it says that the answer ended by itself.
 
         Raises:
             MalformedAnswerError: it is longer than asked, a token is not in the vocabulary or has no log-probability.
         """
-        if len(tokens_T) > max_tokens:
+        if len(tokens_T) > asked.max_tokens:
             raise MalformedAnswerError(
-                f"a sample has {len(tokens_T)} tokens, {max_tokens} were asked for at most", SERVER
+                f"a sample has {len(tokens_T)} tokens, {asked.max_tokens} were asked for at most", SERVER
             )
         known = token_ids(tokenizer)
         if strange := [token for token in tokens_T if token not in known]:
             raise MalformedAnswerError(f"a sample has the token {strange[0]}, which is not in the vocabulary", SERVER)
         checked_logprobs(logprobs_T, len(tokens_T), "a sample")
-        text, ended = answer_text(tokenizer, tokens_T, stop)
+        text, ended = answer_text(tokenizer, tokens_T, asked.stop)
         return cls(list(tokens_T), list(logprobs_T or ()), "stop" if stopped or ended else "length", text)
 
 
@@ -108,7 +118,7 @@ def checked_logprobs(values: Sequence[float | None] | None, count: int, what: st
 
 
 def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What a backend measured itself: finite numbers. MalformedAnswerError names one that is none."""
+    """A backend's own metrics. MalformedAnswerError: one is not a finite number; the message names it."""
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise MalformedAnswerError(f"the metric {name} of a train step is {value}", SERVER)
@@ -204,19 +214,11 @@ class Backend(Protocol):
         weights: Weights,
         prompt_P: Sequence[int],
         count: int,
+        params: SamplingParams,
         *,
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[int],
-        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
-        """`count` independent answers to one prompt, each until one of the tokens `stop`; with `seeds`, one for each, the same ones
-        every time.
-
-        Args:
-            top_p: each token is drawn from the fewest likeliest ones whose probabilities, at this temperature, sum to it or more.
-        """
+        """`count` independent answers to one prompt; with `seeds`, one for each, the same ones every time."""
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import define, field
 
-from rtl_core.backend.base import SampledAnswer, Weights
+from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.pool import grade_all
@@ -188,10 +188,7 @@ async def answers_to(
         weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        stop=chat.stop,
-        top_p=top_p,
+        SamplingParams(max_tokens, temperature, chat.stop, top_p),
         seeds=seeds,
     )
     opening = chat.opening(prompt_P)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,17 +31,18 @@ class Crippling:
 
 
 class Edited(Crippling):
-    """JSON requests of one route are edited."""
+    """JSON requests of one route get other values of some fields, or of fields of these."""
 
-    def __init__(self, route: str, edit: Callable[[dict[str, Any]], None]) -> None:
-        self._route, self._edit = route, edit
+    def __init__(self, route: str, **fields: Any) -> None:
+        self._route, self._fields = route, fields
 
     def request(self, route: str, body: bytes) -> bytes:
         if route != self._route:
             return body
         values = json.loads(body)
         if isinstance(values, dict):
-            self._edit(values)
+            for name, value in self._fields.items():
+                values[name] = {**values.get(name, {}), **value} if isinstance(value, dict) else value
         return json.dumps(values).encode()
 
 

@@ -26,6 +26,7 @@ from rtl_core.backend.base import (
     Datum,
     Readiness,
     SampledAnswer,
+    SamplingParams,
     Saved,
     StepResult,
     Weights,
@@ -119,11 +120,8 @@ class InProcess:
         weights: Weights,
         prompt_P: Sequence[int],
         count: int,
+        params: SamplingParams,
         *,
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[int],
-        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         requests = [
@@ -131,9 +129,7 @@ class InProcess:
                 weights,
                 prompt_P,
                 num_samples=count if seeds is None else 1,
-                sampling_params=rq.SamplingParams(
-                    max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
-                ),
+                sampling_params=rq.SamplingParams(**{**vars(params), "stop": list(params.stop)}, seed=seed),
             )
             for seed in ([None] if seeds is None else seeds)
         ]
@@ -143,8 +139,7 @@ class InProcess:
                 np.frombuffer(one.logprobs, np.float32).tolist(),
                 one.stop_reason == pb.STOP_REASON_STOP,
                 self.tokenizer,
-                stop,
-                max_tokens,
+                params,
             )
             for response in await asyncio.gather(*requests)
             for one in response.sequences

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Provider, SampledAnswer, Saved, Trainer, Weights
+from rtl_core.backend.base import (
+    Adam,
+    Backend,
+    Checkpoint,
+    Datum,
+    Provider,
+    SampledAnswer,
+    SamplingParams,
+    Saved,
+    Trainer,
+    Weights,
+)
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import ConfigError, PolicyError, WeightsGoneError
@@ -43,8 +54,13 @@ class Opened:
         return self.sample(weights, 1, **more)[0].tokens_T
 
     def sample(self, weights: Weights, number: int, **more: Any) -> list[SampledAnswer]:
+        return self.sample_of(weights, PROMPT, number, **more)
+
+    def sample_of(
+        self, weights: Weights, prompt_P: Sequence[int], number: int, seeds: Sequence[int] | None = None, **more: Any
+    ) -> list[SampledAnswer]:
         asked: dict[str, Any] = {"max_tokens": 12, "temperature": 1.0, "stop": self.stop, **more}
-        return self(self.backend.sample(weights, PROMPT, number, **asked))
+        return self(self.backend.sample(weights, prompt_P, number, SamplingParams(**asked), seeds=seeds))
 
     @property
     def stop(self) -> tuple[int, ...]:
@@ -117,8 +133,7 @@ def test_an_answer_ends_with_the_first_token_that_ends_a_turn_and_its_text_is_wi
 
 
 def test_a_small_top_p_leaves_the_likeliest_token_alone(opened: Opened) -> None:
-    sampled = opened.backend.sample(STUDENT, PROMPT, 4, max_tokens=6, temperature=1.0, stop=opened.stop, top_p=1e-6)
-    answers = opened(sampled)
+    answers = opened.sample(STUDENT, 4, max_tokens=6, top_p=1e-6)
     assert len({tuple(answer.tokens_T) for answer in answers}) == 1
     assert len({tuple(opened.answer(seeds=[seed])) for seed in range(4)}) > 1
     # What is reported is the model's own distribution, which the teacher's scores are held against.
@@ -240,7 +255,7 @@ def test_deleted_weights_are_gone_and_deleting_them_again_is_no_error(opened: Op
 
 def test_what_is_wrong_with_a_request_is_a_policy_error_and_the_backend_goes_on(opened: Opened) -> None:
     with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, [10**9], 1, max_tokens=1, temperature=1.0, stop=opened.stop))
+        opened.sample_of(STUDENT, [10**9], 1, max_tokens=1)
     assert opened.answer()
     wrong = replace(opened.datums()[0], inputs={"advantages": np.ones(4, np.float32)})
     with pytest.raises(PolicyError):
@@ -263,9 +278,9 @@ def test_before_a_run_it_says_what_it_has_how_long_a_sequence_may_be_and_what_it
     found = opened(opened.provider.check(opened.config))
     assert {finding.level for finding in found.findings} == {"ok"}
     longest = found.context["student"]
-    opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=1, temperature=1.0, stop=opened.stop))
+    opened.sample_of(STUDENT, [2] * (longest - 1), 1, max_tokens=1)
     with pytest.raises(PolicyError):
-        opened(opened.backend.sample(STUDENT, [2] * (longest - 1), 1, max_tokens=2, temperature=1.0, stop=opened.stop))
+        opened.sample_of(STUDENT, [2] * (longest - 1), 1, max_tokens=2)
     lacking = settings(opened.config.backend.name, tmp_path, "tinker.student=nobody")
     (wrong,) = opened(opened.provider.check(lacking)).findings
     assert wrong.level == "wrong"

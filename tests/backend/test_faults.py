@@ -14,7 +14,7 @@ from tinker.lib.retryable_exception import RetryableException
 from tinker.types import RequestErrorCategory
 from transformers import AutoTokenizer
 
-from rtl_core.backend.base import SampledAnswer, checked_logprobs, checked_metrics
+from rtl_core.backend.base import SampledAnswer, SamplingParams, checked_logprobs, checked_metrics
 from rtl_core.backend.tinker.faults import SessionLostError, client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.errors import (
     BackendUnavailableError,
@@ -148,7 +148,7 @@ def test_a_sample_that_none_can_be_is_refused_where_it_enters(
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
     with pytest.raises(MalformedAnswerError, match=re.escape(says)):
-        SampledAnswer.of(tokens, logprobs, True, tokenizer, [0], 8)
+        SampledAnswer.of(tokens, logprobs, True, tokenizer, SamplingParams(8, 1.0, [0]))
 
 
 def test_log_probabilities_and_metrics_are_finite_numbers() -> None:

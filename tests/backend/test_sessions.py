@@ -14,7 +14,7 @@ import httpx
 import pytest
 import tinker
 
-from rtl_core.backend.base import Backend, Checkpoint, SampledAnswer, Trainer, Weights
+from rtl_core.backend.base import Backend, Checkpoint, SampledAnswer, SamplingParams, Trainer, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker import connect, pauses
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
@@ -66,7 +66,7 @@ def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_session(config) as session:
             await session.require_backend().sample(
-                Weights(), [2, 3], 1, max_tokens=1, temperature=1.0, stop=session.require_chat().stop
+                Weights(), [2, 3], 1, SamplingParams(1, 1.0, session.require_chat().stop)
             )
             assert "_session_heartbeat" in sdk_loops()
 
@@ -120,9 +120,7 @@ def test_a_backend_goes_on_in_a_new_session_when_the_service_has_ended_its_own(
         httpx.post(f"{cloud.base_url}/api/v1/sessions/{session}/finish", headers=headers).raise_for_status()
 
         async def sample() -> list[SampledAnswer]:
-            return await backend.sample(
-                Weights(path=saved.sampler_path), [2, 3], 2, max_tokens=2, temperature=1.0, stop=[0]
-            )
+            return await backend.sample(Weights(path=saved.sampler_path), [2, 3], 2, SamplingParams(2, 1.0, [0]))
 
         assert len(at_last(runner, sample)) == 2
         with pytest.raises(
@@ -143,9 +141,7 @@ def test_sampler_weights_that_are_gone_are_saved_again_from_their_state_and_samp
         saved = runner.run(save(runner.run(backend.open_trainer(None))))
 
         async def sample() -> list[SampledAnswer]:
-            asked = backend.sample(
-                Weights(path=saved.sampler_path), [2, 3], 1, max_tokens=4, temperature=1.0, stop=[0], seeds=[5]
-            )
+            asked = backend.sample(Weights(path=saved.sampler_path), [2, 3], 1, SamplingParams(4, 1.0, [0]), seeds=[5])
             return await asked
 
         before = runner.run(sample())

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, Saved, Weights
+from rtl_core.backend.base import Adam, Backend, Checkpoint, Datum, SamplingParams, Saved, Weights
 from rtl_core.backend.registry import backend_of
+from rtl_core.backend.tinker.embedded import own_folder
 from rtl_core.backend.tinker.pauses import Pauses
-from rtl_core.backend.tinker.places import own_folder
 from rtl_core.config import RunConfig, load_config
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
@@ -106,7 +106,7 @@ def test_the_student_is_trained_on_one_service_and_the_teacher_scores_on_the_oth
         after = runner.run(backend.logprobs(Weights(path=saved.sampler_path), PROMPT, ANSWER))
         assert after.sum() > runner.run(backend.logprobs(STUDENT, PROMPT, ANSWER)).sum() + 0.05
         assert runner.run(backend.logprobs(TEACHER, PROMPT, ANSWER)) == pytest.approx(expected, abs=1e-4)
-        (one,) = runner.run(backend.sample(TEACHER, PROMPT, 1, max_tokens=3, temperature=1.0, stop=[0]))
+        (one,) = runner.run(backend.sample(TEACHER, PROMPT, 1, SamplingParams(3, 1.0, [0])))
         assert len(one.tokens_T) <= 3
         assert runner.run(backend.describe(saved.state_path)) == Saved("student", 8)
         with pytest.raises(PolicyError, match="the teacher's service: "):
@@ -243,7 +243,7 @@ def test_an_address_is_a_url_local_or_cloud_and_the_same_one_is_one_service() ->
 HOLD = """\
 import sys, time
 from pathlib import Path
-from rtl_core.backend.tinker.places import own_folder
+from rtl_core.backend.tinker.embedded import own_folder
 with own_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

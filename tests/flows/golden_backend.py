@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from rtl_core.backend.base import Backend, Readiness, SampledAnswer, Weights
+from rtl_core.backend.base import Backend, Readiness, SampledAnswer, SamplingParams, Weights
 from rtl_core.config import RunConfig
 from rtl_core.prompting.messages import build_messages
 from rtl_core.types.problem import Problem
@@ -43,8 +43,10 @@ class Golden:
         )
         return tuple(tokens)
 
-    async def sample(self, weights: Weights, prompt_P: Sequence[int], count: int, **asked: Any) -> list[SampledAnswer]:
-        ASKED.append({"weights": weights, "count": count, "prompt": len(prompt_P), **asked})
+    async def sample(
+        self, weights: Weights, prompt_P: Sequence[int], count: int, params: SamplingParams, **more: Any
+    ) -> list[SampledAnswer]:
+        ASKED.append({"weights": weights, "count": count, "prompt": len(prompt_P), **vars(params), **more})
         text = self._answers[tuple(prompt_P)]
         passing = int(self._config.backend.options.get("passing", count))
         texts = [text if number < passing else "module nothing;\nendmodule\n" for number in range(count)]

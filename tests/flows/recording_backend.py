@@ -40,9 +40,11 @@ class Recording:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def sample(self, weights: Weights, prompt_P: Sequence[int], count: int, **asked: Any) -> list[SampledAnswer]:
+    async def sample(
+        self, weights: Weights, prompt_P: Sequence[int], count: int, *asked: Any, **more: Any
+    ) -> list[SampledAnswer]:
         SAMPLED.append((weights, tuple(prompt_P)))
-        return await self._inner.sample(weights, prompt_P, count, **asked)
+        return await self._inner.sample(weights, prompt_P, count, *asked, **more)
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         SCORED.append((weights, tuple(prompt_P), tuple(tokens_T)))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tinker
 
-from rtl_core.backend.base import Backend, Weights
+from rtl_core.backend.base import Backend, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
@@ -141,7 +141,7 @@ async def sampled_from(backend: Backend) -> dict[str, list[StoredRollout]]:
         text = f"Module m{number} adds a and b, {number + 3} bits each."
         prompt_P = backend.tokenizer.encode(text, add_special_tokens=False)
         seeds = [10 * number + i for i in range(len(rewards))]
-        sampled = await backend.sample(Weights(), prompt_P, 3, max_tokens=30, temperature=1.0, stop=stop, seeds=seeds)
+        sampled = await backend.sample(Weights(), prompt_P, 3, SamplingParams(30, 1.0, stop), seeds=seeds)
         groups[problem] = []
         for i, (one, reward) in enumerate(zip(sampled, rewards, strict=True)):
             rollout = Rollout(

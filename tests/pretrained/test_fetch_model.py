@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.backend.tinker.connect import local_models
-from rtl_core.backend.tinker.places import places_of
+from rtl_core.backend.tinker.embedded import local_models
+from rtl_core.backend.tinker.services import services_of
 from rtl_core.config import load_config
 from rtl_core.errors import PolicyError
 from rtl_core.pretrained import COMPLETE, MODELS, model_folder
@@ -44,12 +44,12 @@ def test_a_run_that_names_one_finds_it_where_it_was_put_and_is_told_how_to_get_i
     monkeypatch.setenv("RTL_DISTILL_MODELS", str(tmp_path))
     config = load_config("smollm2", [f"run.directory={tmp_path / 'runs'}"], environment={})
     with pytest.raises(PolicyError, match=f"{NAME}.* is not in {tmp_path}") as told:
-        local_models(places_of(config)[0])
+        local_models(services_of(config)[0])
     assert told.value.hint is not None
     assert f"rtl-distill fetch-model {NAME}" in told.value.hint
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / COMPLETE).write_text("{}")
-    assert local_models(places_of(config)[0]) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
+    assert local_models(services_of(config)[0]) == {NAME: model_folder(NAME)} == {NAME: tmp_path / NAME}
     assert set(MODELS) == {NAME}
 
 

@@ -209,7 +209,7 @@ def test_a_service_that_is_not_there_or_says_nothing_is_told_so(
     code, lines = check(settings(front, tmp_path, "tinker.base_url=http://127.0.0.1:9"))
     assert (code, lines[0]["about"]) == (2, "service")
     assert "127.0.0.1:9 cannot be reached" in lines[0]["text"]
-    monkeypatch.setattr("rtl_core.backend.tinker.asking.WHOLE_S", 0.3)
+    monkeypatch.setattr("rtl_core.backend.tinker.readiness.WHOLE_S", 0.3)
     front.silent = True
     code, lines = check(settings(front, tmp_path))
     assert (code, lines[0]["about"]) == (2, "service")

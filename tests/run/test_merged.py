@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
-from rtl_core.backend.base import Adam, Datum, Weights
+from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import PolicyError
@@ -74,7 +74,7 @@ def train(folder: Path, *overrides: str) -> Trained:
                     )
                 )
             answers = await backend.sample(
-                Weights(path=saved.sampler_path), PROMPT, 4, max_tokens=24, temperature=0.7, stop=stop, seeds=range(4)
+                Weights(path=saved.sampler_path), PROMPT, 4, SamplingParams(24, 0.7, stop), seeds=range(4)
             )
         history.record_rollouts(
             [

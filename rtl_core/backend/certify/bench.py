@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,10 @@ import numpy as np
 import tinker
 from numpy.typing import NDArray
 from tinker import types
-from tinker.lib._auth_token_provider import AuthTokenProvider
+from tinker.lib._auth_token_provider import ApiKeyAuthProvider, AuthTokenProvider
 
-from rtl_core.backend.certify.case import Differs, demand
-from rtl_core.backend.tinker.connect import Endpoint
+from rtl_core.backend.tinker.connect import Endpoint, credential, tinker_session
+from rtl_core.backend.tinker.faults import as_ours
 from rtl_core.learning.losses import LOSSES
 
 Floats = NDArray[np.float64]
@@ -27,28 +29,46 @@ TTL_S = 7200
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 VOCABULARY = 300
 """Token ids stay below, so that every model has them."""
+SIGNS = (1.0, -1.0, 1.0, -1.0)
+"""Advantages of four sequences."""
+
+# Names of cases that many others need.
+SAMPLING = ("session", "create_sampling_client")
+TRAINING = ("session", "create_lora_training_client")
+LEARNING = (*TRAINING, "forward_backward: importance_sampling")
+SCORING = (*SAMPLING, "sample", "compute_logprobs")
+SAVING = (*LEARNING, "optim_step", "save_weights_for_sampler", "compute_logprobs")
 
 
 @dataclass
 class Server:
-    """What is known of the server, for all cases of an examination."""
+    """The server under examination, and what the cases find out about it."""
 
-    endpoint: Endpoint
     url: str
-    auth: AuthTokenProvider
-    """The credential; `key` is what goes with each request for it."""
-    student: str | None
-    """The model that is trained; None until the server has said what it serves."""
-    folders: dict[str, Path]
+    api_key: str | None = None
+    """None takes the one that the SDK finds (TINKER_API_KEY)."""
+    student: str | None = None
+    """The model that is trained; None: the first of `folders`, else the first trainable one that the server lists."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
     """Model -> its folder, for those that are compared with transformers."""
-    rank: int
-    tolerance: float
-    """By how much log-probabilities that should be equal may differ in the mean; a single one by ten times as much."""
+    rank: int = 8
+    tolerance: float = 0.02
+    """By how much log-probabilities that should be equal may differ in the mean, in nats; a single one by ten times as much. bfloat16 and
+    different kernels for sampling and training cost so much. Float32 throughout reaches 1e-5."""
     context: int | None = None
     """The longest sequence of the student, where the server tells."""
-    key: str = ""
+    token: str = ""
+    """What goes with each request for the credential."""
     saved: set[str] = field(default_factory=set)
     """Paths of what the cases saved and did not delete."""
+
+    def __post_init__(self) -> None:
+        self.url = self.url.rstrip("/")
+
+    @cached_property
+    def credential(self) -> tuple[AuthTokenProvider, str]:
+        """The key, and where it comes from. PolicyError: there is none."""
+        return (ApiKeyAuthProvider(self.api_key), "the key") if self.api_key else credential()
 
     @property
     def name(self) -> str:
@@ -56,20 +76,31 @@ class Server:
         assert self.student is not None
         return self.student
 
+    async def rest(self) -> tinker.RestClient:
+        return await asyncio.to_thread(tinker.RestClient, base_url=self.url, api_key=self.api_key)
+
 
 class Bench:
     """A server and a session on it, for one case."""
 
-    def __init__(self, server: Server, service: tinker.ServiceClient, rest: tinker.RestClient | None) -> None:
-        self.server = server
-        self.service = service
-        self._rest = rest
+    service: tinker.ServiceClient
+    rest: tinker.RestClient
+    """For a case that needs a session."""
 
-    @property
-    def rest(self) -> tinker.RestClient:
-        """For a case that needs a session."""
-        assert self._rest is not None
-        return self._rest
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @asynccontextmanager
+    async def opened(self, *, with_session: bool) -> AsyncIterator[None]:
+        async with tinker_session(Endpoint(self.server.url, self.server.api_key)) as self.service:
+            if with_session:
+                await self.session_id()
+                self.rest = await self.server.rest()
+            yield
+
+    async def session_id(self) -> str:
+        """The SDK makes a session when it is first needed, and blocks whoever needs it."""
+        return str((await asyncio.to_thread(lambda: self.service.holder)).get_session_id())
 
     async def trainer(self) -> tinker.TrainingClient:
         """A fresh adapter on the student."""
@@ -99,7 +130,7 @@ class Bench:
 
     def _kept(self, saved: Any) -> str:
         path = str(saved.path)
-        demand(path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://")
+        assert path.startswith("tinker://"), f"saved weights have the path {path!r}; it must begin with tinker://"
         self.server.saved.add(path)
         return path
 
@@ -124,6 +155,14 @@ class Bench:
         data = [datum(text, **{name: np.zeros(len(text) - 1) for name in inputs_of(loss)}) for text in texts]
         return logprobs_of(await trainer.forward_backward(data, loss), data)  # type: ignore[arg-type]
 
+    async def draw(
+        self, sampler: tinker.SamplingClient, count: int, max_tokens: int, **shape: Any
+    ) -> list[types.SampledSequence]:
+        """So many samples of `PROMPT` by one request."""
+        answers = (await sampler.sample(prompt(PROMPT), count, params(max_tokens, **shape))).sequences
+        assert len(answers) == count, f"{len(answers)} samples instead of {count}"
+        return list(answers)
+
     async def score(self, sampler: tinker.SamplingClient, sequences: Sequence[Sequence[int]]) -> list[Floats]:
         """The sampler's log-probabilities of every token but the first, all sequences in flight together."""
         answers = await asyncio.gather(*(sampler.compute_logprobs(prompt(tokens)) for tokens in sequences))
@@ -133,10 +172,9 @@ class Bench:
         """Demand that two lists of log-probabilities are equal within the tolerance; returns how far they are apart."""
         mean, most = apart(mine, other)
         words = f"differ by {mean:.1e} in the mean and {most:.1e} at most"
-        tolerance = self.server.tolerance
-        demand(
-            mean <= tolerance and most <= 10 * tolerance, f"{what} {words} (allowed: {tolerance:g}, {10 * tolerance:g})"
-        )
+        allowed = self.server.tolerance
+        close = mean <= allowed and most <= 10 * allowed
+        assert close, f"{what} {words} (allowed: {allowed:g}, {10 * allowed:g})"
         return words
 
     # Requests past the SDK, which repeats some and refuses to send others.
@@ -162,11 +200,11 @@ class Bench:
         """POST as the SDK would, once; the answer must be JSON."""
         async with self._http() as http:
             answer = await http.post(route, **_content(body))
-        demand(answer.status_code < 300, f"{route}: {answer.status_code} ({answer.text[:200]})")
+        assert answer.status_code < 300, f"{route}: {answer.status_code} ({answer.text[:200]})"
         return _json(answer)
 
     def _http(self, key: str | None = None) -> httpx.AsyncClient:
-        headers = {"X-API-Key": self.server.key if key is None else key}
+        headers = {"X-API-Key": self.server.token if key is None else key}
         timeout = httpx.Timeout(60, connect=10)
         return httpx.AsyncClient(base_url=f"{self.server.url}/api/v1/", headers=headers, timeout=timeout)
 
@@ -174,12 +212,22 @@ class Bench:
         """Every body must be answered with a 4xx."""
         for what, body in bodies.items():
             status, said = await self.ask(route, body)
-            demand(
-                status < 500,
-                f"{what}: {status} ({said}); the SDK repeats a 5xx for five minutes, so that a run seems to hang",
+            assert status < 500, (
+                f"{what}: {status} ({said}); the SDK repeats a 5xx for five minutes, so that a run seems to hang"
             )
-            demand(status >= 400, f"{what}: taken ({status}) instead of refused")
+            assert status >= 400, f"{what}: taken ({status}) instead of refused"
         return f"{len(bodies)} refused"
+
+    async def demand_no_client(self, of: str, openings: Mapping[str, Awaitable[Any]], kind: type[Exception]) -> None:
+        """Every opening of a client must end in an error that a run reads as one of this kind."""
+        for what, opening in openings.items():
+            try:
+                await opening
+            except Exception as error:
+                if not isinstance(as_ours(error), kind):
+                    raise AssertionError(f"{what} of {of}: {type(error).__name__}: {error}") from error
+            else:
+                raise AssertionError(f"{what} of {of} was made")
 
 
 def prompt(tokens: Sequence[int]) -> types.ModelInput:
@@ -236,32 +284,32 @@ def policy_data(signs: Sequence[float], q: Sequence[Floats], seed: int = 0) -> l
 def logprobs_of(output: types.ForwardBackwardOutput, data: Sequence[types.Datum]) -> list[Floats]:
     """The trainer's log-probabilities of each datum's targets, in its order."""
     outputs = output.loss_fn_outputs
-    demand(len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums")
+    assert len(outputs) == len(data), f"{len(outputs)} outputs for {len(data)} datums"
     found = []
     for number, (record, item) in enumerate(zip(outputs, data, strict=True)):
-        demand("logprobs" in record, f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}")
+        assert "logprobs" in record, f"output {number} has no logprobs, only {', '.join(record) or 'nothing'}"
         values = np.asarray(record["logprobs"].to_numpy(), np.float64).reshape(-1)
         wanted = item.model_input.length
-        demand(len(values) == wanted, f"output {number} has {len(values)} logprobs for {wanted} tokens")
-        demand(bool(np.isfinite(values).all()), f"output {number} has logprobs that are not finite")
+        assert len(values) == wanted, f"output {number} has {len(values)} logprobs for {wanted} tokens"
+        assert np.isfinite(values).all(), f"output {number} has logprobs that are not finite"
         found.append(values)
     return found
 
 
 def scores(values: Sequence[float | None], count: int) -> Floats:
     """What `compute_logprobs` gave for a sequence of so many tokens, without the first."""
-    demand(len(values) == count, f"{len(values)} scores for {count} tokens")
+    assert len(values) == count, f"{len(values)} scores for {count} tokens"
     missing = [number for number, value in enumerate(values[1:], 1) if value is None]
-    demand(not missing, f"no score for token {missing[0] if missing else ''} of {count}")
+    assert not missing, f"no score for token {missing[0] if missing else ''} of {count}"
     found = np.asarray(values[1:], np.float64)
-    demand(bool(np.isfinite(found).all()) and found.max(initial=0) <= 1e-6, "scores that are no log-probabilities")
+    assert (np.isfinite(found) & (found <= 1e-6)).all(), "scores that are no log-probabilities"
     return found
 
 
 def apart(mine: Sequence[Floats], other: Sequence[Floats]) -> tuple[float, float]:
     """(mean, largest) absolute difference of two lists of arrays."""
     if [len(a) for a in mine] != [len(b) for b in other]:
-        raise Differs(f"{sum(map(len, mine))} log-probabilities against {sum(map(len, other))}")
+        raise AssertionError(f"{sum(map(len, mine))} log-probabilities against {sum(map(len, other))}")
     difference = np.abs(np.concatenate(list(mine)) - np.concatenate(list(other)))
     return float(difference.mean()), float(difference.max())
 

@@ -27,22 +27,24 @@ import tinker
 from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import SERVER, Backend, Readiness, SampledAnswer, Saved, Weights, checked_logprobs
+from rtl_core.backend.base import (
+    SERVER,
+    Backend,
+    Readiness,
+    SampledAnswer,
+    SamplingParams,
+    Saved,
+    Weights,
+    checked_logprobs,
+)
 from rtl_core.backend.registry import BACKENDS
 from rtl_core.backend.tinker import checkpoints
-from rtl_core.backend.tinker.apart import TwoServices
-from rtl_core.backend.tinker.asking import readiness
-from rtl_core.backend.tinker.connect import (
-    Endpoint,
-    embedded_readiness,
-    load_tokenizer,
-    tinker_endpoint,
-    tinker_session,
-)
+from rtl_core.backend.tinker.connect import Endpoint, load_tokenizer, tinker_endpoint, tinker_session
+from rtl_core.backend.tinker.embedded import embedded_readiness, found_at, own_folder
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
-from rtl_core.backend.tinker.places import Place, own_folder, places_of
-from rtl_core.backend.tinker.saved import describe, found_at
+from rtl_core.backend.tinker.readiness import remote_readiness
+from rtl_core.backend.tinker.services import TinkerService, TwoServices, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
@@ -82,33 +84,22 @@ class TinkerBackend:
         weights: Weights,
         prompt_P: Sequence[int],
         count: int,
+        params: SamplingParams,
         *,
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[int],
-        top_p: float = 1.0,
         seeds: Sequence[int] | None = None,
     ) -> list[SampledAnswer]:
         # No timeout and no retry here: the SDK has both, and a capacity pause can last hours.
         prompt = types.ModelInput.from_ints(list(prompt_P))
         # A seed shared by several samples of one request would give identical samples.
         asked = [(count, None)] if seeds is None else [(1, seed) for seed in seeds]
+        shape = {**vars(params), "stop": list(params.stop)}
         async with self._sampler(weights) as client:
             requests = [
-                client.sample(
-                    prompt,
-                    number,
-                    types.SamplingParams(
-                        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, stop=list(stop)
-                    ),
-                )
-                for number, seed in asked
+                client.sample(prompt, number, types.SamplingParams(**shape, seed=seed)) for number, seed in asked
             ]
             responses = await asyncio.gather(*(request.coroutine() for request in requests))
             answers = [
-                SampledAnswer.of(
-                    list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, stop, max_tokens
-                )
+                SampledAnswer.of(list(one.tokens), one.logprobs, str(one.stop_reason) == "stop", self.tokenizer, params)
                 for response in responses
                 for one in response.sequences
             ]
@@ -137,7 +128,7 @@ class TinkerBackend:
 
     async def describe(self, path: str) -> Saved:
         with translated():
-            return await describe(self._rest, path)
+            return await checkpoints.describe(self._rest, path)
 
     async def delete(self, paths: Collection[str]) -> int:
         copies = {self._saved_again[path] for path in paths if path in self._saved_again}
@@ -217,9 +208,9 @@ class _Tinker:
         return config.tinker.is_local
 
     async def check(self, config: RunConfig) -> Readiness:
-        places = places_of(config)
-        found = await asyncio.gather(*(_readiness(place) for place in places))
-        return found[0] if len(found) == 1 else _together(places, found)
+        services = services_of(config)
+        found = await asyncio.gather(*(_readiness(service) for service in services))
+        return found[0] if len(found) == 1 else _together(services, found)
 
     def tokenizer(self, config: RunConfig, model: str) -> Tokenizer:
         return load_tokenizer(model, config)
@@ -237,11 +228,11 @@ class _Tinker:
                 return await checkpoints.download_adapter(service, rest, state_path, name, folder)
 
 
-async def _readiness(place: Place) -> Readiness:
-    return embedded_readiness(place) if place.is_local else await readiness(place)
+async def _readiness(service: TinkerService) -> Readiness:
+    return embedded_readiness(service) if service.is_local else await remote_readiness(service)
 
 
-def _together(places: Sequence[Place], found: Sequence[Readiness]) -> Readiness:
+def _together(services: Sequence[TinkerService], found: Sequence[Readiness]) -> Readiness:
     """What two services say of themselves, as of one; the lines about the teachers' say so."""
     student, teacher = found
     told = [
@@ -250,8 +241,8 @@ def _together(places: Sequence[Place], found: Sequence[Readiness]) -> Readiness:
     ]
     context = {
         name: said.context[name]
-        for place, said in reversed(list(zip(places, found, strict=True)))
-        for name in place.models.values()
+        for service, said in reversed(list(zip(services, found, strict=True)))
+        for name in service.models.values()
         if name in said.context
     }
     saved = {**student.saved, **teacher.saved}
@@ -260,18 +251,18 @@ def _together(places: Sequence[Place], found: Sequence[Readiness]) -> Readiness:
 
 @asynccontextmanager
 async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator[Backend]:
-    places = places_of(config)
+    services = services_of(config)
     async with AsyncExitStack() as stack:
-        heard = stack.enter_context(pauses_told(tell, services=sum(not place.is_local for place in places)))
+        heard = stack.enter_context(pauses_told(tell, services=sum(not service.is_local for service in services)))
         opened = []
-        for place in places:
-            line = tell if place.part != "teacher" else partial(_tell_of_teacher, tell)
-            if place.is_local and place.part == "teacher":
-                stack.enter_context(own_folder(place.state))
-            endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(place, line)))
+        for service in services:
+            line = tell if service.part != "teacher" else partial(_tell_of_teacher, tell)
+            if service.is_local and service.part == "teacher":
+                stack.enter_context(own_folder(service.state))
+            endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
             sessions = await stack.enter_async_context(Sessions(endpoint, line))
             # The embedded service never waits for credit, and its answers do not say that another one is paid.
-            pauses = Pauses(line) if place.is_local else heard
+            pauses = Pauses(line) if service.is_local else heard
             opened.append(TinkerBackend(sessions, endpoint, config, pauses, line))
         yield opened[0] if len(opened) == 1 else TwoServices(opened[0], opened[1], config)
 
@@ -306,9 +297,9 @@ async def base_model_of(config: RunConfig, path: str) -> str:
     Raises:
         PolicyError: the service has no such weights, or a key is missing.
     """
-    place = places_of(config)[0]
-    if place.is_local:
-        return found_at(place, path, "--model").base_model
-    with tinker_endpoint(place, lambda _: None) as endpoint, translated():
+    service = services_of(config)[0]
+    if service.is_local:
+        return found_at(service, path, "--model").base_model
+    with tinker_endpoint(service, lambda _: None) as endpoint, translated():
         rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
-        return (await describe(rest, path)).base_model
+        return (await checkpoints.describe(rest, path)).base_model

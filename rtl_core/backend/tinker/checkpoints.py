@@ -1,4 +1,4 @@
-"""Saved weights on a Tinker service: how they go, and how an adapter leaves it as files."""
+"""Saved weights on a Tinker service: what they are, how they are deleted, and how an adapter leaves it as files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import tinker
 
-from rtl_core.backend.tinker.connect import state_folder
+from rtl_core.backend.base import Saved
+from rtl_core.backend.tinker.services import services_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import PolicyError, WeightsGoneError
 
@@ -42,6 +43,23 @@ async def delete(rest: tinker.RestClient, paths: Collection[str]) -> int:
     return deleted
 
 
+def gone(path: str) -> PolicyError:
+    """The error of saved weights that a service with a URL does not have."""
+    return PolicyError(
+        f"the service does not have {path}: it was deleted, has expired, or belongs to another account",
+        "`rtl-distill checkpoints RUN` lists what a run has",
+    )
+
+
+async def describe(rest: tinker.RestClient, path: str) -> Saved:
+    """What the service knows of saved weights. PolicyError: it does not have them."""
+    try:
+        found = await rest.get_weights_info_by_tinker_path(path)
+    except tinker.NotFoundError as error:
+        raise gone(path) from error
+    return Saved(found.base_model, found.lora_rank)
+
+
 def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]:
     """Fetch the adapter saved at `state_path` from the folder of the embedded service, which need not run for this.
 
@@ -51,7 +69,7 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
     from rtl_core.localtinker.errors import NotFoundError
     from rtl_core.localtinker.registry import Registry
 
-    registry = Registry(state_folder(config))
+    registry = Registry(services_of(config)[0].state)
     try:
         source = registry.blob_path(registry.checkpoint(state_path).blob)
     except NotFoundError as error:

@@ -1,4 +1,4 @@
-"""To a Tinker service: which one, what it serves, and where its models have their tokenizers."""
+"""The way to a Tinker service: its address and credential, a session of the SDK, and the tokenizers of its models."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import tinker
+from tinker.lib._auth_token_provider import (
+    MISSING_API_KEY_MESSAGE,
+    ApiKeyAuthProvider,
+    AuthTokenProvider,
+    CredentialCmdAuthProvider,
+    resolve_auth_provider,
+)
 
-from rtl_core.backend.base import Readiness
-from rtl_core.backend.tinker.asking import credential
+from rtl_core.backend.tinker.embedded import adopt, local_models
 from rtl_core.backend.tinker.faults import translated
-from rtl_core.backend.tinker.places import Place, places_of
-from rtl_core.backend.tinker.saved import adopt, adopted_bases, found_here
+from rtl_core.backend.tinker.services import TEACHER_KEY, TinkerService, services_of
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, PolicyError
-from rtl_core.types.finding import Finding
+from rtl_core.errors import PolicyError
 from rtl_core.types.tokenizer import Tokenizer
 
 CLOSING_S = 5.0
@@ -37,8 +40,39 @@ class Endpoint:
     """Ends the embedded service at once, from any thread; nothing with any other."""
 
 
+def credential(service: TinkerService | None = None) -> tuple[AuthTokenProvider, str]:
+    """The credential for a service, its own or the one that the SDK finds, and where it comes from, in words.
+
+    Raises:
+        PolicyError: there is none, or it is no key.
+    """
+    try:
+        found = resolve_auth_provider(api_key=service.key if service else None, enforce_cmd=False)
+        if service and service.key:
+            return found, TEACHER_KEY
+        if isinstance(found, CredentialCmdAuthProvider):
+            return found, "what TINKER_CREDENTIAL_CMD prints"
+        return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
+    except (
+        OSError,
+        ValueError,
+        tinker.TinkerError,
+    ) as error:  # a stored file may be unreadable, or hold something else
+        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
+        raise PolicyError(f"there is no key for the Tinker service{why}", sign_in(service)) from error
+
+
+def sign_in(service: TinkerService | None) -> str:
+    name = TEACHER_KEY if service and service.part == "teacher" else "TINKER_API_KEY"
+    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {setting_of(service)}=local` needs none"
+
+
+def setting_of(service: TinkerService | None) -> str:
+    return service.setting if service else "tinker.base_url"
+
+
 @contextmanager
-def tinker_endpoint(place: Place, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
+def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -> Iterator[Endpoint]:
     """A service of a run; the embedded one lives as long as this context.
 
     Args:
@@ -47,24 +81,24 @@ def tinker_endpoint(place: Place, on_restart: Callable[[str], None]) -> Iterator
     Raises:
         PolicyError: no key for a service that needs one.
     """
-    config = place.config
-    if place.is_local:
+    config = service.config
+    if service.is_local:
         from rtl_core.localtinker.kept import KeptTinker
 
-        adopt(place)
+        adopt(service)
         with KeptTinker(
-            local_models(place),
-            place.state,
+            local_models(service),
+            service.state,
             on_restart=on_restart,
             threads=config.tinker.local_threads,
             deterministic=config.tinker.local_deterministic,
             device=config.tinker.local_device,
             dtype=config.tinker.local_dtype,
-        ) as service:
-            yield Endpoint(service.base_url, service.api_key, service.kill)
+        ) as kept:
+            yield Endpoint(kept.base_url, kept.api_key, kept.kill)
         return
-    credential(place)
-    yield Endpoint(place.url, place.key)
+    credential(service)
+    yield Endpoint(service.url, service.key)
 
 
 @asynccontextmanager
@@ -93,74 +127,6 @@ async def tinker_session(endpoint: Endpoint) -> AsyncIterator[tinker.ServiceClie
             await asyncio.wait_for(closing, patience_s)
 
 
-def state_folder(config: RunConfig) -> Path:
-    """Where the embedded service of a run keeps the weights that it trains."""
-    return places_of(config)[0].state
-
-
-def local_models(place: Place) -> dict[str, Path]:
-    """Name -> folder of the models that the embedded service of this run serves."""
-    from rtl_core.pretrained import MODELS, model_folder
-    from rtl_core.tinymodels import MODEL_NAMES, model_path
-
-    names = {*place.models.values(), *adopted_bases(place)}
-    folders = place.config.tinker.local_models
-    # Of two services each has its own models alone.
-    models = {name: folder for name, folder in folders.items() if place.part == "all" or name in names}
-    for name in sorted(names - set(models)):
-        if name in MODELS:
-            models[name] = model_folder(name)
-        elif name in MODEL_NAMES:
-            models[name] = model_path(name)
-        else:
-            known = ", ".join([*MODEL_NAMES, *MODELS])
-            raise PolicyError(
-                f"the embedded service knows no model {name!r}",
-                f'add `[tinker.local_models]` with `"{name}" = "/path/to/folder"`, or use one of: {known}',
-            )
-    return models
-
-
-def embedded_readiness(place: Place) -> Readiness:
-    """What the embedded service will say of the models that a run wants, from their folders. See `Provider.check`."""
-    from transformers import AutoConfig
-
-    from rtl_core.localtinker.devices import device_for
-    from rtl_core.localtinker.settings import context_of
-
-    try:
-        folders = local_models(place)
-    except PolicyError as error:
-        return Readiness([Finding("models", "wrong", error.message, error.hint)])
-    findings, context, checkpoint_bytes = [], {}, 0
-    for key, name in place.models.items():
-        try:
-            found = AutoConfig.from_pretrained(folders[name], local_files_only=True)
-        except (OSError, ValueError) as error:
-            words = f"{folders[name]} is no model: {str(error).splitlines()[0]}"
-            findings.append(Finding(key, "wrong", words, f"correct tinker.local_models[{name!r}]"))
-            continue
-        context[name] = context_of(found)
-        findings.append(Finding(key, "ok", f"{name}: embedded, up to {context[name]:,} tokens"))
-        if key == "tinker.student":
-            checkpoint_bytes = _checkpoint_bytes(found.get_text_config(), place.config.tinker.lora_rank)
-    section = place.config.tinker
-    try:
-        device = device_for(section.local_device, folders.values())
-        findings.append(Finding("tinker.local_device", "ok", f"{device}, {section.local_dtype}"))
-    except ConfigError as error:
-        findings.append(Finding("tinker.local_device", "wrong", error.message, error.hint))
-    return Readiness(findings, context, checkpoint_bytes, found_here(place))
-
-
-def _checkpoint_bytes(model: Any, rank: int) -> int:
-    """At most what a saved adapter takes: A and B of every layer in float32, with Adam's two moments, and the sampler's copy."""
-    hidden, inner = model.hidden_size, getattr(model, "intermediate_size", 4 * model.hidden_size)
-    attention, mlp = 4 * 2 * hidden, 3 * (hidden + inner)
-    numbers = rank * (model.num_hidden_layers * (attention + mlp) + hidden + model.vocab_size)
-    return int(4 * numbers * (1 + 2 + 1))
-
-
 def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     """The tokenizer of a model: from its folder if it has one on this machine, otherwise as the hub names it."""
     from transformers import AutoTokenizer
@@ -168,12 +134,12 @@ def load_tokenizer(name: str, config: RunConfig) -> Tokenizer:
     # A hub that is out of reach is told once, below, and not with each retry.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     folders = dict(config.tinker.local_models)
-    for place in places_of(config):
-        folders |= local_models(place) if place.is_local else {}
+    for service in services_of(config):
+        folders |= local_models(service) if service.is_local else {}
     source = str(folders.get(name, name))
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
-        # What is too long for a model is told by whoever asks it; transformers' own warning speaks of errors that there are none of.
+        # Silences a misleading warning of transformers; who asks a model for more than it takes is told by it.
         tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
         return cast(Tokenizer, tokenizer)
     except OSError as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import httpx
 import tinker
@@ -32,27 +33,79 @@ from rtl_core.errors import (
     WeightsGoneError,
 )
 
-SAME_COMMAND = "the same command goes on where the run stopped"
-REMEDIES = {
-    400: f"what the service said tells which setting it means; mend that, then {SAME_COMMAND}",
-    401: f"check TINKER_API_KEY, or log in again with `tinker auth login`; {SAME_COMMAND}",
-    402: f"add credit in the Tinker console (https://tinker.thinkingmachines.ai); {SAME_COMMAND}, and nothing is paid twice",
-    403: f"use a key whose project has access, or ask its owner for it; {SAME_COMMAND}",
-    404: "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models are retired now and then: "
-    "`rtl-distill check` names those that are served",
-}
-"""HTTP status -> what its reader can do."""
-REFUSALS = {
-    401: "the Tinker service does not accept the key (401)",
-    402: "the account has no credit at Tinker (402)",
-    403: "the Tinker service does not allow this to the key's owner (403)",
-}
-
 
 class SessionLostError(BackendUnavailableError):
     """The service has ended the session; what is made on a new one works."""
 
 
+class Kind(NamedTuple):
+    """What an error means, in words. Texts name `error`, `words` (its class and itself), `first_line` and `cause` of it; before a run also
+    `status` and `detail` of the answer, `url`, `source` (of the credential), `sign_in` (how to get one) and `setting` (of the address)."""
+
+    raised: type[RtlDistillError]
+    """During a run: the error of ours, its message and its hint."""
+    message: str
+    hint: str | None
+    about: str
+    """Before a run: what the finding is about, its text and its remedy."""
+    found: str
+    remedy: str
+
+
+SAME_COMMAND = "the same command goes on where the run stopped"
+CONSOLE = "https://tinker.thinkingmachines.ai"
+ADDRESS = "{setting} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
+NOT_DONE = (BackendUnavailableError, "the Tinker service did not do what was asked ({words})", None)
+REFUSED = (
+    PolicyError,
+    "the Tinker service refused ({words})",
+    f"what the service said tells which setting it means; mend that, then {SAME_COMMAND}",
+)
+ANSWERS = ("service", "{url} answers {status}{detail}", ADDRESS)
+UNUSABLE = ("credentials", "{source} cannot be used: {first_line}", "{sign_in}")
+KINDS = {
+    "session lost": Kind(SessionLostError, "the Tinker service ended the session ({words})", None, *ANSWERS),
+    "key refused": Kind(
+        PolicyError,
+        "the Tinker service does not accept the key (401): {error}",
+        f"check TINKER_API_KEY, or log in again with `tinker auth login`; {SAME_COMMAND}",
+        "credentials",
+        "{url} refuses {source} (401{detail})",
+        "{sign_in}",
+    ),
+    "unpaid": Kind(
+        PolicyError,
+        "the account has no credit at Tinker (402): {error}",
+        f"add credit in the Tinker console ({CONSOLE}); {SAME_COMMAND}, and nothing is paid twice",
+        "account",
+        "the account of {source} is not paid for (402{detail})",
+        f"set up billing or add credit at {CONSOLE}, then the same command",
+    ),
+    "not allowed": Kind(
+        PolicyError,
+        "the Tinker service does not allow this to the key's owner (403): {error}",
+        f"use a key whose project has access, or ask its owner for it; {SAME_COMMAND}",
+        "account",
+        "{source} may not use {url} (403{detail})",
+        f"ask an owner of the organisation for access ({CONSOLE}), or use another key",
+    ),
+    "busy": Kind(*NOT_DONE, "service", "{url} is busy ({status}{detail})", "try again in some minutes"),
+    "unreachable": Kind(*NOT_DONE, "service", "{url} cannot be reached: {cause}", f"check the network; {ADDRESS}"),
+    "not a service": Kind(*NOT_DONE, "service", "{url} does not answer as a Tinker service does", ADDRESS),
+    "failed": Kind(*NOT_DONE, *UNUSABLE),
+    "gone": Kind(
+        WeightsGoneError,
+        "the Tinker service does not have what was asked for ({words})",
+        "`rtl-distill checkpoints RUN` lists the weights that are kept (checkpoints.ttl_days); models are retired now and then: "
+        "`rtl-distill check` names those that are served",
+        *ANSWERS,
+    ),
+    "refused": Kind(*REFUSED, *ANSWERS),
+    "unusable": Kind(*REFUSED, *UNUSABLE),
+}
+BY_STATUS = {401: "key refused", 402: "unpaid", 403: "not allowed"}
+PASSING = ("busy", "unreachable")
+"""What time may mend before a run."""
 NO_ANSWER = (ValueError, TypeError, AttributeError, LookupError, AssertionError, OverflowError, httpx.RequestError)
 """What reading an answer raises that is none: JSON cut short, a list where an object belongs, too few of what was asked for, redirects
 without end. Within a border stand only calls of the SDK and the reading of their answers."""
@@ -107,19 +160,32 @@ def sampler_may_be_lost() -> Iterator[None]:
 def as_ours(error: Exception) -> Exception | None:
     """What the backend raises for an error of the SDK: `BackendUnavailableError` where the same work may succeed when it is done
     again, `WeightsGoneError` for what is not there, `PolicyError` for a refusal. None: no error of the SDK."""
-    words = f"{type(error).__name__}: {error}"
+    if (name := kind_of(error)) is None:
+        return None
+    kind = KINDS[name]
+    return kind.raised(kind.message.format(error=error, words=f"{type(error).__name__}: {error}"), kind.hint)
+
+
+def kind_of(error: Exception) -> str | None:
+    """Which of `KINDS` an error of the SDK is. None: it is no error of the SDK."""
     status = status_of(error)
     if is_session_lost(error):
-        return SessionLostError(f"the Tinker service ended the session ({words})")
-    if status in REFUSALS:
-        return PolicyError(f"{REFUSALS[status]}: {error}", REMEDIES[status])
-    if _is_transient(error):
-        return BackendUnavailableError(f"the Tinker service did not do what was asked ({words})")
+        return "session lost"
+    if status in BY_STATUS:
+        return BY_STATUS[status]
+    if isinstance(error, (httpx.TransportError, tinker.APIConnectionError)):
+        return "unreachable"
+    if isinstance(error, tinker.APIResponseValidationError):  # an answer of something else, such as a gateway's page
+        return "not a service"
+    if isinstance(error, tinker.APIStatusError) and (error.status_code in (408, 409, 429) or error.status_code >= 500):
+        return "busy"
+    if _failed(error):
+        return "failed"
     if status in (404, 410):
-        return WeightsGoneError(f"the Tinker service does not have what was asked for ({words})", REMEDIES[404])
-    if isinstance(error, tinker.TinkerError):
-        return PolicyError(f"the Tinker service refused ({words})", REMEDIES[400])
-    return None
+        return "gone"
+    if isinstance(error, tinker.APIStatusError):
+        return "refused"
+    return "unusable" if isinstance(error, tinker.TinkerError) else None
 
 
 def status_of(error: Exception) -> int | None:
@@ -140,18 +206,10 @@ def is_session_lost(error: Exception) -> bool:
     return refused and re.search(r"(?<!sampling[ _])session", said, re.IGNORECASE) is not None
 
 
-def _is_transient(error: Exception) -> bool:
-    # The third is an answer that is not the service's, such as a gateway's page.
-    if isinstance(
-        error, (httpx.TransportError, tinker.APIConnectionError, tinker.APIResponseValidationError, RetryableException)
-    ):
-        return True
-    if isinstance(error, tinker.APIStatusError):
-        return error.status_code in (408, 409, 429) or error.status_code >= 500
+def _failed(error: Exception) -> bool:
+    """Whether the service, or the SDK's waiting for it, failed at a request that was right: it is to be made again."""
     if isinstance(error, tinker.RequestFailedError):
         return error.category is not RequestErrorCategory.User
-    if type(error) is tinker.TinkerError:
-        return True
-    # Fetching a result failed for good; whoever made the request was allowed to, so making it again is right.
-    fetching = isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(error)
-    return isinstance(error, ValueError) and fetching
+    if isinstance(error, ValueError):  # whoever made the request was allowed to; fetching its result failed for good
+        return isinstance(error.__cause__, tinker.APIStatusError) or "self.request_id=" in str(error)
+    return isinstance(error, RetryableException) or type(error) is tinker.TinkerError

@@ -32,7 +32,7 @@ class OpenSession:
 
     @contextmanager
     def using(self, border: Callable[[], AbstractContextManager[None]] = translated) -> Iterator[None]:
-        """For requests through this session; `border` makes errors of ours of the SDK's. A session that is over refuses at once: what
+        """For requests through this session; `border` translates SDK errors into ours. A session that is over refuses at once: what
         was made on it, such as a trainer, is to be made anew."""
         if self.over:
             raise SessionLostError("the Tinker service had ended the session")

@@ -26,7 +26,7 @@ class TinkerTrainer:
         client: tinker.TrainingClient,
         guarded: Callable[[], AbstractContextManager[None]] = client_may_be_lost,
     ) -> None:
-        """`guarded`: stands around all requests and makes errors of ours of the SDK's."""
+        """`guarded`: stands around all requests and translates SDK errors into ours."""
         self._client = client
         self._guarded = guarded
 
@@ -35,15 +35,7 @@ class TinkerTrainer:
         with self._guarded():
             # Both are submitted before either is awaited: the service then runs them in one cycle.
             backward = self._client.forward_backward(sent, loss, dict(parameters) or None)  # type: ignore[arg-type]
-            optim = self._client.optim_step(
-                types.AdamParams(
-                    learning_rate=adam.learning_rate,
-                    beta1=adam.beta1,
-                    beta2=adam.beta2,
-                    eps=adam.eps,
-                    grad_clip_norm=adam.grad_clip_norm,
-                )
-            )
+            optim = self._client.optim_step(types.AdamParams(**vars(adam)))
             output, optim_output = await backward, await optim
             measured = {**output.metrics, **(optim_output.metrics or {})}
             return StepResult(

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rtl_core.backend.base import SAVED, wanted_models
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.backend.base import SAVED, Backend, SampledAnswer, SamplingParams, Saved, Trainer, Weights, wanted_models
 from rtl_core.config import RunConfig
+from rtl_core.errors import RtlDistillError
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"
 """Environment variable with the key for the teachers' service where they have one of their own; without it TINKER_API_KEY serves both."""
 
 
 @dataclass(frozen=True)
-class Place:
+class TinkerService:
     """One service: where it is, with which key, and what the run wants of it."""
 
     config: RunConfig
     part: Literal["all", "student", "teacher"] = "all"
-    """Of which models it is the service."""
+    """Whose models it serves: all, the student's or the teachers'."""
 
     @property
     def setting(self) -> str:
@@ -72,40 +74,62 @@ class Place:
         return self.part == "all" or key.startswith("tinker.teacher") == (self.part == "teacher")
 
 
-@contextmanager
-def own_folder(folder: Path) -> Iterator[None]:
-    """A folder of this process alone, gone with it; those beside it that killed processes left (of the same name up to the last `-`) go, too.
-
-    Its lock, which ends with its process, tells that it is in use: process ids do not, since a container counts its own.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for other in folder.parent.glob(f"{folder.name.rpartition('-')[0]}-*"):
-        with suppress(OSError), _locked(other):
-            shutil.rmtree(other)
-    fresh = folder.with_name(f".{folder.name}")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    with _locked(fresh):
-        fresh.rename(folder)
-        try:
-            yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """BlockingIOError where a process holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
-def places_of(config: RunConfig) -> list[Place]:
+def services_of(config: RunConfig) -> list[TinkerService]:
     """The services of a run, the student's first."""
     if config.tinker.teacher_apart:
-        return [Place(config, "student"), Place(config, "teacher")]
-    return [Place(config)]
+        return [TinkerService(config, "student"), TinkerService(config, "teacher")]
+    return [TinkerService(config)]
+
+
+class TwoServices:
+    """See `Backend`. Each service has sessions, clients and a key of its own, and what fails on one leaves the other's alone."""
+
+    def __init__(self, student: Backend, teacher: Backend, config: RunConfig) -> None:
+        self.tokenizer = student.tokenizer
+        self._student, self._teacher, self._config = student, teacher, config
+
+    async def sample(
+        self,
+        weights: Weights,
+        prompt_P: Sequence[int],
+        count: int,
+        params: SamplingParams,
+        *,
+        seeds: Sequence[int] | None = None,
+    ) -> list[SampledAnswer]:
+        with self._serving(weights.policy) as service:
+            return await service.sample(weights, prompt_P, count, params, seeds=seeds)
+
+    async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
+        with self._serving(weights.policy) as service:
+            return await service.logprobs(weights, prompt_P, tokens_T)
+
+    async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
+        return await self._student.open_trainer(state_path, weights_only=weights_only)
+
+    async def describe(self, path: str) -> Saved:
+        tinker = self._config.tinker
+        of_teacher = path != tinker.start_from and path in tinker.named_teachers.values()
+        with self._serving("teacher" if of_teacher else "student") as service:
+            return await service.describe(path)
+
+    async def delete(self, paths: Collection[str]) -> int:
+        return await self._student.delete(paths)
+
+    async def keep(self, paths: Collection[str]) -> None:
+        await self._student.keep(paths)
+
+    def abort(self) -> None:
+        self._student.abort()
+        self._teacher.abort()
+
+    @contextmanager
+    def _serving(self, policy: Literal["student", "teacher"]) -> Iterator[Backend]:
+        """The service of a policy. Errors of the teachers' say that they are of it."""
+        if policy == "student":
+            yield self._student
+            return
+        try:
+            yield self._teacher
+        except RtlDistillError as error:
+            raise type(error)(f"the teacher's service: {error.message}", error.hint) from error

@@ -6,31 +6,31 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tinker
 import torch
 from tinker import types
 
 from rtl_core.backend.certify.bench import (
     ADAM,
+    LEARNING,
     PROMPT,
+    SCORING,
+    SIGNS,
     Bench,
     Floats,
     data_for,
     logprobs_of,
-    params,
     policy_data,
-    prompt,
     sequences,
 )
-from rtl_core.backend.certify.calls import LEARNING, variants
-from rtl_core.backend.certify.case import NotTried, case, demand
-from rtl_core.backend.certify.keeping import SIGNS
-from rtl_core.backend.certify.numbers import SCORING
+from rtl_core.backend.certify.plugin import option
+from rtl_core.backend.certify.test_calls import variants
 from rtl_core.backend.tinker.checkpoints import download_external
 from rtl_core.learning.losses import LOSSES
 
@@ -52,7 +52,7 @@ def _model(folder: Path) -> Any:
 def folder_of(bench: Bench) -> Path:
     folder = bench.server.folders.get(bench.server.name)
     if folder is None:
-        raise NotTried(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
+        pytest.skip(f"give the model's folder to compare: --model {bench.server.name}=FOLDER")
     return folder
 
 
@@ -76,8 +76,8 @@ def target_logprobs(model: Any, tokens: Sequence[int], targets: Sequence[int]) -
 WRONG = "what is learnt, and every figure, is of another model than its folder's: other weights, other arithmetic, or a quantised copy"
 
 
-@case("scores", "against transformers", needs=SCORING, needed=False, without=WRONG)
-async def prompt_scores(bench: Bench) -> str:
+@option("scores", needs=SCORING, without=WRONG)
+async def test_prompt_scores(bench: Bench) -> str:
     """The log-probabilities of texts are those that transformers computes from the model's folder."""
     expected = await by_transformers(bench, sequences(6, seed=2))
     return bench.compare(
@@ -87,10 +87,10 @@ async def prompt_scores(bench: Bench) -> str:
     )
 
 
-@case("sampled logprobs", "against transformers", needs=SCORING, needed=False, without=WRONG)
-async def sampled_scores(bench: Bench) -> str:
+@option("sampled logprobs", needs=SCORING, without=WRONG)
+async def test_sampled_scores(bench: Bench) -> str:
     """The log-probabilities of sampled tokens are those that transformers computes from the model's folder."""
-    answers = (await (await bench.base_sampler()).sample(prompt(PROMPT), 4, params(16))).sequences
+    answers = await bench.draw(await bench.base_sampler(), 4, 16)
     expected = await by_transformers(bench, [[*PROMPT, *answer.tokens] for answer in answers])
     said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
     return bench.compare(
@@ -150,9 +150,8 @@ def gradient_by_torch(
 def off_by(found: Tensors, expected: Tensors) -> float:
     """The length of the difference of two sets of tensors, in lengths of the expected one."""
     other = sorted(found.keys() ^ expected.keys())
-    demand(
-        not other,
-        f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}",
+    assert not other, (
+        f"the adapter has other tensors than belong to layers of the model, such as {other[0] if other else ''}"
     )
     difference = sum(((found[key] - value) ** 2).sum() for key, value in expected.items())
     length = sum((value**2).sum() for value in expected.values())
@@ -161,46 +160,43 @@ def off_by(found: Tensors, expected: Tensors) -> float:
 
 def demand_close(bench: Bench, off: float, what: str) -> str:
     most = GRADIENT * bench.server.tolerance
-    demand(off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})")
+    assert off <= most, f"{what} is off by {off:.1e} of its length (allowed: {most:g})"
     return f"off by {off:.1e} of its length"
 
 
-async def one_gradient(name: str, bench: Bench) -> str:
+GRADIENTS = (*LEARNING, "external download")
+
+
+def a_gradient(loss: str) -> pytest.MarkDecorator:
+    needs = (*GRADIENTS, f"forward_backward: {loss}")
+    without = f"a step of the loss {loss} learns something else than its formula says"
+    return option(f"gradient: {loss}", needs=needs, without=without)
+
+
+@pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_gradient(loss)) for loss in LOSSES])
+async def test_gradient(bench: Bench, loss: str) -> str:
+    """The gradient of the loss {loss} is the one that torch computes from the same adapter."""
     model, words = folder_of(bench), []
-    for parameters in variants(name):
+    for parameters in variants(loss):
         with tempfile.TemporaryDirectory() as place:
             trainer, before = await trained(bench, Path(place) / "before")
-            data = data_for(name, await by_transformers(bench, sequences()))
-            output = await trainer.forward_backward(data, name, parameters or None)  # type: ignore[arg-type]
+            data = data_for(loss, await by_transformers(bench, sequences()))
+            output = await trainer.forward_backward(data, loss, parameters or None)  # type: ignore[arg-type]
             logprobs_of(output, data)
             await trainer.optim_step(SHOW_GRADIENT)
             after = await adapter(bench, trainer, "after", Path(place) / "after")
-            expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, name, parameters)
+            expected = await asyncio.to_thread(gradient_by_torch, model, Path(place) / "before", data, loss, parameters)
         shown = {key: value - after[key] for key, value in before.items()}
         words.append(demand_close(bench, off_by(shown, expected), f"the gradient {parameters or ''}"))
     return "; ".join(words)
 
 
-GRADIENTS = (*LEARNING, "external download")
-for _name in LOSSES:
-    case(
-        f"gradient: {_name}",
-        "against transformers",
-        needs=(*GRADIENTS, f"forward_backward: {_name}"),
-        needed=False,
-        without=f"a step of the loss {_name} learns something else than its formula says",
-        promise=f"The gradient of the loss {_name} is the one that torch computes from the same adapter.",
-    )(partial(one_gradient, _name))
-
-
-@case(
+@option(
     "a step of AdamW",
-    "against transformers",
     needs=(*GRADIENTS, "gradient: importance_sampling"),
-    needed=False,
     without="learning rates mean something else than the configuration says",
 )
-async def adam_step(bench: Bench) -> str:
+async def test_adam_step(bench: Bench) -> str:
     """The first step after fresh moments moves the adapter as torch's AdamW does."""
     model = folder_of(bench)
     with tempfile.TemporaryDirectory() as place:

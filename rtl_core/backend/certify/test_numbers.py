@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtl_core.backend.certify.bench import PROMPT, Bench, logprobs_of, params, policy_data, prompt, sequences
-from rtl_core.backend.certify.calls import SAMPLING
-from rtl_core.backend.certify.case import case, demand
-from rtl_core.backend.certify.keeping import SAVING, SIGNS
-
-SCORING = (*SAMPLING, "sample", "compute_logprobs")
+from rtl_core.backend.certify.bench import (
+    PROMPT,
+    SAVING,
+    SCORING,
+    SIGNS,
+    Bench,
+    logprobs_of,
+    policy_data,
+    sequences,
+)
+from rtl_core.backend.certify.plugin import case
 
 
 @case(
-    "sampled logprobs are the model's",
-    "numbers",
-    needs=SCORING,
-    without="importance ratios and the KL to the teacher are wrong",
+    "sampled logprobs are the model's", needs=SCORING, without="importance ratios and the KL to the teacher are wrong"
 )
-async def sampled(bench: Bench) -> str:
+async def test_sampled(bench: Bench) -> str:
     """The log-probabilities of sampled tokens are the scores of the same tokens, at any temperature and top_p."""
     sampler = await bench.base_sampler()
     words = []
     for shape in ({}, {"temperature": 0.5, "top_p": 0.9}):
-        answers = (await sampler.sample(prompt(PROMPT), 4, params(16, **shape))).sequences
+        answers = await bench.draw(sampler, 4, 16, **shape)
         own = await bench.score(sampler, [[*PROMPT, *answer.tokens] for answer in answers])
         said = [np.asarray(answer.logprobs, np.float64) for answer in answers]
         scored = [scores[len(PROMPT) - 1 :] for scores in own]
@@ -33,11 +35,10 @@ async def sampled(bench: Bench) -> str:
 
 @case(
     "an untrained adapter changes nothing",
-    "numbers",
     needs=SAVING,
     without="the first step is not taken from the model that was sampled",
 )
-async def untrained(bench: Bench) -> str:
+async def test_untrained(bench: Bench) -> str:
     """Trainer and sampler of a fresh adapter have the base model's log-probabilities."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
@@ -52,11 +53,10 @@ async def untrained(bench: Bench) -> str:
 
 @case(
     "trainer and sampler agree",
-    "numbers",
     needs=SAVING,
     without="a run trains off-policy without knowing: `optim/kl_sample_train_v1` is not small",
 )
-async def agree(bench: Bench) -> str:
+async def test_agree(bench: Bench) -> str:
     """After steps, a sampler of the new weights has the trainer's log-probabilities, and not those of before."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
@@ -65,8 +65,8 @@ async def agree(bench: Bench) -> str:
     sampler = await bench.sampler_of(trainer, "stepped")
     scored = await bench.score(sampler, sequences())
     moved = np.abs(np.concatenate(scored) - np.concatenate(base)).mean()
-    demand(
-        moved > 1e-3, f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
+    assert moved > 1e-3, (
+        f"two steps moved the sampler's log-probabilities by {moved:.1e} in the mean: it has old weights"
     )
     return bench.compare(
         await bench.step(trainer, policy_data(SIGNS, base)), scored, "the trainer's and the sampler's log-probabilities"
@@ -75,11 +75,10 @@ async def agree(bench: Bench) -> str:
 
 @case(
     "snapshots are frozen",
-    "numbers",
     needs=SAVING,
     without="answers that are sampled while a step is made come from two policies: `learning.staleness` cannot be trusted, and evaluations of earlier steps are wrong",
 )
-async def frozen(bench: Bench) -> str:
+async def test_frozen(bench: Bench) -> str:
     """A sampler made before steps has the same log-probabilities after them, when a newer one is in use."""
     trainer = await bench.trainer()
     base = await bench.score(await bench.base_sampler(), sequences())
@@ -96,12 +95,9 @@ async def frozen(bench: Bench) -> str:
 
 
 @case(
-    "gradients add up",
-    "numbers",
-    needs=("resume",),
-    without="large batches, which the SDK sends in parts, are trained on in part",
+    "gradients add up", needs=("resume",), without="large batches, which the SDK sends in parts, are trained on in part"
 )
-async def add_up(bench: Bench) -> str:
+async def test_add_up(bench: Bench) -> str:
     """Two passes over the halves of a batch and a step are one pass over the whole and a step."""
     first = await bench.trainer()
     data = policy_data(SIGNS, await bench.own(first, sequences()))

@@ -8,75 +8,67 @@ from pathlib import Path
 
 import numpy as np
 
-from rtl_core.backend.certify.bench import PROMPT, Bench, params, policy_data, prompt, sequences
-from rtl_core.backend.certify.calls import LEARNING, SAMPLING
-from rtl_core.backend.certify.case import case, demand
+from rtl_core.backend.certify.bench import (
+    LEARNING,
+    PROMPT,
+    SAMPLING,
+    SIGNS,
+    Bench,
+    params,
+    policy_data,
+    prompt,
+    sequences,
+)
+from rtl_core.backend.certify.plugin import case, option
 from rtl_core.backend.tinker.checkpoints import ADAPTER_FILES, download_external
-from rtl_core.backend.tinker.faults import as_ours
 from rtl_core.errors import WeightsGoneError
 
-SIGNS = (1.0, -1.0, 1.0, -1.0)
 
-
-@case("save_state", "saved weights", needs=LEARNING, without="a run cannot be resumed")
-async def save_state(bench: Bench) -> str:
+@case("save_state", needs=LEARNING, without="a run cannot be resumed")
+async def test_save_state(bench: Bench) -> str:
     """A state is saved under a name."""
     return (await bench.save_state(await bench.trainer(), "state")).rsplit("/", 2)[-2]
 
 
 @case(
     "save_state: overwrite",
-    "saved weights",
     needs=("save_state",),
     without="a run that was cut off while it saved a step stops when it saves this step again",
 )
-async def overwrite(bench: Bench) -> str:
+async def test_overwrite(bench: Bench) -> str:
     """A state is saved again under the same name with `overwrite`, as after half a save."""
     trainer = await bench.trainer()
     path = await bench.save_state(trainer, "again", overwrite=True)
     again = await bench.save_state(trainer, "again", overwrite=True)
-    demand(path == again, f"saved again under the same name, the path is {again} instead of {path}")
+    assert path == again, f"saved again under the same name, the path is {again} instead of {path}"
     return "replaced"
 
 
-@case(
-    "save_weights_for_sampler",
-    "saved weights",
-    needs=(*LEARNING, *SAMPLING),
-    without="what was trained cannot be sampled",
-)
-async def save_for_sampler(bench: Bench) -> str:
+@case("save_weights_for_sampler", needs=(*LEARNING, *SAMPLING), without="what was trained cannot be sampled")
+async def test_save_for_sampler(bench: Bench) -> str:
     """Weights are saved for a sampler, which is opened by their path."""
     trainer = await bench.trainer()
-    sampler = await bench.sampler_of(trainer, "sampled")
-    answers = (await sampler.sample(prompt(PROMPT), 2, params(4))).sequences
-    demand(len(answers) == 2, f"{len(answers)} samples instead of 2")
+    await bench.draw(await bench.sampler_of(trainer, "sampled"), 2, 4)
     return "sampled"
 
 
-@case(
+@option(
     "save_weights_and_get_sampling_client",
-    "saved weights",
     needs=(*LEARNING, *SAMPLING),
-    needed=False,
     without="other programs miss it; a run saves under a name",
 )
-async def save_and_get(bench: Bench) -> str:
+async def test_save_and_get(bench: Bench) -> str:
     """Weights are saved without a name, and a sampling client of them is returned."""
     sampler = await (await bench.trainer()).save_weights_and_get_sampling_client()
-    return f"{len((await sampler.sample(prompt(PROMPT), 1, params(4))).sequences[0].tokens)} tokens"
-
-
-SAVING = (*LEARNING, "optim_step", "save_weights_for_sampler", "compute_logprobs")
+    return f"{len((await bench.draw(sampler, 1, 4))[0].tokens)} tokens"
 
 
 @case(
     "resume",
-    "saved weights",
     needs=("save_state", "optim_step"),
     without="a run cannot be resumed, and a step that failed cannot be repeated",
 )
-async def resume(bench: Bench) -> str:
+async def test_resume(bench: Bench) -> str:
     """Two steps from a saved state with its optimizer are the two steps that followed it."""
     first = await bench.trainer()
     q = await bench.own(first, sequences())
@@ -89,14 +81,12 @@ async def resume(bench: Bench) -> str:
     return bench.compare(resumed, went_on, "resumed and uninterrupted log-probabilities")
 
 
-@case(
+@option(
     "start from a state",
-    "saved weights",
     needs=("resume",),
-    needed=False,
     without="`tinker.start_from` cannot be used, and lost sampler weights cannot be saved again",
 )
-async def start_from(bench: Bench) -> str:
+async def test_start_from(bench: Bench) -> str:
     """A training client from a state without its optimizer has its weights and fresh moments."""
     first = await bench.trainer()
     q = await bench.own(first, sequences())
@@ -110,32 +100,28 @@ async def start_from(bench: Bench) -> str:
         begun[0], kept[0], "the weights of a state and of a client started from it give log-probabilities that"
     )
     moved = np.abs(np.concatenate(begun[1]) - np.concatenate(kept[1])).max()
-    demand(moved > 1e-3, "its first step is the one with the state's moments, so they were taken over")
+    assert moved > 1e-3, "its first step is the one with the state's moments, so they were taken over"
     return words
 
 
-@case(
+@option(
     "weights_info",
-    "saved weights",
     needs=("save_state",),
-    needed=False,
     without="`tinker.start_from` and teachers that are saved weights cannot be used",
 )
-async def weights_info(bench: Bench) -> str:
+async def test_weights_info(bench: Bench) -> str:
     """The server knows the base model and the rank of saved weights."""
     path = await bench.save_state(await bench.trainer(), "described")
     info = await bench.rest.get_weights_info_by_tinker_path(path)
-    demand(
-        info.base_model == bench.server.student, f"the base model is {info.base_model!r}, not {bench.server.student!r}"
+    assert info.base_model == bench.server.student, (
+        f"the base model is {info.base_model!r}, not {bench.server.student!r}"
     )
-    demand(info.lora_rank in (None, bench.server.rank), f"the rank is {info.lora_rank}, not {bench.server.rank}")
+    assert info.lora_rank in (None, bench.server.rank), f"the rank is {info.lora_rank}, not {bench.server.rank}"
     return f"{info.base_model}, rank {info.lora_rank}"
 
 
-@case(
-    "list and delete", "saved weights", needs=("save_state",), without="a run cannot delete the weights of older steps"
-)
-async def list_and_delete(bench: Bench) -> str:
+@case("list and delete", needs=("save_state",), without="a run cannot delete the weights of older steps")
+async def test_list_and_delete(bench: Bench) -> str:
     """A training run's saved weights are listed, and one that is deleted is gone from the list."""
     trainer = await bench.trainer()
     paths = {await bench.save_state(trainer, "one"), await bench.save_state(trainer, "two")}
@@ -144,20 +130,19 @@ async def list_and_delete(bench: Bench) -> str:
     async def listed() -> set[str]:
         return {saved.tinker_path for saved in (await bench.rest.list_checkpoints(run)).checkpoints} & paths
 
-    demand(await listed() == paths, f"of {len(paths)} saved weights {len(await listed())} are listed")
+    assert await listed() == paths, f"of {len(paths)} saved weights {len(await listed())} are listed"
     gone = min(paths)
     await bench.rest.delete_checkpoint_from_tinker_path(gone)
-    demand(await listed() == paths - {gone}, "deleted weights are still listed")
+    assert await listed() == paths - {gone}, "deleted weights are still listed"
     return "listed and deleted"
 
 
 @case(
     "deleted weights are gone",
-    "saved weights",
     needs=("list and delete", "resume", "save_weights_for_sampler"),
     without="a run that resumes does not learn that its weights are gone, and waits or trains on others",
 )
-async def deleted(bench: Bench) -> str:
+async def test_deleted(bench: Bench) -> str:
     """Whoever opens deleted weights is told that they are not found: 404 or 410."""
     trainer = await bench.trainer()
     state, sampler = await bench.save_state(trainer, "gone"), await bench.save_sampler(trainer, "gone")
@@ -172,27 +157,16 @@ async def deleted(bench: Bench) -> str:
         "a sampling client": opened_sampler(),
         "a training client": bench.service.create_training_client_from_state_with_optimizer(state),
     }
-    for what, opening in openings.items():
-        try:
-            await opening
-        except Exception as error:
-            demand(
-                isinstance(as_ours(error), WeightsGoneError),
-                f"{what} of deleted weights: {type(error).__name__}: {error}",
-            )
-        else:
-            demand(False, f"{what} of deleted weights was made")
+    await bench.demand_no_client("deleted weights", openings, WeightsGoneError)
     return "not found"
 
 
-@case(
+@option(
     "ttl",
-    "saved weights",
     needs=("list and delete",),
-    needed=False,
     without="`checkpoints.ttl_days` has no effect: weights stay until somebody deletes them",
 )
-async def ttl(bench: Bench) -> str:
+async def test_ttl(bench: Bench) -> str:
     """Weights that are saved for two hours expire then, and can be kept for good."""
     path = await bench.save_state(await bench.trainer(), "expiring", ttl_seconds=7200)
     run = path.removeprefix("tinker://").split("/")[0]
@@ -203,24 +177,22 @@ async def ttl(bench: Bench) -> str:
         return expires
 
     expires = await expiry()
-    demand(expires is not None, "they have no date of expiry")
+    assert expires is not None, "they have no date of expiry"
     assert expires is not None
     left_s = (expires.replace(tzinfo=expires.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    demand(abs(left_s - 7200) < 900, f"they expire in {left_s:.0f} s instead of 7200")
+    assert abs(left_s - 7200) < 900, f"they expire in {left_s:.0f} s instead of 7200"
     await bench.rest.set_checkpoint_ttl_from_tinker_path(path, None)
-    demand(await expiry() is None, "the expiry cannot be taken from them")
+    assert await expiry() is None, "the expiry cannot be taken from them"
     await bench.rest.set_checkpoint_ttl_from_tinker_path(path, 7200)
     return f"expires in {left_s:.0f} s"
 
 
-@case(
+@option(
     "external download",
-    "saved weights",
     needs=("start from a state",),
-    needed=False,
     without="`rtl-distill export` cannot fetch the adapter, and gradients cannot be compared with torch",
 )
-async def download(bench: Bench) -> str:
+async def test_download(bench: Bench) -> str:
     """The adapter of a saved state is fetched as files in peft's format."""
     path = await bench.save_state(await bench.trainer(), "fetched")
     begun = await bench.service.create_training_client_from_state(path)
@@ -228,5 +200,5 @@ async def download(bench: Bench) -> str:
         fetched = await download_external(bench.rest, await bench.save_external(begun, "fetched"), Path(folder))
         files = {file.name: file.stat().st_size for file in fetched}
     missing = set(ADAPTER_FILES) - files.keys()
-    demand(not missing, f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}")
+    assert not missing, f"{', '.join(sorted(missing))} missing among {', '.join(sorted(files)) or 'no files'}"
     return f"{sum(files.values()) / 1e6:.1f} MB"

@@ -15,7 +15,6 @@ import httpx
 import tinker
 from tinker._client import AsyncTinker
 from tinker.lib._auth_token_provider import (
-    MISSING_API_KEY_MESSAGE,
     ApiKeyAuthProvider,
     AuthTokenProvider,
     CredentialCmdAuthProvider,
@@ -26,8 +25,10 @@ from tinker.types import ClientConfigRequest, SupportedModel, WeightsInfoRespons
 from tinker.types.client_config_response import ClientConfigResponse
 
 from rtl_core.backend.base import Readiness, Saved
-from rtl_core.backend.tinker.places import TEACHER_KEY, Place
-from rtl_core.backend.tinker.saved import gone
+from rtl_core.backend.tinker.checkpoints import gone
+from rtl_core.backend.tinker.connect import credential, setting_of, sign_in
+from rtl_core.backend.tinker.faults import KINDS, PASSING, kind_of, status_of
+from rtl_core.backend.tinker.services import TinkerService
 from rtl_core.errors import PolicyError
 from rtl_core.types.finding import Finding
 
@@ -35,53 +36,22 @@ REQUEST_S = 10.0
 """How long one request may take; up to three follow one another."""
 WHOLE_S = 20.0
 """How long all of them may take."""
-CONSOLE = "https://tinker.thinkingmachines.ai"
 
 
-def credential(place: Place | None = None) -> tuple[AuthTokenProvider, str]:
-    """The credential for a service, its own or the one that the SDK finds, and where it comes from, in words.
-
-    Raises:
-        PolicyError: there is none, or it is no key.
-    """
-    try:
-        found = resolve_auth_provider(api_key=place.key if place else None, enforce_cmd=False)
-        if place and place.key:
-            return found, TEACHER_KEY
-        if isinstance(found, CredentialCmdAuthProvider):
-            return found, "what TINKER_CREDENTIAL_CMD prints"
-        return found, "TINKER_API_KEY" if ApiKeyAuthProvider.create_or_env() else "the key of `tinker auth login`"
-    except (
-        OSError,
-        ValueError,
-        tinker.TinkerError,
-    ) as error:  # a stored file may be unreadable, or hold something else
-        why = "" if str(error) == MISSING_API_KEY_MESSAGE else f" that can be used: {str(error).splitlines()[0]}"
-        raise PolicyError(f"there is no key for the Tinker service{why}", _sign_in(place)) from error
-
-
-def _sign_in(place: Place | None) -> str:
-    name = TEACHER_KEY if place and place.part == "teacher" else "TINKER_API_KEY"
-    return f"export {name}=tml-..., or store a key with `tinker auth login`; `--set {_setting(place)}=local` needs none"
-
-
-def _setting(place: Place | None) -> str:
-    return place.setting if place else "tinker.base_url"
-
-
-async def readiness(place: Place) -> Readiness:
+async def remote_readiness(service: TinkerService) -> Readiness:
     """What a service with a URL, or the cloud, says of itself and of the models that a run wants. See `Provider.check`."""
-    url = resolve_base_url(place.url)
+    url = resolve_base_url(service.url)
     try:
-        auth, source = credential(place)
+        auth, source = credential(service)
     except PolicyError as error:
         return Readiness([Finding("credentials", "wrong", error.message, error.hint)])
     try:
         async with asyncio.timeout(WHOLE_S):
-            served_models = await served(url, auth, place.key)
-            saved = await saved_weights(url, auth, place)
+            auth = await exchanged(url, auth, service.key)
+            served_models = await served(url, auth)
+            saved = await saved_weights(url, auth, service)
     except Exception as error:
-        if (found := refusal(error, url, source, place)) is None:
+        if (found := refusal(error, url, source, service)) is None:
             raise
         return Readiness([found])
     findings = [
@@ -89,16 +59,15 @@ async def readiness(place: Place) -> Readiness:
         Finding("account", "ok", f"in good standing; {len(served_models)} models served"),
     ]
     models = {model.model_name: model for model in served_models if model.model_name}
-    trains = place.config.run.purpose == "train"
-    for key, name in place.models.items():
+    trains = service.config.run.purpose == "train"
+    for key, name in service.models.items():
         findings.append(model_finding(key, name, models, trained=key == "tinker.student" and trains))
     context = {name: model.max_context_length for name, model in models.items() if model.max_context_length}
     return Readiness(findings, context, saved=saved)
 
 
-async def served(url: str, auth: AuthTokenProvider, key: str | None = None) -> Sequence[SupportedModel]:
+async def served(url: str, auth: AuthTokenProvider) -> Sequence[SupportedModel]:
     """The models that the service lists, which it does for a paid account alone. Raises errors of the SDK."""
-    auth = await exchanged(url, auth, key)
     async with _client(url, auth) as client:
         return (await client.service.get_server_capabilities()).supported_models
 
@@ -128,13 +97,13 @@ def _client(url: str, auth: AuthTokenProvider) -> AsyncTinker:
     )
 
 
-async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict[str, Saved | PolicyError]:
+async def saved_weights(url: str, auth: AuthTokenProvider, service: TinkerService) -> dict[str, Saved | PolicyError]:
     """What the service says of the saved weights that the run names (see `Readiness.saved`); it is asked only where there are some."""
     found: dict[str, Saved | PolicyError] = {}
-    if not place.weights:
+    if not service.weights:
         return found
-    async with _client(url, await exchanged(url, auth, place.key)) as client:
-        for key, path in place.weights.items():
+    async with _client(url, auth) as client:
+        for key, path in service.weights.items():
             try:
                 body = {"tinker_path": path}
                 info = await client.post("/api/v1/weights_info", body=body, cast_to=WeightsInfoResponse)
@@ -144,48 +113,34 @@ async def saved_weights(url: str, auth: AuthTokenProvider, place: Place) -> dict
     return found
 
 
-def refusal(error: Exception, url: str, source: str, place: Place | None = None) -> Finding | None:
+def refusal(error: Exception, url: str, source: str, service: TinkerService | None = None) -> Finding | None:
     """What kept the service from answering; None for an error that is none of the service's or the SDK's."""
-    where = f"{_setting(place)} or TINKER_BASE_URL names another service; without both it is Tinker's cloud"
-    if isinstance(error, tinker.AuthenticationError):
-        return Finding("credentials", "wrong", f"{url} refuses {source} (401{_detail(error)})", _sign_in(place))
-    if isinstance(error, tinker.BillingError):
-        return Finding(
-            "account",
-            "wrong",
-            f"the account of {source} is not paid for (402{_detail(error)})",
-            f"set up billing or add credit at {CONSOLE}, then the same command",
-        )
-    if isinstance(error, tinker.PermissionDeniedError):
-        return Finding(
-            "account",
-            "wrong",
-            f"{source} may not use {url} (403{_detail(error)})",
-            f"ask an owner of the organisation for access ({CONSOLE}), or use another key",
-        )
-    if isinstance(error, tinker.APIStatusError):
-        code = error.status_code
-        if code in (408, 409, 429) or code >= 500:
-            return Finding(
-                "service", "wrong", f"{url} is busy ({code}{_detail(error)})", "try again in some minutes", passing=True
-            )
-        return Finding("service", "wrong", f"{url} answers {code}{_detail(error)}", where)
-    if isinstance(error, tinker.APIResponseValidationError):
-        return Finding("service", "wrong", f"{url} does not answer as a Tinker service does", where)
-    if isinstance(error, (TimeoutError, tinker.APIConnectionError, httpx.TransportError)):
-        slow = isinstance(error, (TimeoutError, tinker.APITimeoutError))
-        why = "no answer in time" if slow else str(error.__cause__ or error)
-        return Finding("service", "wrong", f"{url} cannot be reached: {why}", f"check the network; {where}", True)
-    if isinstance(error, (OSError, ValueError, tinker.TinkerError)):  # of the credential: expired, its command failed
-        return Finding(
-            "credentials", "wrong", f"{source} cannot be used: {str(error).splitlines()[0]}", _sign_in(place)
-        )
-    return None
+    name = kind_of(error)
+    if name is None and isinstance(error, TimeoutError):
+        name = "unreachable"
+    elif name is None and isinstance(error, (OSError, ValueError)):  # of the credential: expired, its command failed
+        name = "unusable"
+    if name is None:
+        return None
+    late = isinstance(error, (TimeoutError, tinker.APITimeoutError))
+    words = {
+        "url": url,
+        "source": source,
+        "status": status_of(error),
+        "detail": _detail(error),
+        "cause": "no answer in time" if late else error.__cause__ or error,
+        "first_line": str(error).partition("\n")[0],
+        "sign_in": sign_in(service),
+        "setting": setting_of(service),
+    }
+    kind = KINDS[name]
+    return Finding(kind.about, "wrong", kind.found.format(**words), kind.remedy.format(**words), name in PASSING)
 
 
-def _detail(error: tinker.APIStatusError) -> str:
+def _detail(error: Exception) -> str:
     """What the service says besides the number, on one line."""
-    said = error.body.get("detail") or error.body.get("message") if isinstance(error.body, dict) else None
+    body = error.body if isinstance(error, tinker.APIStatusError) else None
+    said = body.get("detail") or body.get("message") if isinstance(body, dict) else None
     return f": {' '.join(str(said).split())[:200]}" if said else ""
 
 

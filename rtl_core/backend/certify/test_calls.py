@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
+import pytest
 import tinker
 import torch
 from tinker import types
 
 from rtl_core.backend.certify.bench import (
+    LEARNING,
     PROMPT,
+    SAMPLING,
+    TRAINING,
     Bench,
     Floats,
     data_for,
@@ -22,164 +25,139 @@ from rtl_core.backend.certify.bench import (
     prompt,
     sequences,
 )
-from rtl_core.backend.certify.case import Differs, NotTried, case, demand
-from rtl_core.backend.tinker.asking import exchanged, served
+from rtl_core.backend.certify.plugin import case, option
+from rtl_core.backend.tinker.readiness import exchanged, served
 from rtl_core.learning.losses import LOSSES, policy_losses
 
 GREEDY = {"temperature": 0.0}
+OTHERS = "other programs miss it; a run does not use it"
 
 
-@case(
-    "capabilities",
-    "calls",
-    needs=(),
-    without="no run begins: the server cannot be reached, or does not say what it serves",
-)
-async def capabilities(bench: Bench) -> str:
+@case("capabilities", needs=(), without="no run begins: the server cannot be reached, or does not say what it serves")
+async def test_capabilities(bench: Bench) -> str:
     """The server lets the key in, and lists the models that it samples and trains."""
     server = bench.server
-    server.key = await (await exchanged(server.url, server.auth)).get_token() or ""
-    models = {model.model_name: model for model in await served(server.url, server.auth) if model.model_name}
-    demand(bool(models), "no model is listed")
+    auth = await exchanged(server.url, server.credential[0])
+    server.token = await auth.get_token() or ""
+    models = {model.model_name: model for model in await served(server.url, auth) if model.model_name}
+    assert models, "no model is listed"
     trainable = [name for name, model in models.items() if model.trainable is not False]
     named = [name for name in server.folders if name in trainable]
     server.student = server.student or next(iter([*named, *trainable]), None)
-    demand(server.student in models, f"the student {server.student!r} is not listed; there are {', '.join(models)}")
-    demand(server.student in trainable, f"{server.student!r} is not trainable there")
+    assert server.student in models, f"the student {server.student!r} is not listed; there are {', '.join(models)}"
+    assert server.student in trainable, f"{server.student!r} is not trainable there"
     server.context = models[server.name].max_context_length
     length = f"{server.context:,} tokens" if server.context else "a length that it does not tell"
     return f"{len(models)} models; the student is {server.student}, up to {length}"
 
 
-@case("session", "calls", needs=("capabilities",), without="no run begins")
-async def session(bench: Bench) -> str:
+@case("session", needs=("capabilities",), without="no run begins")
+async def test_session(bench: Bench) -> str:
     """A session is made, and its heartbeat is taken."""
-    session_id = (await asyncio.to_thread(lambda: bench.service.holder)).get_session_id()
+    session_id = await bench.session_id()
     status, said = await bench.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
-    demand(status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK takes the session for lost")
+    assert status < 300, f"the heartbeat is answered with {status} ({said}), so the SDK takes the session for lost"
     return "made, and alive"
 
 
-@case("create_lora_training_client", "calls", without="nothing can be trained")
-async def create_lora(bench: Bench) -> str:
+@case("create_lora_training_client", without="nothing can be trained")
+async def test_create_lora(bench: Bench) -> str:
     """A fresh adapter of the wanted rank on the student, which tells what it is."""
     info = (await bench.trainer()).get_info()
     base = info.model_data.model_name
-    demand(base == bench.server.student, f"the training client says that its model is {base!r}")
-    demand(info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}")
+    assert base == bench.server.student, f"the training client says that its model is {base!r}"
+    assert info.lora_rank in (None, bench.server.rank), f"its rank is {info.lora_rank}, not {bench.server.rank}"
     return f"rank {bench.server.rank}"
 
 
-@case("create_sampling_client", "calls", without="neither the untrained student nor a teacher can be sampled or scored")
-async def base_sampler(bench: Bench) -> str:
+@case("create_sampling_client", without="neither the untrained student nor a teacher can be sampled or scored")
+async def test_base_sampler(bench: Bench) -> str:
     """A base model is sampled without an adapter."""
-    answer = await (await bench.base_sampler()).sample(prompt(PROMPT), 1, params(4))
-    demand(len(answer.sequences) == 1, f"{len(answer.sequences)} samples instead of 1")
-    return f"{len(answer.sequences[0].tokens)} tokens"
+    (answer,) = await bench.draw(await bench.base_sampler(), 1, 4)
+    return f"{len(answer.tokens)} tokens"
 
 
-SAMPLING = ("session", "create_sampling_client")
-TRAINING = ("session", "create_lora_training_client")
-
-
-@case("sample", "calls", needs=SAMPLING, without="no groups of answers")
-async def sample(bench: Bench) -> str:
+@case("sample", needs=SAMPLING, without="no groups of answers")
+async def test_sample(bench: Bench) -> str:
     """Several different samples of one request, each with a log-probability for every token."""
-    answers = (await (await bench.base_sampler()).sample(prompt(PROMPT), 6, params(24))).sequences
-    demand(len(answers) == 6, f"{len(answers)} samples instead of 6")
+    answers = await bench.draw(await bench.base_sampler(), 6, 24)
     for answer in answers:
         logprobs = answer.logprobs
-        demand(logprobs is not None, "a sample without logprobs")
-        demand(
-            len(logprobs or []) == len(answer.tokens), f"{len(logprobs or [])} logprobs for {len(answer.tokens)} tokens"
-        )
-        demand(bool(np.isfinite(logprobs or []).all()) and max(logprobs or [0]) <= 1e-6, "logprobs that are none")
+        assert logprobs is not None, "a sample without logprobs"
+        assert len(logprobs) == len(answer.tokens), f"{len(logprobs)} logprobs for {len(answer.tokens)} tokens"
+        assert (np.isfinite(logprobs) & (np.asarray(logprobs) <= 1e-6)).all(), "logprobs that are none"
     different = len({tuple(answer.tokens) for answer in answers})
-    demand(different > 1, "all samples of a request are the same")
+    assert different > 1, "all samples of a request are the same"
     return f"{different} different ones of 6"
 
 
-@case("sample: max_tokens", "calls", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer")
-async def max_tokens(bench: Bench) -> str:
+@case("sample: max_tokens", needs=SAMPLING, without="`sampling.max_tokens` does not bound an answer")
+async def test_max_tokens(bench: Bench) -> str:
     """An answer ends after max_tokens with the reason `length`, if not before."""
     for length in (1, 7):
-        for answer in (await (await bench.base_sampler()).sample(prompt(PROMPT), 4, params(length))).sequences:
+        for answer in await bench.draw(await bench.base_sampler(), 4, length):
             count, reason = len(answer.tokens), str(answer.stop_reason)
-            demand(0 < count <= length, f"{count} tokens where max_tokens is {length}")
-            demand(reason in ("stop", "length"), f"stop_reason {reason!r}")
-            demand(reason == "stop" or count == length, f"{count} tokens of {length}, and the reason is {reason!r}")
+            assert 0 < count <= length, f"{count} tokens where max_tokens is {length}"
+            assert reason in ("stop", "length"), f"stop_reason {reason!r}"
+            assert reason == "stop" or count == length, f"{count} tokens of {length}, and the reason is {reason!r}"
     return "1 and 7 tokens"
 
 
 @case(
     "sample: stop tokens",
-    "calls",
     needs=SAMPLING,
     without="answers do not end at the end of a turn, or are trained without their end",
 )
-async def stop_tokens(bench: Bench) -> str:
+async def test_stop_tokens(bench: Bench) -> str:
     """An answer ends with the first stop token, which is its last token, and the reason is `stop`."""
     sampler = await bench.base_sampler()
-    free = (await sampler.sample(prompt(PROMPT), 4, params(12))).sequences
-    (greedy,) = (await sampler.sample(prompt(PROMPT), 1, params(2, **GREEDY))).sequences
+    free = await bench.draw(sampler, 4, 12)
+    (greedy,) = await bench.draw(sampler, 1, 2, **GREEDY)
     stops = sorted({token for answer in free for token in answer.tokens[3:6]} | {greedy.tokens[0]})
-    (first,) = (await sampler.sample(prompt(PROMPT), 1, params(12, stop=stops, **GREEDY))).sequences
-    found = [first, *(await sampler.sample(prompt(PROMPT), 8, params(24, stop=stops))).sequences]
+    (first,) = await bench.draw(sampler, 1, 12, stop=stops, **GREEDY)
+    found = [first, *await bench.draw(sampler, 8, 24, stop=stops)]
     for answer in found:
         places = [place for place, token in enumerate(answer.tokens) if token in stops]
         ended = str(answer.stop_reason) == "stop"
-        demand(
-            not places or places == [len(answer.tokens) - 1], f"an answer goes on after a stop token: {answer.tokens}"
+        assert not places or places == [len(answer.tokens) - 1], (
+            f"an answer goes on after a stop token: {answer.tokens}"
         )
-        demand(
-            ended == bool(places),
-            f"the reason is {answer.stop_reason!r}, and the stop token is {'' if places else 'not '}the last one",
+        assert ended == bool(places), (
+            f"the reason is {answer.stop_reason!r}, and the stop token is {'' if places else 'not '}the last one"
         )
-    demand(
-        bool(first.tokens) and first.tokens[-1] in stops,
-        "the likeliest token was a stop token and did not stop the answer",
-    )
+    stopped = bool(first.tokens) and first.tokens[-1] in stops
+    assert stopped, "the likeliest token was a stop token and did not stop the answer"
     return f"{sum(str(answer.stop_reason) == 'stop' for answer in found)} of {len(found)} stopped"
 
 
-@case(
-    "sample: seed",
-    "calls",
-    needs=SAMPLING,
-    needed=False,
-    without="a run cannot be repeated token by token (`run.seed`)",
-)
-async def seed(bench: Bench) -> str:
+@option("sample: seed", needs=SAMPLING, without="a run cannot be repeated token by token (`run.seed`)")
+async def test_seed(bench: Bench) -> str:
     """A seed gives the same sample again, and another seed another one."""
     sampler = await bench.base_sampler()
-    drawn = [
-        (await sampler.sample(prompt(PROMPT), 1, params(12, seed=seed))).sequences[0].tokens for seed in (7, 7, 8, 9)
-    ]
-    demand(drawn[0] == drawn[1], "a seed gave two different samples")
-    demand(len(set(map(tuple, drawn))) > 1, "three seeds gave one sample")
+    drawn = [(await bench.draw(sampler, 1, 12, seed=seed))[0].tokens for seed in (7, 7, 8, 9)]
+    assert drawn[0] == drawn[1], "a seed gave two different samples"
+    assert len(set(map(tuple, drawn))) > 1, "three seeds gave one sample"
     return "the same sample twice"
 
 
-@case(
+@option(
     "sample: top_p",
-    "calls",
     needs=SAMPLING,
-    needed=False,
     without="`sampling.top_p` and protocols of evaluation below 1 cannot be used",
 )
-async def top_p(bench: Bench) -> str:
+async def test_top_p(bench: Bench) -> str:
     """A tiny top_p leaves the likeliest token alone."""
     sampler = await bench.base_sampler()
-    answers = (await sampler.sample(prompt(PROMPT), 6, params(1, top_p=1e-6))).sequences
-    demand(len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token")
-    (greedy,) = (await sampler.sample(prompt(PROMPT), 1, params(1, **GREEDY))).sequences
+    answers = await bench.draw(sampler, 6, 1, top_p=1e-6)
+    assert len({tuple(answer.tokens) for answer in answers}) == 1, "top_p=1e-6 leaves more than one token"
+    (greedy,) = await bench.draw(sampler, 1, 1, **GREEDY)
     own = await bench.score(sampler, [[*PROMPT, answers[0].tokens[0]], [*PROMPT, greedy.tokens[0]]])
     bench.compare([own[0][-1:]], [own[1][-1:]], "the token that top_p left and the likeliest one")
     return "one token"
 
 
-@case("compute_logprobs", "calls", needs=SAMPLING, without="no teacher, and nothing to hold the trainer against")
-async def compute_logprobs(bench: Bench) -> str:
+@case("compute_logprobs", needs=SAMPLING, without="no teacher, and nothing to hold the trainer against")
+async def test_compute_logprobs(bench: Bench) -> str:
     """Every token of a sequence but the first has a log-probability."""
     found = await bench.score(await bench.base_sampler(), sequences())
     return f"{sum(map(len, found))} tokens"
@@ -187,38 +165,37 @@ async def compute_logprobs(bench: Bench) -> str:
 
 @case(
     "compute_logprobs: completion",
-    "calls",
     needs=(*SAMPLING, "compute_logprobs"),
     without="no teacher: a run asks for a completion's scores alone",
 )
-async def completion(bench: Bench) -> str:
+async def test_completion(bench: Bench) -> str:
     """With prompt_logprobs_last_n the last n tokens have the same scores as in the whole."""
     sampler = await bench.base_sampler()
     tokens = sequences(1, seed=3)[0]
     (whole,) = await bench.score(sampler, [tokens])
     values = await sampler.compute_logprobs(prompt(tokens), prompt_logprobs_last_n=4)
     last = values[-4:]
-    demand(len(last) == 4 and None not in last, f"{4 - last.count(None)} of the last 4 tokens are scored")
+    scored = len(last) - last.count(None)
+    assert scored == 4, f"{scored} of the last 4 tokens are scored"
     return bench.compare([np.asarray(last, np.float64)], [whole[-4:]], "the last 4 scores and those of the whole")
 
 
-async def one_loss(name: str, bench: Bench, given: Sequence[Mapping[str, float]] = ()) -> str:
-    """A pass with each of the `given` parameters (none: `variants`), held against the formula."""
+async def one_loss(bench: Bench, name: str, given: Sequence[Mapping[str, float]]) -> str:
+    """A pass with each of the `given` parameters, held against the formula."""
     trainer = await bench.trainer()
     base = await bench.own(trainer, sequences(), name)
     words = ""
-    for parameters in given or variants(name):
+    for parameters in given:
         data = data_for(name, base)
         output = await trainer.forward_backward(data, name, dict(parameters) or None)  # type: ignore[arg-type]
         shown = logprobs_of(output, data)
         metrics = output.metrics
-        demand(all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}")
+        assert all(map(np.isfinite, metrics.values())), f"metrics that are not finite: {metrics}"
         wanted = sum(own_loss(name, logp, item, parameters) for logp, item in zip(shown, data, strict=True))
         if (found := metrics.get("loss:sum")) is None:
             return f"{sum(map(len, shown))} tokens; no loss:sum is reported"
-        demand(
-            abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2,
-            f"loss:sum is {found:.5g}, its formula gives {wanted:.5g} {parameters or ''}",
+        assert abs(found - wanted) <= 1e-3 * abs(wanted) + 1e-2, (
+            f"loss:sum is {found:.5g}, its formula gives {wanted:.5g} {parameters or ''}"
         )
         words = words or f"loss:sum {found:.5g}, by its formula {wanted:.5g}"
     return words
@@ -237,53 +214,47 @@ def own_loss(name: str, logp: Floats, item: types.Datum, parameters: Mapping[str
     return float(loss.function(torch.from_numpy(logp), inputs, {**loss.parameters, **parameters}).sum())
 
 
-WITHOUT_LOSS = {
-    "cross_entropy": "a warm start cannot be used (`learning.warm_start_steps`)",
-    "importance_sampling": "nothing can be trained: it is the default loss, and most cases below need it",
-}
-for _name in LOSSES:
-    _other = (
-        f"`learning.loss = {_name!r}` cannot be used"
-        if _name in policy_losses()
-        else "other programs miss it; a run does not use it"
-    )
-    case(
-        f"forward_backward: {_name}",
-        "calls",
-        needs=TRAINING,
-        needed=_name == "importance_sampling",
-        without=WITHOUT_LOSS.get(_name, _other),
-        promise=f"The loss {_name} of a batch is what its formula gives, with its own parameters and with others.",
-    )(partial(one_loss, _name))
-LEARNING = (*TRAINING, "forward_backward: importance_sampling")
+def without(loss: str) -> str:
+    if loss == "importance_sampling":
+        return "nothing can be trained: it is the default loss, and most cases below need it"
+    if loss == "cross_entropy":
+        return "a warm start cannot be used (`learning.warm_start_steps`)"
+    return f"`learning.loss = {loss!r}` cannot be used" if loss in policy_losses() else OTHERS
 
 
-@case(
+def a_pass(loss: str) -> pytest.MarkDecorator:
+    needed = loss == "importance_sampling"
+    return case(f"forward_backward: {loss}", needs=TRAINING, needed=needed, without=without(loss))
+
+
+@pytest.mark.parametrize("loss", [pytest.param(loss, marks=a_pass(loss)) for loss in LOSSES])
+async def test_loss(bench: Bench, loss: str) -> str:
+    """The loss {loss} of a batch is what its formula gives, with its own parameters and with others."""
+    return await one_loss(bench, loss, variants(loss))
+
+
+@option(
     "default parameters of losses",
-    "calls",
     needs=tuple(f"forward_backward: {name}" for name in policy_losses()),
-    needed=False,
     without="other programs get another loss than from Tinker's cloud where they leave parameters out; a run gives them all",
 )
-async def defaults(bench: Bench) -> str:
+async def test_defaults(bench: Bench) -> str:
     """A policy loss without parameters is computed with those of Tinker's documentation."""
     with_some = [name for name in policy_losses() if LOSSES[name].parameters]
     for name in with_some:
         try:
-            await one_loss(name, bench, [{}])
-        except Differs as error:
-            raise Differs(f"{name}: {error}") from error
+            await one_loss(bench, name, [{}])
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
     return ", ".join(with_some)
 
 
-@case(
+@option(
     "forward",
-    "calls",
     needs=(*LEARNING, "forward_backward: cross_entropy"),
-    needed=False,
-    without="other programs miss it; a run does not use it",
+    without=OTHERS,
 )
-async def forward(bench: Bench) -> str:
+async def test_forward(bench: Bench) -> str:
     """A forward pass gives the same log-probabilities, and leaves no gradient."""
     trainer = await bench.trainer()
     data = data_for("cross_entropy", [np.zeros(len(tokens) - 1) for tokens in sequences()])
@@ -296,8 +267,8 @@ async def forward(bench: Bench) -> str:
     )
 
 
-@case("optim_step", "calls", needs=LEARNING, without="nothing is learnt")
-async def optim_step(bench: Bench) -> str:
+@case("optim_step", needs=LEARNING, without="nothing is learnt")
+async def test_optim_step(bench: Bench) -> str:
     """Steps make what has a positive advantage likelier, against what has a negative one."""
     trainer = await bench.trainer()
     signs = (1.0, -1.0)
@@ -307,17 +278,16 @@ async def optim_step(bench: Bench) -> str:
     after = await bench.own(trainer, sequences(2))
     # Both may become less likely: weights are shared, and what is pushed down has no bound.
     up, down = (float(new.sum() - old.sum()) for new, old in zip(after, q, strict=True))
-    demand(up - down > 0.01, f"3 steps moved them by {up:+.3g} and {down:+.3g}")
+    assert up - down > 0.01, f"3 steps moved them by {up:+.3g} and {down:+.3g}"
     return f"3 steps moved them by {up:+.3g} and {down:+.3g}"
 
 
 @case(
     "many requests in flight",
-    "calls",
     needs=(*LEARNING, "compute_logprobs", "optim_step"),
     without="answers are mixed up or get lost while a run samples a whole batch at once",
 )
-async def in_flight(bench: Bench) -> str:
+async def test_in_flight(bench: Bench) -> str:
     """Some 50 requests that are sent together are all answered, each with its own answer, while a step is made."""
     sampler, trainer = await bench.base_sampler(), await bench.trainer()
     texts = sequences(16, seed=6)
@@ -329,45 +299,40 @@ async def in_flight(bench: Bench) -> str:
         bench.step(trainer, data),
         *(sampler.sample(prompt(tokens), 2, params(8)) for tokens in prompts),
     )
-    demand(all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples got another number")
+    assert all(len(answer.sequences) == 2 for answer in drawn), "a request for 2 samples got another number"
     return bench.compare(scored[:4], alone, "scores of the same texts, alone and among others,")
 
 
-@case(
+@option(
     "get_tokenizer",
-    "calls",
     needs=TRAINING,
-    needed=False,
     without="other programs miss it; a run takes the tokenizer from the hub or from `[tinker.local_models]`",
 )
-async def get_tokenizer(bench: Bench) -> str:
+async def test_get_tokenizer(bench: Bench) -> str:
     """The training client names a tokenizer that can be loaded."""
     trainer = await bench.trainer()
     try:
         tokenizer = await asyncio.wait_for(asyncio.to_thread(trainer.get_tokenizer), 60)
     except (OSError, TimeoutError) as error:
         why = str(error).splitlines()[0] if str(error) else "the hub does not answer"
-        raise NotTried(f"the tokenizer that the server names cannot be loaded here: {why}") from error
+        pytest.skip(f"the tokenizer that the server names cannot be loaded here: {why}")
     text = "module mux(input a, output y);"
-    demand(
-        tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text,
-        "the tokenizer does not give a text back",
+    assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text, (
+        "the tokenizer does not give a text back"
     )
     return f"{len(tokenizer)} tokens"
 
 
-@case(
+@option(
     "finish",
-    "calls",
     needs=TRAINING,
-    needed=False,
     without="training clients of ended runs stay on the server until it lets them go itself",
 )
-async def finish(bench: Bench) -> str:
+async def test_finish(bench: Bench) -> str:
     """A session can be finished, after which its heartbeat says 410 or 404."""
-    service = tinker.ServiceClient(base_url=bench.server.url, api_key=bench.server.endpoint.api_key)
+    service = tinker.ServiceClient(base_url=bench.server.url, api_key=bench.server.api_key)
     session_id = (await asyncio.to_thread(lambda: service.holder)).get_session_id()
     await service.close("success")
     status, _ = await bench.ask("session_heartbeat", {"session_id": session_id, "type": "session_heartbeat"})
-    demand(status in (404, 410), f"a finished session's heartbeat is answered with {status}")
+    assert status in (404, 410), f"a finished session's heartbeat is answered with {status}"
     return f"then {status}"

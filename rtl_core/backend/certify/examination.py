@@ -1,0 +1,122 @@
+"""What an examination found, as JSON, and as lines and a table on a console."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tinker
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Outcome = Literal["OK", "differs", "missing", "not tried"]
+STYLES: dict[Outcome, str] = {"OK": "green", "differs": "bold red", "missing": "bold red", "not tried": "yellow"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that a server is asked to do."""
+
+    name: str
+    group: str
+    promise: str
+    """What a server is held to: the docstring of the test function."""
+    without: str
+    """What a run cannot do where the server does not keep it."""
+    needed: bool
+    """Whether every run needs it; else it is an option's."""
+    needs: tuple[str, ...]
+    """Names of cases without which this one says nothing."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a case."""
+
+    case: Case
+    outcome: Outcome
+    found: str
+    """What was measured, or what is wrong."""
+    seconds: float
+
+    @property
+    def prevents(self) -> bool:
+        """Whether no run should begin on this server. A needed case that could not be asked counts as well."""
+        return self.case.needed and self.outcome != "OK"
+
+    @property
+    def line(self) -> Text:
+        words = Text(f"{self.outcome:<10}", style=STYLES[self.outcome])
+        return words.append(self.case.name, style="bold").append(f": {self.found}", style="not bold default")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What came of all cases."""
+
+    url: str
+    student: str | None
+    results: list[Result]
+    sdk: str = field(default=tinker.__version__)
+
+    @property
+    def fit(self) -> bool:
+        """Whether everything that each run needs works."""
+        return not any(result.prevents for result in self.results)
+
+    @property
+    def lacks(self) -> list[Result]:
+        """What differs or is missing, and what there was no time for; without what was not tried because of these."""
+        kept = {one.case.name for one in self.results if one.outcome == "OK"}
+        return [
+            one
+            for one in self.results
+            if one.outcome in ("differs", "missing") or (one.prevents and kept.issuperset(one.case.needs))
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "url": self.url,
+            "sdk": self.sdk,
+            "student": self.student,
+            "fit": self.fit,
+            "results": [
+                {
+                    "case": one.case.name,
+                    "group": one.case.group,
+                    "promise": one.case.promise,
+                    "needed": one.case.needed,
+                    "outcome": one.outcome,
+                    "found": one.found,
+                    "without": one.case.without,
+                    "seconds": round(one.seconds, 2),
+                }
+                for one in self.results
+            ],
+        }
+
+    def write(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    def show(self, console: Console) -> None:
+        """A table of what the server lacks and what that means for a run, and a line with the verdict."""
+        if self.lacks:
+            table = Table(box=box.SIMPLE_HEAD)
+            for column in ("case", "", "consequence for a run, and what was found"):
+                table.add_column(column, overflow="fold")
+            for one in self.lacks:
+                consequence = one.case.without if one.case.needed else f"(an option) {one.case.without}"
+                told = Text(f"{consequence}\n{one.case.promise}\nFound: {one.found}")
+                table.add_row(one.case.name, Text(one.outcome, style=STYLES[one.outcome]), told)
+            console.print(table)
+        counts = Counter(one.outcome for one in self.results)
+        words = ", ".join(f"{counts[outcome]} {outcome}" for outcome in STYLES if counts[outcome])
+        verdict = "everything that each run needs works" if self.fit else "no run should begin on this server"
+        line = f"{self.url}, student {self.student}, SDK {self.sdk}: {words}; {verdict}"
+        console.print(line, soft_wrap=True, highlight=False)
