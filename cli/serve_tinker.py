@@ -49,7 +49,8 @@ def serve_tinker(
     """
     import argparse
 
-    from rtl_core.localtinker.__main__ import check_exposure, check_models, parse_model, serve
+    from rtl_core.localtinker.__main__ import serve
+    from rtl_core.localtinker.settings import check_exposure, check_models, parse_model
 
     check_models(dict(parse_model(text) for text in model))
     if dtype not in ("float32", "bfloat16"):

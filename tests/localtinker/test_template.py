@@ -9,10 +9,10 @@ MANY_DEATHS = """
 import os, signal, time
 from rtl_core.localtinker.template import Template
 
-template = Template(lambda sock: sock.recv(1))
+template = Template(lambda connection: connection.poll(None))
 killed = 0
 while killed < 300:
-    sockets = [template.fork() for _ in range(6)]
+    connections = [template.fork() for _ in range(6)]
     time.sleep(0.01)
     with open(f"/proc/{template.pid}/task/{template.pid}/children") as children:
         copies = [int(pid) for pid in children.read().split()]
@@ -22,8 +22,8 @@ while killed < 300:
             killed += 1
         except ProcessLookupError:
             pass
-    for sock in sockets:
-        sock.close()
+    for connection in connections:
+        connection.close()
 pid = template.pid
 template.close()
 print("left" if os.path.exists(f"/proc/{pid}") else "gone")

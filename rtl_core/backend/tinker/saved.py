@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from rtl_core.backend.tinker.places import Place
 from rtl_core.errors import PolicyError
 
 if TYPE_CHECKING:
-    from rtl_core.localtinker.registry import Checkpoint
+    from rtl_core.localtinker.registry import SavedWeights
 
 
 def gone(path: str) -> PolicyError:
@@ -34,7 +35,7 @@ async def describe(rest: tinker.RestClient, path: str) -> Saved:
     return Saved(found.base_model, found.lora_rank)
 
 
-def _find(place: Place, path: str, key: str) -> tuple[Path, Checkpoint]:
+def _find(place: Place, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Where an embedded service has, or would find, saved weights that a configuration names: the state folder and what it knows of them.
 
     Raises:
@@ -89,14 +90,7 @@ def adopt(place: Place) -> None:
         for (key, path), (folder, saved) in wanted.items():
             copy = partial(shutil.copytree, folder / "blobs" / saved.blob, dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
-            registry.add_checkpoint(
-                *parse_path(path, key),
-                blob=blob,
-                size_bytes=size,
-                base_model=saved.base_model,
-                lora=saved.lora,
-                has_optimizer=saved.has_optimizer,
-            )
+            registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
     finally:
         registry.close()
 
