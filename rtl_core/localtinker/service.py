@@ -181,13 +181,7 @@ class Service:
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
     def save_weights(self, request: rq.SaveWeights) -> Future:
-        client = self.clients.get(request.model_id)
-        name = rq.check_name(request.path or uuid.uuid4().hex[:12])
-
-        def run() -> dict[str, Any]:
-            return {"path": self._save(client, "weights", name, request), "type": "save_weights"}
-
-        return self._submit("save_weights", _key(request.model_id, request.seq_id), run)
+        return self._save_named("save_weights", "weights", request)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
         """Freeze the adapter under a name, or, with `sampling_session_seq_id`, behind a new sampling client only."""
@@ -207,16 +201,19 @@ class Service:
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
         """Save the adapter for other programs, which fetch its files (listing.py)."""
-        client = self.clients.get(request.model_id)
-        name = rq.check_name(request.path)
         if request.age_encryption_recipients:
             raise RequestError("age_encryption_recipients: this service does not encrypt; leave them out")
+        rq.check_name(request.path)
+        return self._save_named("save_weights_external", "external_weights", request)
+
+    def _save_named(self, call: str, kind: str, request: rq.SaveWeights) -> Future:
+        client = self.clients.get(request.model_id)
+        name = rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
-            path = self._save(client, "external_weights", name, request)
-            return {"path": path, "type": "save_weights_external"}
+            return {"path": self._save(client, kind, name, request), "type": call}
 
-        return self._submit("save_weights_external", _key(request.model_id, request.seq_id), run)
+        return self._submit(call, _key(request.model_id, request.seq_id), run)
 
     def _save(self, client: Client, kind: str, name: str, request: rq.SaveWeights, *, ephemeral: bool = False) -> str:
         model = self.clients.live(client.model_id)
