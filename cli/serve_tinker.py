@@ -49,8 +49,7 @@ def serve_tinker(
     """
     import argparse
 
-    from rtl_core.localtinker.__main__ import serve
-    from rtl_core.localtinker.settings import check_exposure, check_models, parse_model
+    from rtl_core.localtinker.__main__ import check_exposure, check_models, parse_model, serve
 
     check_models(dict(parse_model(text) for text in model))
     if dtype not in ("float32", "bfloat16"):
