@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import NoReturn
+
+logger = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 Run = Callable[[Connection], None]
@@ -33,7 +37,7 @@ class Template:
         self.pid = os.fork()
         if self.pid == 0:
             self._control.close()
-            _be_template(control_end, run, service)
+            _only(partial(_be_template, control_end, run, service))
         control_end.close()
 
     def fork(self) -> Connection:
@@ -51,11 +55,22 @@ class Template:
         """End the template and its copies. Safe to call twice."""
         self._control.close()
         if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = 0
 
 
-def _be_template(control: socket.socket, run: Run, service: int) -> NoReturn:
+def _only(work: Callable[[], None]) -> NoReturn:
+    """Do `work`, and nothing else that the process was forked from does."""
+    try:
+        work()
+    except BaseException:
+        logger.exception("process %d of the service failed", os.getpid())
+        os._exit(1)
+    os._exit(0)
+
+
+def _be_template(control: socket.socket, run: Run, service: int) -> None:
     """Fork a copy for every connection that comes, until the service closes its end."""
     _die_with(service)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which passes it on by ending
@@ -70,10 +85,8 @@ def _be_template(control: socket.socket, run: Run, service: int) -> NoReturn:
         if os.fork() == 0:
             _die_with(template)
             control.close()
-            run(Connection(descriptor))
-            os._exit(0)
+            _only(partial(run, Connection(descriptor)))
         os.close(descriptor)
-    os._exit(0)
 
 
 def _die_with(parent: int) -> None:
