@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from rtl_core.localtinker.__main__ import parse_model
 from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.settings import parse_model
 from rtl_core.tinymodels import model_path
 
 Cost = tuple[float, float]

@@ -146,7 +146,7 @@ def train(
 
         asyncio.run(ready(backend_of(settings), settings, lambda line: None))
     title = f"train {settings.run.name}"
-    ahead = ["rtl_core.backend.certify.plugin", "transformers.models.auto.tokenization_auto"]
+    ahead = ["rtl_core.backend.tinker", "transformers.models.auto.tokenization_auto"]
     run_flow(TRAIN, config, set_ or [], accept_changes, title=title, verbose=verbose, ahead=ahead)
 
 

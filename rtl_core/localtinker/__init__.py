@@ -3,23 +3,22 @@
 `LocalTinker` (process.py) starts it as a child process, `KeptTinker` (kept.py) starts it again when it dies, `rtl-distill
 serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
 
-    app.py        HTTP routes                     requests.py  checks: a bad request gets a 4xx that names the field
-    service.py    what each request means         wire.py      the SDK's protobuf messages <-> numpy
-    futures.py    promises and the long poll      registry.py  what survives a restart: SQLite and checkpoint files
+    settings.py   how one service runs            __main__.py  the process
+    app.py        HTTP routes                     listing.py   those that list and hand out what is kept
+    service.py    what each request means         requests.py  checks: a bad request gets a 4xx that names the field
+    wire.py       the SDK's protobuf <-> numpy    futures.py   promises and the long poll
+    registry.py   what survives a restart: SQLite and the files of adapters
     dispatch.py   which sampling process gets what, and what when one dies
-    template.py   the process that they are forked from
-    worker.py     a sampling process              frames.py    what goes over its socket
-    downloads.py  an adapter's files, by signed URLs
+    worker.py     a sampling process              template.py  the process that they are forked from
     engine.py     the compute thread: training    clients.py   training clients, parked on disk when idle
     generation.py what waits and runs             trainer.py   forward, backward, AdamW, save, load
-    batching.py   continuous batching             lora.py      adapters on a frozen base
-    samplers.py   which batch a row joins         dense_training.py  gradients by hand, for larger models on a CPU
-    decoder.py    lean Llama/Qwen forward pass    scoring.py   log-probabilities of prompts
-    packing.py    what sequences share, once      kv_cache.py, shared_cache.py  caches of running batches
-    attention.py  causal attention on a CPU       (the losses: rtl_core/learning/losses.py)
+    samplers.py   weights ready to sample         lora.py      adapters on a frozen base
+    batching.py   continuous batching             dense_training.py  gradients by hand, for larger models on a CPU
+    decoder.py    lean Llama/Qwen forward pass    kv_cache.py  the cache of a running batch
+    lockstep.py   any other transformers model    packing.py   what sequences share, once
+    sampling.py   options, seeds, the next token  scoring.py   log-probabilities of prompts
     modules.py    Llama, Qwen2, Qwen3 for torch   models.py    base models: loading, and what each can do
-    lockstep.py   any other transformers model
-    sampling.py   options, seeds, the next token  settings.py  how one service runs
+    devices.py    device, threads, freed memory   (the losses: rtl_core/learning/losses.py)
 
 Limits, against the cloud:
 
@@ -27,8 +26,8 @@ Limits, against the cloud:
   frozen. Optimizer AdamW only, no Dimuon.
 - Losses: cross_entropy, importance_sampling, ppo, cispo, dro. Not gspo, stable_reinforce, or custom losses run on the server: the
   SDK runs `forward_backward_custom` and `create_custom_loss` on the client instead.
-- Text only: no images, no audio. Prompts that begin alike share their beginning within a batch, for models of 64 MiB or more; nothing is
-  kept for later requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
+- Text only: no images, no audio. Texts that are scored or trained on and begin alike share their beginning within a pass, for models of
+  64 MiB or more; nothing is kept for later requests. `prompt_logprobs_last_n` saves the head's work, not the body's.
 - One compute thread, one device, no tensor parallelism. Training passes run one after the other. Small models on the CPU sample and
   score in processes of their own; other models on the compute thread, where a pass of one client delays samples of others by its
   length. Models outside the Llama, Qwen2 and Qwen3 families sample through transformers itself, rows of one prompt length together,
@@ -41,3 +40,28 @@ Limits, against the cloud:
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without an effect.
   Not served: session search, session traces, retrieve_futures.
 """
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """The request cannot be served as sent. Answered at once with `status` and `message`.
+
+    A 5xx is never used for this: the SDK would repeat the request for five minutes, which looks like a hang.
+    """
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
+class NotFoundError(RequestError):
+    """A model, session, sampler, run or checkpoint that this service does not hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, status=404)
+
+
+class SamplingError(Exception):
+    """A request was in order but could not be sampled; the message says it all."""

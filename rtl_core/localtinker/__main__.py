@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import json
 import logging
 import os
@@ -19,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 # Spinning OpenMP threads would take the cores from simulators; this must be set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -28,40 +26,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from rtl_core.errors import ConfigError, RtlDistillError
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rtl_core.localtinker", description=__doc__)
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=PATH", help="a base model; repeatable")
-    parser.add_argument("--state", type=Path, required=True, help="folder for the registry and checkpoints")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; other than loopback needs a key")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--device", default="cpu", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of torch on the CPU")
-    parser.add_argument(
-        "--sampling-processes",
-        type=int,
-        help="processes that sample small models on the CPU, with one thread each; 0: none (default: as many as threads)",
-    )
-    parser.add_argument("--max-context", type=int, default=32768)
-    parser.add_argument("--idle-seconds", type=float, default=1800.0, help="unused training clients move to disk")
-    parser.add_argument("--housekeeping-seconds", type=float, default=15.0, help=argparse.SUPPRESS)
-    parser.add_argument("--deterministic", action="store_true", help="answers do not depend on what else runs (slower)")
-    parser.add_argument("--die-with-parent", action="store_true", help="stop when standard input ends")
-    return parser
-
-
-def parse_model(text: str) -> tuple[str, Path]:
-    """NAME=PATH, or PATH alone, which takes the folder's name."""
-    name, separator, path = text.partition("=")
-    if not separator:
-        return Path(text).resolve().name, Path(text)
-    return name, Path(path)
+from rtl_core.localtinker.settings import Settings, build_parser, check_exposure, check_models, parse_model
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
+    args = build_parser(__doc__).parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if args.die_with_parent:
         _die_with_parent()
@@ -86,7 +55,6 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
 
     from rtl_core.localtinker.app import create_app
     from rtl_core.localtinker.service import Service
-    from rtl_core.localtinker.settings import Settings
 
     gc.freeze()  # what was imported stays: collections need not walk it
     gc.enable()
@@ -137,28 +105,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another --port") from error
     listener.listen(1024)
     return listener
-
-
-def check_models(models: dict[str, Path]) -> None:
-    """Raises ConfigError for a path that is no model folder, before anything slow is imported."""
-    for name, path in models.items():
-        if not (path / "config.json").is_file():
-            raise ConfigError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
-
-
-def check_exposure(host: str, key: str | None) -> None:
-    """Raises ConfigError when the service would be reachable from other machines without a key."""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if key is not None and not key.startswith("tml-"):
-        raise ConfigError("TINKER_API_KEY must start with 'tml-': the SDK refuses other keys")
-    if not loopback and key is None:
-        raise ConfigError(
-            f"--host {host} is reachable from other machines, so a key is required",
-            "set TINKER_API_KEY=tml-... in the service's environment",
-        )
 
 
 def _die_with_parent() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rtl_core.localtinker.errors import NotFoundError
+from rtl_core.localtinker import NotFoundError
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.registry import Registry

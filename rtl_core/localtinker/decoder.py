@@ -9,7 +9,6 @@ Shapes: B rows, L positions, H hidden, N query heads, M key-value heads, D head 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,17 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rtl_core.localtinker.attention import LARGEST_SCORE, causal_attention
 from rtl_core.localtinker.kv_cache import Attend, KVCache
 from rtl_core.localtinker.packing import Layout
-from rtl_core.localtinker.shared_cache import SharedCache
 
 _SMALL_MODEL = 64 * 1024 * 1024  # bytes of weights
+PREFILL_TOKENS = 8192  # padded prompt tokens of one forward pass
+_CPU_PREFILL_TOKENS = 2048  # on a CPU: more are no faster, and take memory
+_SMALL_PREFILL_TOKENS = 1024  # of a small model: what lies between its layers stays in a core's cache
 Pairs = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def is_small(nbytes: int, device: torch.device) -> bool:
-    """Whether, on a CPU, a second thread costs decoding with so many bytes of weights more than it gives."""
+    """Whether a model of `nbytes` of weights decodes faster on one CPU thread than on two."""
     return device.type == "cpu" and nbytes < _SMALL_MODEL
 
 
@@ -104,26 +104,30 @@ class DenseDecoder:
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
         self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
-        self._bounded_scores = self.is_small and self.dtype == torch.float32 and self._largest_score() <= LARGEST_SCORE
 
     @property
     def is_small(self) -> bool:
+        """Whether it decodes quicker on one thread."""
         return is_small(self.weight_bytes, self.device)
 
     @property
-    def shape_key(self) -> tuple:
-        """Equal for decoders of one base whose arithmetic has the same shapes."""
-        if self._merge:
-            return ("merged",)
-        return tuple(sorted((name, tuple(a.shape)) for name, (a, _) in self._pairs.items()))
+    def prefill_tokens(self) -> int:
+        """Padded prompt tokens of one forward pass."""
+        if self.is_small:
+            return _SMALL_PREFILL_TOKENS
+        return _CPU_PREFILL_TOKENS if self.device.type == "cpu" else PREFILL_TOKENS
 
-    def nbytes_private(self) -> int:
+    @cached_property
+    def private_bytes(self) -> int:
         """Bytes that this object holds beyond the shared base weights."""
         if self._merge:
             linears = [lin for lay in self.layers for lin in (*lay.qkv, lay.o, lay.gate, lay.up, lay.down)]
             linears += [self.head] if "lm_head" in self._pairs else []
             return sum(lin.weight.numel() * lin.weight.element_size() for lin in linears)
         return sum(a.numel() * a.element_size() + b.numel() * b.element_size() for a, b in self._pairs.values())
+
+    def release(self) -> None:
+        """Nothing to do: the tensors go with this object."""
 
     def new_cache(self, slots: int, capacity: int) -> KVCache:
         """An empty cache for this model."""
@@ -138,7 +142,9 @@ class DenseDecoder:
             if cache is not None:
                 cache.keys[index][:, :, :length] = k.transpose(1, 2)
                 cache.values[index][:, :, :length] = v.transpose(1, 2)
-            return causal_attention(q, k, v, bounded=self._bounded_scores)
+            q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+            return attended.transpose(1, 2).flatten(2)
 
         return self._through_layers(tokens_BL, self._rope(length)[:length, None], attend)
 
@@ -161,15 +167,13 @@ class DenseDecoder:
             x = self._finish(layer, x, attend(index, q, k, v).view(len(x), -1))
         return self._rms(x, self.norm).view(*tokens.shape, -1)
 
-    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache | SharedCache, width: int) -> Tensor:
-        """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it.
-
-        `width` is what `cache.width_for` gave, or more.
-        """
+    def step(self, tokens_B: Tensor, positions_B: Tensor, cache: KVCache) -> Tensor:
+        """Logits [B, V] of one new token a slot: row b writes position `positions_B[b]` and sees all up to it."""
         batch = tokens_B.shape[0]
-        cos, sin = self._rope(int(positions_B.max()) + 1).index_select(0, positions_B)[:, None].chunk(2, -1)
+        length = int(positions_B.max()) + 1
+        cos, sin = self._rope(length).index_select(0, positions_B)[:, None].chunk(2, -1)
         queries = self._query_rows()
-        attend = cache.attention(positions_B, width)
+        attend = cache.attention(positions_B, length)
         x = F.embedding(tokens_B, self.embed)
         for index, layer in enumerate(self.layers):
             qk, v = self._project(layer, x, (batch,), cos, sin)
@@ -182,19 +186,6 @@ class DenseDecoder:
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits in float32 of hidden states [rows, H]."""
         return self.head(hidden).float()
-
-    def _largest_score(self) -> float:
-        """No attention score exceeds this: |q||k| / sqrt(D), of queries and keys normalised to a length of sqrt(D)."""
-        cos, sin = self._cos_sin.chunk(2, -1)
-        amplitude = (cos.square() + sin.square()).max().item()  # of the rotation, squared: 1 but for YaRN
-        return max((self._largest_norms(layer) for layer in self.layers), default=0.0) * amplitude
-
-    def _largest_norms(self, layer: Layer) -> float:
-        """The largest |q||k| / sqrt(D) of a layer before the rotation."""
-        if layer.norm_qk_SD is None:
-            return math.inf
-        largest_S = layer.norm_qk_SD.abs().amax(-1)  # with the factor sqrt(D) of `_norm_weight`
-        return (largest_S[: self.heads].max() * largest_S[self.heads :].max()).item() / self.head_dim**0.5
 
     def _query_rows(self) -> int:
         """How many of the rows that `_project` gives are queries of a decoding step.
@@ -238,10 +229,9 @@ class DenseDecoder:
         return weight * weight.shape[-1] ** 0.5 if self._exact_norms else weight
 
     def _rope(self, length: int) -> Tensor:
-        table = self._cos_sin  # several threads may come here at once: what another one puts there may be shorter
-        if length > table.shape[0]:
-            table = self._cos_sin = self._rope_table(2 * length)
-        return table
+        if length > self._cos_sin.shape[0]:
+            self._cos_sin = self._rope_table(2 * length)
+        return self._cos_sin
 
     def _rope_table(self, length: int) -> Tensor:
         """Cosines, then sines with the sign of `rotate_half`, of at least `length` positions: [., 2 D]."""

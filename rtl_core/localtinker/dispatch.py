@@ -9,32 +9,32 @@ answered with an error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection
 
-from rtl_core.localtinker import frames
-from rtl_core.localtinker.errors import RequestError, SamplingError
-from rtl_core.localtinker.generation import MAX_ROWS, Deliver, Fail, SamplingLimits, Weights
+from rtl_core.localtinker import RequestError, SamplingError
+from rtl_core.localtinker.generation import MAX_ROWS, Deliver, Fail
 from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.samplers import SampledWeights, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.template import Template
 from rtl_core.localtinker.worker import Answer, Cancel, Report, Task, run_worker
 
 logger = logging.getLogger(__name__)
 
-_ROWS_OF_A_PART = 8  # a request is split into parts of at least so many samples
+_ROWS_OF_A_PART = 8  # least samples of a part of a request
 _PREFILL_DISCOUNT = 4  # a prompt's token costs about so much less than a sampled one
-_DEATHS = 3  # a job may be at work in so many processes that die
-_READ = 1 << 20
+_DEATHS = 3  # processes that may die at work on a job before it is given up
 # Idle processes wait for companions of a request, since a client sends a batch as many requests, and decoding few rows costs
 # nearly as much as decoding many. They wait while requests come at this pace, in seconds a token of their longest answer:
 _PACE_S, _LONGEST_PACE_S = 10e-6, 0.008  # at most
-_PACES = 10  # for so many paces together
+_PACES = 10  # and no longer than this number of paces together
 _WORTH_S = 0.001  # and not at all for less than this, as for scores
 _PAUSE_S = 0.5  # before a process that died is started again
 
@@ -67,7 +67,7 @@ class _Part:
 
     whole: _Whole
     index: int
-    weights: Weights
+    weights: SampledWeights
     job: SampleJob
     deaths: int = 0
 
@@ -81,7 +81,7 @@ class _Part:
 class _Process:
     """One living sampling process and what it is at work on."""
 
-    writer: asyncio.StreamWriter
+    connection: Connection
     parts: dict[int, _Part] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
 
@@ -96,6 +96,10 @@ class _Process:
     def has_room(self, part: _Part) -> bool:
         return not self.parts or self.rows + part.job.num_samples <= MAX_ROWS
 
+    def send(self, messages: list[Task | Cancel]) -> None:
+        with contextlib.suppress(OSError):  # it has died, which reading from it will tell
+            self.connection.send(messages)
+
 
 class SamplingProcesses:
     """`count` processes that sample `models`, each on one thread. Made before the service starts any thread: it forks.
@@ -108,32 +112,33 @@ class SamplingProcesses:
     ) -> None:
         self._count = count
         self._template = Template(partial(run_worker, models, limits.share(count), deterministic))
-        self._seats: list[asyncio.Task[None]] = []
         self._processes: list[_Process] = []
         self._queue: deque[_Part] = deque()
         self._numbers = itertools.count()
         self._past_s = 0.0  # computed by processes that have died
+        self._started = self._stopped = False
         self._no_more = False  # the template has gone
-        self._patience: tuple[asyncio.TimerHandle, float] | None = (
-            None  # while processes wait: until when, at the latest
-        )
+        self._patience: tuple[asyncio.TimerHandle, float] | None = None
+        """While processes wait for companions of a request: the timer, and until when they wait at the latest."""
 
-    def sample(self, weights: Weights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+    def sample(self, weights: SampledWeights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
         """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
         parts = job.split(max(1, min(self._count, job.num_samples // _ROWS_OF_A_PART)))
         whole = _Whole([None] * len(parts), deliver, fail)
         self._queue.extend(_Part(whole, index, weights, part) for index, part in enumerate(parts))
-        if not self._seats:
-            self._seats = [asyncio.ensure_future(self._keep_one()) for _ in range(self._count)]
+        if not self._started:
+            self._started = True
+            for _ in range(self._count):
+                self._start_one()
         self._wait_for_companions(job)
         return partial(self._cancel, whole)
 
     def stop(self) -> None:
         """End all processes."""
-        for seat in self._seats:
-            seat.cancel()
+        self._stopped = True
         for process in self._processes:
-            process.writer.close()
+            asyncio.get_running_loop().remove_reader(process.connection.fileno())
+            process.connection.close()
         self._template.close()
 
     def load(self) -> dict[str, float]:
@@ -167,7 +172,7 @@ class SamplingProcesses:
         if self._patience is not None:
             self._patience[0].cancel()
             self._patience = None
-        outgoing: dict[int, bytearray] = {index: bytearray() for index in range(len(self._processes))}
+        outgoing: dict[int, list[Task | Cancel]] = {index: [] for index in range(len(self._processes))}
         while self._queue:
             part = self._queue[0]
             if self._no_more and not self._processes:
@@ -181,10 +186,10 @@ class SamplingProcesses:
             self._queue.popleft()
             chosen, number = min(free, key=lambda index: self._processes[index].cost), next(self._numbers)
             self._processes[chosen].parts[number] = part
-            outgoing[chosen] += frames.encode(Task(number, part.weights, part.job))
-        for index, data in outgoing.items():  # in one piece, so that a process finds them all at once
-            if data:
-                self._processes[index].writer.write(data)
+            outgoing[chosen].append(Task(number, part.weights, part.job))
+        for index, tasks in outgoing.items():  # together, so that a process finds them all at once
+            if tasks:
+                self._processes[index].send(tasks)
 
     def _cancel(self, whole: _Whole) -> None:
         whole.over = True
@@ -194,11 +199,31 @@ class SamplingProcesses:
         """Take the parts of a request that is over from the queue and from the processes."""
         self._queue = deque(part for part in self._queue if part.whole is not whole)
         for process in self._processes:
-            for number, part in process.parts.items():
-                if part.whole is whole:
-                    process.writer.write(frames.encode(Cancel(number)))
+            if numbers := [number for number, part in process.parts.items() if part.whole is whole]:
+                process.send([Cancel(number) for number in numbers])
 
-    def _receive(self, process: _Process, report: Report) -> None:
+    def _start_one(self) -> None:
+        try:
+            connection = self._template.fork()
+        except OSError:
+            if not self._stopped:
+                # What lives goes on; what is queued when the last one has died is answered with an error.
+                logger.critical("no sampling process can be started any more: process %d has ended", self._template.pid)
+                self._no_more = True
+                self._dispatch()
+            return
+        process = _Process(connection)
+        self._processes.append(process)
+        asyncio.get_running_loop().add_reader(connection.fileno(), self._read, process)
+        self._dispatch()
+
+    def _read(self, process: _Process) -> None:
+        """Take a report that has come, or the news that the process has died."""
+        try:
+            report: Report = process.connection.recv()
+        except (EOFError, OSError):
+            self._bury(process)
+            return
         process.report = report
         for answer in report.answers:
             part = process.parts.pop(answer.number)
@@ -209,39 +234,13 @@ class SamplingProcesses:
                 self._drop(part.whole)
         self._dispatch()
 
-    async def _keep_one(self) -> None:
-        """Keep one process alive, and serve it, for as long as the service lives."""
-        while True:
-            try:
-                ours = self._template.fork()
-            except OSError:
-                # What lives goes on; what is queued when the last one has died is answered with an error.
-                logger.critical("no sampling process can be started any more: process %d has ended", self._template.pid)
-                self._no_more = True
-                self._dispatch()
-                return
-            await self._serve(ours)
-            await asyncio.sleep(_PAUSE_S)
-
-    async def _serve(self, ours: socket.socket) -> None:
-        """Talk to one process until it ends."""
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        process, messages = _Process(writer), frames.Frames()
-        self._processes.append(process)
-        self._dispatch()
-        try:
-            while data := await reader.read(_READ):
-                for report in messages.feed(data):
-                    self._receive(process, report)
-        except ConnectionError as error:
-            logger.info("a sampling process closed its socket: %s", error)
+    def _bury(self, process: _Process) -> None:
+        """Queue again what a process was at work on when it died, and start another one."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(process.connection.fileno())
+        process.connection.close()
         self._processes.remove(process)
         self._past_s += process.report.busy_s
-        writer.close()
-        self._take_back(process)
-
-    def _take_back(self, process: _Process) -> None:
-        """Queue again what a process was at work on when it died."""
         parts = [part for part in process.parts.values() if not part.whole.over]
         logger.warning("a sampling process died; %d jobs are done again", len(parts))
         for part in reversed(parts):
@@ -252,6 +251,7 @@ class SamplingProcesses:
                 part.whole.give_up(SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
                 self._drop(part.whole)
         self._dispatch()
+        loop.call_later(_PAUSE_S, self._start_one)
 
 
 def _error(answer: Answer) -> BaseException:

@@ -12,7 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rtl_core.localtinker.generation import Deliver, Fail, SamplingLoop, Weights, as_request, use_threads
+from rtl_core.localtinker.devices import use_threads
+from rtl_core.localtinker.generation import Deliver, Fail, SamplingLoop, as_request
+from rtl_core.localtinker.samplers import SampledWeights
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
 
 _LINGER = 0.001  # an idle engine waits for companions of its first request while they come at this pace, in seconds,
@@ -28,7 +30,7 @@ class Engine:
         self._threads = threads
         self._wake = threading.Condition()
         self._calls: deque[Callable[[], None]] = deque()
-        self._incoming: deque[tuple[Weights, SampleRequest]] = deque()
+        self._incoming: deque[tuple[SampledWeights, SampleRequest]] = deque()
         self._busy_s = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._main, name="localtinker-compute", daemon=True)
@@ -40,7 +42,7 @@ class Engine:
             self._calls.append(run)
             self._wake.notify()
 
-    def sample(self, weights: Weights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+    def sample(self, weights: SampledWeights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
         """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
         request = as_request(job, deliver, fail)
         with self._wake:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from rtl_core.localtinker import RequestError, SamplingError
 
 _RETRIEVED_GRACE = 30.0  # a client whose connection broke may ask again
 _UNCLAIMED_LIFE = 3600.0  # an answer that nobody collects
@@ -22,10 +23,9 @@ class Future:
     """
 
     request_id: str
-    kind: str
+    key: tuple | None = None
     event: asyncio.Event = field(default_factory=asyncio.Event)
-    proto: bytes | None = None
-    json: dict[str, Any] | None = None
+    answer: bytes | dict[str, Any] | None = None
     finished_at: float | None = None
     retrieved_at: float | None = None
     cancel: Callable[[], None] | None = None
@@ -37,45 +37,41 @@ class Future:
 
 
 class FutureStore:
-    """All futures of the service. Used on the event loop; `resolve_*` may be called from the compute thread."""
+    """All futures of the service. Used on the event loop; `resolve` and `fail` may be called from the compute thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._futures: OrderedDict[str, Future] = OrderedDict()
-        self._by_key: dict[tuple, str] = {}
-        self._keys: dict[str, tuple] = {}
+        self._futures: dict[str, Future] = {}
+        self._by_key: dict[tuple, Future] = {}
 
     def __len__(self) -> int:
         return len(self._futures)
 
-    def create(self, kind: str, key: tuple | None = None) -> Future:
+    def create(self, key: tuple | None = None) -> Future:
         """A new future. `key` names the request that it answers, so that a repeated send finds it again."""
-        future = Future(uuid.uuid4().hex, kind)
+        future = Future(uuid.uuid4().hex, key)
         self._futures[future.request_id] = future
         if key is not None:
-            self._by_key[key] = future.request_id
-            self._keys[future.request_id] = key
+            self._by_key[key] = future
         return future
 
     def existing(self, key: tuple) -> Future | None:
         """The future of a request that was sent before: the SDK repeats a send whose connection broke."""
-        request_id = self._by_key.get(key)
-        return None if request_id is None else self._futures.get(request_id)
+        return self._by_key.get(key)
 
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
 
-    def resolve_proto(self, future: Future, body: bytes) -> None:
-        self._finish(future, proto=body)
+    def fail(self, future: Future, error: BaseException) -> None:
+        """Answer with an error: the user's, or the server's own."""
+        if isinstance(error, RequestError):
+            self.resolve(future, {"error": error.message, "category": "user"})
+        else:
+            message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
+            self.resolve(future, {"error": message, "category": "server"})
 
-    def resolve_json(self, future: Future, body: dict[str, Any]) -> None:
-        self._finish(future, json=body)
-
-    def resolve_error(self, future: Future, message: str, category: str) -> None:
-        self._finish(future, json={"error": message, "category": category})
-
-    def _finish(self, future: Future, proto: bytes | None = None, json: dict[str, Any] | None = None) -> None:
-        future.proto, future.json, future.finished_at = proto, json, time.monotonic()
+    def resolve(self, future: Future, answer: bytes | dict[str, Any]) -> None:
+        future.answer, future.finished_at = answer, time.monotonic()
         future.cancel = None
         on_done, future.on_done = future.on_done, None
         if on_done is not None:
@@ -85,12 +81,6 @@ class FutureStore:
         except RuntimeError:  # the loop is closed: the service is going down
             return
 
-    def drop(self, request_id: str) -> None:
-        self._futures.pop(request_id, None)
-        key = self._keys.pop(request_id, None)
-        if key is not None and self._by_key.get(key) == request_id:
-            del self._by_key[key]
-
     def purge(self) -> None:
         """Release answers that were collected a while ago, and those that nobody came for."""
         now = time.monotonic()
@@ -98,4 +88,6 @@ class FutureStore:
             collected = future.retrieved_at is not None and now - future.retrieved_at > _RETRIEVED_GRACE
             unclaimed = future.finished_at is not None and now - future.finished_at > _UNCLAIMED_LIFE
             if collected or unclaimed:
-                self.drop(future.request_id)
+                del self._futures[future.request_id]
+                if future.key is not None and self._by_key.get(future.key) is future:
+                    del self._by_key[future.key]

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
-import torch
-
-from rtl_core.localtinker.lora import LoraSpec, read_adapter
-from rtl_core.localtinker.memory import give_back_free_memory
-from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.devices import use_threads
 from rtl_core.localtinker.packing import common_length
-from rtl_core.localtinker.samplers import Batch, Sampler
+from rtl_core.localtinker.samplers import Batch, SampledWeights, Sampler, SamplerPool
 from rtl_core.localtinker.sampling import Row, SampleJob, SampleRequest, requests_of
 from rtl_core.localtinker.wire import encode_sample_response
 
@@ -29,74 +23,6 @@ Deliver = Callable[[bytes], None]  # takes the answer, a serialised SampleRespon
 Fail = Callable[[BaseException], None]
 
 
-@dataclass(frozen=True)
-class Weights:
-    """A frozen set of weights: a base model, alone or with the adapter in a folder that is never written again."""
-
-    base: str
-    folder: Path | None = None
-    spec: LoraSpec | None = None
-
-
-@dataclass(frozen=True)
-class SamplingLimits:
-    """What one sampling loop may hold: samplers kept ready, by number and private bytes, and bytes of running caches."""
-
-    samplers: int
-    sampler_bytes: int
-    cache_bytes: int
-
-    def share(self, count: int) -> SamplingLimits:
-        """One of `count` equal shares."""
-        return SamplingLimits(max(1, self.samplers // count), self.sampler_bytes // count, self.cache_bytes // count)
-
-
-class SamplerPool:
-    """Recently used samplers, bounded in number and bytes; the least recently used goes first.
-
-    An evicted sampler is rebuilt from its frozen folder, so that it gives the same log-probabilities again.
-    """
-
-    def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
-        self._models = models
-        self._limits = limits
-        self._deterministic = deterministic
-        self._samplers: OrderedDict[Weights, Sampler] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._samplers)
-
-    def get(self, weights: Weights, in_use: set[Weights]) -> Sampler:
-        """The sampler of `weights`; those `in_use` by running batches are not evicted."""
-        if weights not in self._samplers:
-            adapted = weights.folder is not None
-            self._evict(in_use, more=1, more_bytes=self._models[weights.base].sampler_bytes(adapted=adapted))
-            self._samplers[weights] = self._build(weights)
-        self._samplers.move_to_end(weights)
-        return self._samplers[weights]
-
-    def trim(self, in_use: set[Weights]) -> None:
-        """Keep no more than the limits allow, now that fewer are in use."""
-        self._evict(in_use, more=0, more_bytes=0)
-
-    def _evict(self, in_use: set[Weights], *, more: int, more_bytes: int) -> None:
-        """Let the least recently used go until there is room for `more` samplers with so many private bytes."""
-        count = len(self._samplers)
-        for old in [w for w in self._samplers if w not in in_use]:
-            held = sum(sampler.private_bytes for sampler in self._samplers.values())
-            if len(self._samplers) + more <= self._limits.samplers and held + more_bytes <= self._limits.sampler_bytes:
-                break
-            self._samplers.pop(old).release()
-        if len(self._samplers) < count:
-            give_back_free_memory()
-
-    def _build(self, weights: Weights) -> Sampler:
-        adapter = None
-        if weights.folder is not None and weights.spec is not None:
-            adapter = (read_adapter(weights.folder), weights.spec)
-        return self._models[weights.base].sampler(adapter, deterministic=self._deterministic)
-
-
 class SamplingLoop:
     """Admits waiting jobs and advances what runs, a token at a time. Used by one thread, but for `rows`."""
 
@@ -104,9 +30,9 @@ class SamplingLoop:
         self.pool = pool
         self._threads = threads
         self._cache_bytes = cache_bytes
-        self._waiting: OrderedDict[Weights, deque[Row]] = OrderedDict()
-        self._batches: dict[Weights, list[Batch]] = {}
-        self._samplers: dict[Weights, Sampler] = {}
+        self._waiting: OrderedDict[SampledWeights, deque[Row]] = OrderedDict()
+        self._batches: dict[SampledWeights, list[Batch]] = {}
+        self._samplers: dict[SampledWeights, Sampler] = {}
         self._in_hand: list[Row] = []  # taken from the queue, not yet in a batch
 
     @property
@@ -118,7 +44,7 @@ class SamplingLoop:
         waiting = sum(len(rows) for rows in list(self._waiting.values()))
         return waiting, sum(b.live for batches in list(self._batches.values()) for b in list(batches))
 
-    def add(self, weights: Weights, request: SampleRequest) -> None:
+    def add(self, weights: SampledWeights, request: SampleRequest) -> None:
         self._waiting.setdefault(weights, deque()).extend(request.make_rows())
 
     def advance(self) -> bool:
@@ -129,7 +55,7 @@ class SamplingLoop:
             self._guard(weights, self._step)
         return not self.idle
 
-    def _guard(self, weights: Weights, action: Callable[[Weights], None]) -> None:
+    def _guard(self, weights: SampledWeights, action: Callable[[SampledWeights], None]) -> None:
         """Run one sampling action; a failure is answered to every request of these weights, and only to them."""
         try:
             action(weights)
@@ -141,17 +67,15 @@ class SamplingLoop:
             for request in requests_of(rows):
                 request.fail(error)
 
-    def _admit(self, weights: Weights) -> None:
+    def _admit(self, weights: SampledWeights) -> None:
         waiting = deque(row for row in self._waiting[weights] if not row.request.cancelled.is_set())
         self._waiting[weights] = waiting
         if waiting:
             sampler = self._samplers[weights] = self.pool.get(weights, set(self._batches))
             running = self._batches.setdefault(weights, [])
             self._in_hand = self._take_fitting(weights, waiting, sampler)
-            use_threads(self._decoding_threads(sampler))  # deterministic mode measures here how decoding computes
-            placed = sampler.place(self._in_hand, running)
             use_threads(self._threads)
-            for batch, rows in placed:
+            for batch, rows in sampler.place(self._in_hand, running):
                 if batch not in running:
                     running.append(batch)
                 batch.admit(rows)
@@ -159,31 +83,30 @@ class SamplingLoop:
         if not waiting:
             del self._waiting[weights]
 
-    def _take_fitting(self, weights: Weights, waiting: deque[Row], sampler: Sampler) -> list[Row]:
+    def _take_fitting(self, weights: SampledWeights, waiting: deque[Row], sampler: Sampler) -> list[Row]:
         """As many waiting rows, first come first, as the row and cache limits allow; at least one if nothing runs.
 
         No more prompts than one forward pass takes, so that what runs goes on and what is done is answered in between.
         """
-        used = sum(b.positions() * self._samplers[k].position_bytes for k, bs in self._batches.items() for b in bs)
+        used = sum(
+            b.positions() * self._samplers[k].decoder.position_bytes for k, bs in self._batches.items() for b in bs
+        )
         live = sum(batch.live for batch in self._batches[weights])
         taken: list[Row] = []
         prompt_tokens = 0
         while waiting and live + len(taken) < MAX_ROWS:
             request = waiting[0].request
-            used += (len(request.prompt) + request.options.max_tokens) * sampler.position_bytes
+            used += (len(request.prompt) + request.options.max_tokens) * sampler.decoder.position_bytes
             if (live or taken) and used > self._cache_bytes:
                 break
             prompt_tokens += len(request.prompt) - (_shared(taken[-1].request, request) if taken else 0)
-            if taken and prompt_tokens > sampler.prefill_tokens:
+            if taken and prompt_tokens > sampler.decoder.prefill_tokens:
                 break
             taken.append(waiting.popleft())
         return taken
 
-    def _decoding_threads(self, sampler: Sampler) -> int:
-        return 1 if sampler.one_thread else self._threads
-
-    def _step(self, weights: Weights) -> None:
-        use_threads(self._decoding_threads(self._samplers[weights]))
+    def _step(self, weights: SampledWeights) -> None:
+        use_threads(1 if self._samplers[weights].decoder.is_small else self._threads)
         batches = self._batches[weights]
         for batch in batches:
             if batch.live:
@@ -213,9 +136,3 @@ def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:
         fail,
         first_sample=job.first_sample,
     )
-
-
-def use_threads(count: int) -> None:
-    """Let torch compute on so many threads, if it does not already."""
-    if torch.get_num_threads() != count:
-        torch.set_num_threads(count)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Self, Unpack
 from urllib.parse import urlsplit
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.process import LocalTinker, ServiceOptions
 
 LONGEST_PAUSE_S = 30.0
 
@@ -33,7 +32,7 @@ class KeptTinker:
         *,
         on_restart: Callable[[str], None],
         poll_s: float = 0.5,
-        **options: Any,
+        **options: Unpack[ServiceOptions],
     ) -> None:
         self._start = lambda port, key: LocalTinker(models, state, port=port, api_key=key, **options)
         self._on_restart = on_restart
@@ -65,9 +64,7 @@ class KeptTinker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _watch(self) -> None:

@@ -1,12 +1,11 @@
 """Keys and values of a running batch, whose rows have their own lengths, so that requests join and leave it.
 
-Shapes: R slots, B rows, U prompts, G rows of one prompt at most, N query heads, M key-value heads, g = N / M, C capacity in
-positions, W width, D head size.
+Shapes: R slots, B rows, N query heads, M key-value heads, C capacity in positions, W width, D head size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ class KVCache:
     def __init__(self, layers: int, shape: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device) -> None:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
         self.values = [torch.zeros_like(k) for k in self.keys]
-        self._view: CacheView | None = None
+        self._view: CacheView | None = None  # made anew only when the width or the slots have changed
 
     @property
     def capacity(self) -> int:
@@ -33,40 +32,17 @@ class KVCache:
     def slots(self) -> int:
         return self.keys[0].shape[0]
 
-    def empty(self, slots: int, capacity: int) -> KVCache:
-        """Another cache of this model."""
-        _, heads, _, size = self.keys[0].shape
-        return KVCache(len(self.keys), (slots, heads, capacity, size), self.keys[0].dtype, self.keys[0].device)
+    def attention(self, positions_B: Tensor, length: int) -> Attend:
+        """Attention of a step in which row b writes position `positions_B[b]`, below `length`, and sees all up to it.
 
-    def view(self, width: int) -> CacheView:
-        """The first `width` positions; made anew only when they or the slots have changed."""
+        The cache grows if it must; not much more than `length` positions are read.
+        """
+        if length > self.capacity:
+            self.grow(round_up(max(length, int(1.5 * self.capacity))))
+        width = min(round_up(length, 16), self.capacity)
         if self._view is None or self._view.width != width:
             self._view = CacheView(self, width)
-        return self._view
-
-    def width_for(self, positions: Sequence[int]) -> int:
-        """How much of the cache has to be read when rows write these positions; it grows if it must."""
-        needed = max(positions) + 1
-        if needed > self.capacity:
-            self.grow(round_up(max(needed, int(1.5 * self.capacity))))
-        return min(round_up(needed, 16), self.capacity)
-
-    def attention(self, positions_B: Tensor, width: int) -> Attend:
-        """Attention of a step in which row b writes position `positions_B[b]` and sees all up to it.
-
-        `width` is an upper bound of positions + 1: only that much is read.
-        """
-        view = self.view(width)
-        places, bias = view.places(positions_B), view.bias(positions_B)
-
-        def attend(index: int, q_BND: Tensor, k_BMD: Tensor, v_BMD: Tensor) -> Tensor:
-            view.write(index, places, k_BMD, v_BMD)
-            keys_T, values_W = view.read[index]
-            q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
-            weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
-            return torch.bmm(weights, values_W).view(q_BND.shape)
-
-        return attend
+        return self._view.attention(positions_B)
 
     def select(self, rows: Tensor) -> None:
         """Keep only these slots, in this order."""
@@ -101,29 +77,30 @@ class CacheView:
         first = torch.arange(shape[0] * shape[1], device=device).view(shape[:2])
         self._first_RM = first * shape[2]  # index of a slot's position 0 among all positions
         self._written = [(k.flatten(0, 2), v.flatten(0, 2)) for k, v in zip(cache.keys, cache.values, strict=True)]
-        self.read = [
+        self._read = [  # of each layer: keys [R M, D, W] and values [R M, W, D]
             (k.flatten(0, 1)[:, :width].transpose(1, 2), v.flatten(0, 1)[:, :width])
             for k, v in zip(cache.keys, cache.values, strict=True)
         ]
-        """Of each layer: keys [R M, D, W] and values [R M, W, D]."""
         self._positions_W = torch.arange(width, device=device)
         self._never, self._always = (
             torch.tensor(x, dtype=cache.keys[0].dtype, device=device) for x in (-torch.inf, 0.0)
         )
         self._heads = shape[1]
 
-    def places(self, positions_R: Tensor) -> Tensor:
-        return (self._first_RM + positions_R[:, None]).flatten()
+    def attention(self, positions_B: Tensor) -> Attend:
+        places = (self._first_RM + positions_B[:, None]).flatten()
+        bias = torch.where(self._positions_W > positions_B[:, None], self._never, self._always)
+        bias = (bias.repeat_interleave(self._heads, 0) if self._heads > 1 else bias)[:, None]
 
-    def write(self, index: int, places: Tensor, k_RMD: Tensor, v_RMD: Tensor) -> None:
-        keys, values = self._written[index]
-        keys.index_copy_(0, places, k_RMD.reshape(-1, k_RMD.shape[-1]))
-        values.index_copy_(0, places, v_RMD.reshape(-1, v_RMD.shape[-1]))
+        def attend(index: int, q_BND: Tensor, k_BMD: Tensor, v_BMD: Tensor) -> Tensor:
+            for written, states in zip(self._written[index], (k_BMD, v_BMD), strict=True):
+                written.index_copy_(0, places, states.reshape(-1, states.shape[-1]))
+            keys_T, values_W = self._read[index]
+            q = q_BND.reshape(len(keys_T), -1, q_BND.shape[-1])
+            weights = softmax(torch.baddbmm(bias, q, keys_T, alpha=q.shape[-1] ** -0.5))
+            return torch.bmm(weights, values_W).view(q_BND.shape)
 
-    def bias(self, last_R: Tensor) -> Tensor:
-        """[R M, 1, W]: 0 for the positions of a slot up to `last_R`, and -inf behind."""
-        bias = torch.where(self._positions_W > last_R[:, None], self._never, self._always)
-        return (bias.repeat_interleave(self._heads, 0) if self._heads > 1 else bias)[:, None]
+        return attend
 
 
 def softmax(scores: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rtl_core.localtinker.decoder import PREFILL_TOKENS
 from rtl_core.localtinker.lora import AdapterBank
 from rtl_core.localtinker.sampling import Row, choose
 from rtl_core.localtinker.scoring import score_prompts
@@ -31,7 +32,13 @@ class LockstepDecoder:
         self._adapter = adapter
         self.device = model.get_input_embeddings().weight.device
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
-        self.adapter_bytes = 0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+        config = model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.position_bytes: int = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
+        self.private_bytes = 0 if adapter is None else sum(4 * p.numel() for p in adapters.parameters(adapter))
+        self.prefill_tokens = PREFILL_TOKENS
+        self.is_small = False
 
     def prefill(self, tokens_BL: Tensor, *, all_positions: bool) -> tuple[Tensor, Any]:
         """Logits [B, L, V], or [B, 1, V] of the last position, and the cache."""
@@ -69,10 +76,9 @@ class LockstepBatch:
     def live(self) -> int:
         return sum(not row.done for row in self.rows)
 
-    def positions(self, extra: Sequence[Row] = ()) -> int:
-        """Cache positions needed at most, with `extra` rows added."""
-        both = [row for row in self.rows if not row.done] + list(extra)
-        return sum(len(r.request.prompt) + r.request.options.max_tokens for r in both)
+    def positions(self) -> int:
+        """Cache positions needed at most."""
+        return sum(len(r.request.prompt) + r.request.options.max_tokens for r in self.rows if not r.done)
 
     @torch.inference_mode()
     def admit(self, rows: Sequence[Row]) -> None:

@@ -6,7 +6,7 @@ import itertools
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rtl_core.localtinker.decoder import DenseDecoder, is_small
 from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.modules import load_dense
-from rtl_core.localtinker.samplers import DenseSampler, LockstepSampler, Sampler
+from rtl_core.localtinker.samplers import Sampler
 from rtl_core.localtinker.settings import context_of
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,6 @@ class ServedModel:
     dense: bool
     split_head: bool
     recompute: bool  # activations are recomputed in the backward pass
-    fixed_rows: dict[tuple, int] = field(default_factory=dict)  # see DenseSampler
 
     @property
     def device(self) -> torch.device:
@@ -93,17 +92,14 @@ class ServedModel:
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
         """What samples from the base alone, or from a frozen adapter on it."""
         if self.dense:
-            return DenseSampler(
-                self.decoder(adapter), self.decode, deterministic=deterministic, fixed_rows=self.fixed_rows
-            )
+            return Sampler(self.decoder(adapter), self.decode, deterministic=deterministic)
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
-        return LockstepSampler(
-            LockstepDecoder(self.model, self.adapters, name), self.decode, deterministic=deterministic
-        )
+        decoder = LockstepDecoder(self.model, self.adapters, name)
+        return Sampler(decoder, self.decode, deterministic=deterministic)
 
 
 @dataclass(frozen=True)

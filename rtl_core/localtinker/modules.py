@@ -25,11 +25,10 @@ _FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTATIONS = ("default", "linear", "llama3", "yarn")
 
 
-@dataclass(frozen=True)
-class DenseConfig:
-    """What a model of these families computes, under the names of config.json."""
+@dataclass(frozen=True, kw_only=True)
+class DenseSizes:
+    """How large a model is, under the names of config.json."""
 
-    model_type: str
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -37,6 +36,13 @@ class DenseConfig:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseConfig(DenseSizes):
+    """What a model of these families computes, under the names of config.json."""
+
+    model_type: str
     rms_norm_eps: float
     max_position_embeddings: int
     tie_word_embeddings: bool

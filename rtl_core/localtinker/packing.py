@@ -1,4 +1,4 @@
-"""Sequences that begin alike, laid out so that a pass computes what they share once.
+"""How sequences are cut into passes: padded to one length, or, where they begin alike, laid out so that what they share is computed once.
 
 The answers of a group follow one prompt, and what scores them follows one hint: with four answers to a prompt of 250 tokens that are
 80 tokens long, 570 rows take the place of 1320. Under causal attention no shared row sees what follows it, so nothing changes but
@@ -21,6 +21,25 @@ from torch import Tensor
 BLOCK = 512  # queries whose mask is there at once: it has a number for each of their keys
 LEAST_PREFIX = 8  # tokens that are worth sharing: fewer save less than attention in two parts costs
 Tokens = Sequence[int] | np.ndarray
+
+
+def padded_passes(sequences: Sequence[Tokens], budget: int) -> list[list[int]]:
+    """The numbers of the sequences of each pass: by length, of at most `budget` padded tokens, or one sequence."""
+    passes: list[list[int]] = []
+    for number in sorted(range(len(sequences)), key=lambda i: (-len(sequences[i]), i)):
+        if passes and (len(passes[-1]) + 1) * len(sequences[passes[-1][0]]) <= budget:
+            passes[-1].append(number)
+        else:
+            passes.append([number])
+    return passes
+
+
+def padded(sequences: Sequence[Tokens]) -> Tensor:
+    """Right-padded tokens [B, L]."""
+    tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
+    for row, tokens in zip(tokens_BL, sequences, strict=True):
+        row[: len(tokens)] = tokens
+    return torch.from_numpy(tokens_BL)
 
 
 @dataclass(frozen=True)

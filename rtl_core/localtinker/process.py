@@ -11,10 +11,26 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict, Unpack
 
 from rtl_core.errors import InfrastructureError
+
+
+class ServiceOptions(TypedDict, total=False):
+    """How the service runs, where that is not by default. See `settings.Settings`."""
+
+    threads: int | None
+    sampling_processes: int | None
+    deterministic: bool
+    dtype: str
+    device: str
+    max_context: int | None
+    idle_s: float | None
+    housekeeping_s: float | None
+
+
+_FLAGS = {"idle_s": "idle-seconds", "housekeeping_s": "housekeeping-seconds"}
+"""Options whose flag has another name."""
 
 
 class LocalTinker:
@@ -33,17 +49,10 @@ class LocalTinker:
         models: Mapping[str, Path],
         state: Path,
         *,
-        threads: int | None = None,
-        sampling_processes: int | None = None,
-        deterministic: bool = False,
-        dtype: str = "float32",
-        device: str = "cpu",
-        max_context: int | None = None,
         port: int = 0,
         api_key: str | None = None,
-        idle_s: float | None = None,
-        housekeeping_s: float | None = None,
         timeout_s: float = 300.0,
+        **options: Unpack[ServiceOptions],
     ) -> None:
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
         self.state = Path(state)
@@ -52,19 +61,13 @@ class LocalTinker:
         command = [sys.executable, "-m", "rtl_core.localtinker", "--state", str(self.state), "--die-with-parent"]
         for name, path in models.items():
             command += ["--model", f"{name}={path}"]
-        command += ["--deterministic"] if deterministic else []
-        options = {
-            "--dtype": dtype,
-            "--device": device,
-            "--port": port,
-            "--threads": threads,
-            "--sampling-processes": sampling_processes,
-            "--max-context": max_context,
-            "--idle-seconds": idle_s,
-            "--housekeeping-seconds": housekeeping_s,
-        }
-        for flag, value in options.items():
-            command += [] if value is None else [flag, str(value)]
+        command += ["--port", str(port)]
+        for name, value in options.items():
+            flag = "--" + _FLAGS.get(name, name).replace("_", "-")
+            if value is True:
+                command.append(flag)
+            elif value is not None and value is not False:
+                command += [flag, str(value)]
         environment = {
             **os.environ,
             "TINKER_API_KEY": self.api_key,
@@ -117,9 +120,7 @@ class LocalTinker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _wait_until_ready(self, timeout_s: float) -> str:

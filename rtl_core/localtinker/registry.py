@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rtl_core.localtinker.errors import NotFoundError, RequestError
+from rtl_core.localtinker import NotFoundError, RequestError
 
 _SCHEMA = """
 create table if not exists sessions (
@@ -43,19 +43,27 @@ MIN_TTL, MAX_TTL = 3600, 10 * 365 * 86400
 SESSION_LIFE = 86400  # seconds without a heartbeat after which a session is over
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """One saved set of weights."""
+@dataclass(frozen=True, kw_only=True)
+class Blob:
+    """The files of an adapter in a folder of their own, and what they are an adapter of."""
+
+    blob: str
+    """Name of the folder."""
+    base_model: str
+    lora: str
+    """`LoraSpec.to_json()`."""
+    has_optimizer: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedWeights(Blob):
+    """A blob under a tinker:// path."""
 
     path: str
     run_id: str
     kind: str
     name: str
-    blob: str
-    base_model: str
-    lora: str
-    has_optimizer: bool
-    size_bytes: int
     created: float
     expires: float | None
     public: bool
@@ -174,7 +182,7 @@ class Registry:
                 _flush(path)
         return name, sum(file.stat().st_size for file in files)
 
-    def hold(self, path: str) -> Checkpoint:
+    def hold(self, path: str) -> SavedWeights:
         """The live checkpoint at a tinker:// path, its blob safe from deletion until `release_blob`."""
         with self._lock:
             checkpoint = self.checkpoint(path)
@@ -204,12 +212,8 @@ class Registry:
         run_id: str,
         kind: str,
         name: str,
+        saved: Blob,
         *,
-        blob: str,
-        size_bytes: int,
-        base_model: str,
-        lora: str,
-        has_optimizer: bool,
         ttl_seconds: int | None = None,
         user_metadata: dict | None = None,
         ephemeral_of: str | None = None,
@@ -220,20 +224,20 @@ class Registry:
         expires = None if ttl_seconds is None else now + ttl_seconds
         self._run(
             "insert or replace into checkpoints values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-            *(path, run_id, kind, name, blob, base_model, lora, int(has_optimizer), size_bytes, now),
-            *(expires, ephemeral_of, _dumps(user_metadata)),
+            *(path, run_id, kind, name, saved.blob, saved.base_model, saved.lora, int(saved.has_optimizer)),
+            *(saved.size_bytes, now, expires, ephemeral_of, _dumps(user_metadata)),
         )
-        self.release_blob(blob)
+        self.release_blob(saved.blob)
         return path
 
-    def checkpoint(self, path: str) -> Checkpoint:
+    def checkpoint(self, path: str) -> SavedWeights:
         """The live checkpoint at a tinker:// path."""
         rows = self._run("select * from checkpoints where path = ?", path)
         if not rows or (rows[0]["expires"] is not None and rows[0]["expires"] <= self._clock()):
             raise NotFoundError(f"path: no checkpoint {path!r} on this service")
         return _checkpoint(rows[0])
 
-    def checkpoints(self, run_id: str | None = None) -> list[Checkpoint]:
+    def checkpoints(self, run_id: str | None = None) -> list[SavedWeights]:
         """Named checkpoints, newest first; those behind a sampling client only are not listed."""
         where = "" if run_id is None else "and run_id = ?"
         args = (self._clock(),) if run_id is None else (self._clock(), run_id)
@@ -265,7 +269,7 @@ class Registry:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def find_checkpoint(state: Path, path: str) -> Checkpoint | None:
+def find_checkpoint(state: Path, path: str) -> SavedWeights | None:
     """The live checkpoint at a tinker:// path of a state folder, which a service may be using; nothing is changed there."""
     file = state / "registry.sqlite"
     if not file.is_file():
@@ -287,12 +291,12 @@ def parse_path(path: str, field: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
-def _checkpoint(row: sqlite3.Row) -> Checkpoint:
+def _checkpoint(row: sqlite3.Row) -> SavedWeights:
     values = dict(row)
     values["has_optimizer"] = bool(values["has_optimizer"])
     values["public"] = bool(values["public"])
     values["user_metadata"] = None if values["user_metadata"] is None else json.loads(values["user_metadata"])
-    return Checkpoint(**values)
+    return SavedWeights(**values)
 
 
 def _dumps(value: dict | None) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rtl_core.learning.losses import LOSSES
-from rtl_core.localtinker.errors import RequestError
+from rtl_core.localtinker import RequestError
 from rtl_core.localtinker.lora import MAX_RANK
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.registry import MAX_TTL, MIN_TTL
@@ -102,11 +102,16 @@ class LoadWeights(_Request):
     optimizer: bool
 
 
-class CreateSamplingSession(_Request):
-    session_id: str
-    sampling_session_seq_id: int
+class Sampled(_Request):
+    """What is sampled: a base model, or saved weights."""
+
     base_model: str | None = None
     model_path: str | None = None
+
+
+class CreateSamplingSession(Sampled):
+    session_id: str
+    sampling_session_seq_id: int
 
 
 class TextChunk(_Request):
@@ -135,12 +140,10 @@ class TensorData(_Request):
     sparse_col_indices: list[int] | None = None
 
 
-class Sample(_Request):
+class Sample(Sampled):
     num_samples: int = Field(1, ge=1, le=MAX_SAMPLES)
     prompt: Prompt
     sampling_params: SamplingParams
-    base_model: str | None = None
-    model_path: str | None = None
     sampling_session_id: str | None = None
     seq_id: int | None = None
     prompt_logprobs: bool | None = None
@@ -149,7 +152,6 @@ class Sample(_Request):
     target_prompt_logprobs: TensorData | None = None
     prompt_alt_tokens_k: int = Field(0, ge=0, le=MAX_TOPK)
     prompt_logprobs_last_n: int | None = Field(None, ge=1)
-    record_stability_info: bool | None = None
 
 
 class CopyWeights(_Request):
@@ -186,7 +188,7 @@ def parse(kind: type[T], body: bytes) -> T:
 
 
 def number(query: Mapping[str, str], name: str, otherwise: str = "") -> int:
-    """A whole number of a request's query. Raises RequestError (422) where it is none."""
+    """A whole number of a request's query. Raises RequestError (422) for anything else."""
     text = query.get(name, otherwise)
     if not text.isdecimal():
         raise RequestError(f"{name}: {text!r} is no whole number", status=422)

@@ -1,28 +1,27 @@
-"""What samples a set of weights, and where a waiting row goes.
+"""Samplers: one set of weights each, ready to sample, and the pool of recently used ones.
 
 A sampler belongs to a base model, or to a frozen adapter on it. Dense models run on `decoder.py` in one running
-batch; others run in lockstep. In deterministic mode a row's arithmetic must depend on its own request alone: dense
-rows go to fixed-shape batches of their own width, which hold as many rows as this machine's kernels treat alike (one, if
-need be).
+batch; others run in lockstep. In deterministic mode a row's arithmetic must depend on its own request alone, so each row
+runs in a batch of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from rtl_core.localtinker.batching import (
-    PREFILL_TOKENS,
-    GenerationBatch,
-    fixed_batch_rows,
-    fixed_width,
-    prefill_tokens,
-)
+from rtl_core.localtinker.batching import GenerationBatch
 from rtl_core.localtinker.decoder import DenseDecoder
+from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
+from rtl_core.localtinker.lora import LoraSpec, read_adapter
 from rtl_core.localtinker.sampling import Row
 
-Decode = Callable[[Sequence[int]], str]
+if TYPE_CHECKING:
+    from rtl_core.localtinker.models import ServedModel
 
 
 class Batch(Protocol):
@@ -32,101 +31,101 @@ class Batch(Protocol):
 
     @property
     def live(self) -> int: ...
-    def positions(self, extra: Sequence[Row] = ()) -> int: ...
+    def positions(self) -> int: ...
     def admit(self, rows: Sequence[Row]) -> None: ...
     def step(self) -> None: ...
 
 
-class Sampler(Protocol):
+class Sampler:
     """One set of weights, ready to sample."""
 
-    position_bytes: int  # of the cache, for one position of one row
-    private_bytes: int  # held beyond the shared base weights
-    one_thread: bool  # whether decoding is quicker on one thread
-    prefill_tokens: int  # prompt tokens of one forward pass
+    def __init__(
+        self, decoder: DenseDecoder | LockstepDecoder, decode: Callable[[Sequence[int]], str], *, deterministic: bool
+    ) -> None:
+        self.decoder = decoder
+        self._decode = decode
+        self._deterministic = deterministic
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
         """The batches, running (from `batches`) or new, that `rows` should be admitted to."""
-        ...
-
-    def release(self) -> None: ...
-
-
-class DenseSampler:
-    """Sampling on `DenseDecoder`."""
-
-    def __init__(
-        self, decoder: DenseDecoder, decode: Decode, *, deterministic: bool, fixed_rows: dict[tuple, int]
-    ) -> None:
-        """`fixed_rows` remembers, for all samplers of one base, how many rows a fixed-shape batch may hold."""
-        self.decoder = decoder
-        self.position_bytes = decoder.position_bytes
-        self.private_bytes = decoder.nbytes_private()
-        self.one_thread = decoder.is_small
-        self.prefill_tokens = prefill_tokens(decoder)
-        self._decode = decode
-        self._deterministic = deterministic
-        self._fixed_rows = fixed_rows
-
-    def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
-        mine = [batch for batch in batches if isinstance(batch, GenerationBatch)]
-        if not self._deterministic:
-            return [(mine[0] if mine else GenerationBatch(self.decoder, self._decode), list(rows))]
-        # Of each width the batch that rows are joining, the rows that join it, and how many more may.
-        joining: dict[int, tuple[Batch, list[Row], int]] = {}
-        placed: list[tuple[Batch, list[Row]]] = []
+        if self._deterministic:
+            return [(self._new_batch(), [row]) for row in rows]
+        if isinstance(self.decoder, DenseDecoder):
+            return [(batches[0] if batches else self._new_batch(), list(rows))]
+        by_length: dict[int, list[Row]] = {}
         for row in rows:
-            width = fixed_width(row)
-            if width not in joining or joining[width][2] == len(joining[width][1]):
-                batch, room = self._batch_with_room(width, [b for b in mine if b.fixed_width == width])
-                joining[width] = (batch, [], room)
-                placed.append(joining[width][:2])
-                mine = [b for b in mine if b is not batch]
-            joining[width][1].append(row)
-        return placed
+            by_length.setdefault(len(row.request.prompt), []).append(row)
+        return [(self._new_batch(), group) for group in by_length.values()]
 
-    def _batch_with_room(self, width: int, running: Sequence[GenerationBatch]) -> tuple[GenerationBatch, int]:
-        """One of the running batches of a width, or a new one, and how many rows may join it."""
-        most = self._most_rows(width)
-        for batch in running:
-            if batch.live < most:
-                return batch, most - batch.live
-        return self._fixed(width), most
-
-    def _most_rows(self, width: int) -> int:
-        key = (self.decoder.shape_key, width)
-        if key not in self._fixed_rows:
-            self._fixed_rows[key] = fixed_batch_rows(self.decoder, width)
-        return self._fixed_rows[key]
-
-    def _fixed(self, width: int) -> GenerationBatch:
-        return GenerationBatch(self.decoder, self._decode, fixed_width=width)
-
-    def release(self) -> None:
-        """Nothing to do: the decoder's tensors go with it."""
+    def _new_batch(self) -> Batch:
+        if isinstance(self.decoder, DenseDecoder):
+            return GenerationBatch(self.decoder, self._decode)
+        return LockstepBatch(self.decoder, self._decode)
 
 
-class LockstepSampler:
-    """Sampling through transformers, rows of one prompt length together."""
+@dataclass(frozen=True)
+class SampledWeights:
+    """A frozen set of weights: a base model, alone or with the adapter in a folder that is never written again."""
 
-    def __init__(self, decoder: LockstepDecoder, decode: Decode, *, deterministic: bool) -> None:
-        self.decoder = decoder
-        config = decoder.model.config.get_text_config()
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        element = decoder.model.dtype.itemsize
-        self.position_bytes = 2 * config.num_hidden_layers * heads * size * element
-        self.private_bytes = decoder.adapter_bytes
-        self.one_thread = False
-        self.prefill_tokens = PREFILL_TOKENS
-        self._decode = decode
+    base: str
+    folder: Path | None = None
+    spec: LoraSpec | None = None
+
+
+@dataclass(frozen=True)
+class SamplingLimits:
+    """What one sampling loop may hold: bytes of running caches, and samplers kept ready, by number and private bytes."""
+
+    cache_bytes: int
+    samplers: int = 16
+    sampler_bytes: int = 1 << 30
+
+    def share(self, count: int) -> SamplingLimits:
+        """One of `count` equal shares."""
+        return SamplingLimits(self.cache_bytes // count, max(1, self.samplers // count), self.sampler_bytes // count)
+
+
+class SamplerPool:
+    """Recently used samplers, bounded in number and bytes; the least recently used goes first.
+
+    An evicted sampler is rebuilt from its frozen folder, so that it gives the same log-probabilities again.
+    """
+
+    def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
+        self._models = models
+        self._limits = limits
         self._deterministic = deterministic
+        self._samplers: OrderedDict[SampledWeights, Sampler] = OrderedDict()
 
-    def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
-        groups: dict[int, list[Row]] = {}
-        for index, row in enumerate(rows):
-            groups.setdefault(index if self._deterministic else len(row.request.prompt), []).append(row)
-        return [(LockstepBatch(self.decoder, self._decode), group) for group in groups.values()]
+    def __len__(self) -> int:
+        return len(self._samplers)
 
-    def release(self) -> None:
-        self.decoder.release()
+    def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
+        """The sampler of `weights`; those `in_use` by running batches are not evicted."""
+        if weights not in self._samplers:
+            adapted = weights.folder is not None
+            self._evict(in_use, more=1, more_bytes=self._models[weights.base].sampler_bytes(adapted=adapted))
+            self._samplers[weights] = self._build(weights)
+        self._samplers.move_to_end(weights)
+        return self._samplers[weights]
+
+    def trim(self, in_use: set[SampledWeights]) -> None:
+        """Keep no more than the limits allow, now that fewer are in use."""
+        self._evict(in_use, more=0, more_bytes=0)
+
+    def _evict(self, in_use: set[SampledWeights], *, more: int, more_bytes: int) -> None:
+        """Let the least recently used go until there is room for `more` samplers of `more_bytes` private bytes."""
+        count = len(self._samplers)
+        for old in [w for w in self._samplers if w not in in_use]:
+            held = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
+            if len(self._samplers) + more <= self._limits.samplers and held + more_bytes <= self._limits.sampler_bytes:
+                break
+            self._samplers.pop(old).decoder.release()
+        if len(self._samplers) < count:
+            give_back_free_memory()
+
+    def _build(self, weights: SampledWeights) -> Sampler:
+        adapter = None
+        if weights.folder is not None and weights.spec is not None:
+            adapter = (read_adapter(weights.folder), weights.spec)
+        return self._models[weights.base].sampler(adapter, deterministic=self._deterministic)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rtl_core.localtinker.errors import RequestError
+from rtl_core.localtinker import RequestError
 from rtl_core.localtinker.wire import PromptScores, SampledSequence
 
 # So far below 1 that u * total < total after rounding: no token of probability zero can be hit.

@@ -16,7 +16,7 @@ from rtl_core.localtinker.sampling import SampleRequest
 from rtl_core.localtinker.wire import MISSING_LOGPROB, PromptScores
 
 LOGIT_BUDGET = 2**18  # floats of logits alive at once, 1 MiB: they stay in a core's cache
-_LEAST_ROWS = 128  # but with large vocabularies so many positions, for the sake of the matrix product
+_LEAST_ROWS = 128  # fewer positions at a time would slow the matrix product down, however large the vocabulary
 
 
 class Head(Protocol):

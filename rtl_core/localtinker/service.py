@@ -10,17 +10,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.clients import Client, Clients, quietly
-from rtl_core.localtinker.devices import device_for
+from rtl_core.localtinker.devices import device_for, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.errors import NotFoundError, RequestError, SamplingError
 from rtl_core.localtinker.futures import Future, FutureStore
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, use_threads
+from rtl_core.localtinker.generation import SamplingLoop
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import ServedModel, load_model, room_on
-from rtl_core.localtinker.registry import Registry, parse_path
+from rtl_core.localtinker.registry import Blob, Registry, parse_path
+from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.settings import Settings
 from rtl_core.localtinker.wire import TrainRequest, encode_train_output
@@ -41,13 +42,12 @@ class Service:
             for name, path in settings.models.items()
         }
         room = room_on(self.device, self.models.values())
-        cache_bytes = settings.cache_bytes or room.cache_bytes
-        limits = SamplingLimits(settings.samplers, settings.sampler_bytes, cache_bytes)
+        limits = SamplingLimits(cache_bytes=room.cache_bytes)
         self._processes = self._start_processes(limits)
         self.registry = Registry(settings.state)
-        self.clients = Clients(self.registry, micro_tokens=settings.micro_tokens or room.micro_tokens)
+        self.clients = Clients(self.registry, micro_tokens=room.micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
-        sampling = SamplingLoop(pool, threads=settings.threads, cache_bytes=cache_bytes)
+        sampling = SamplingLoop(pool, threads=settings.threads, cache_bytes=room.cache_bytes)
         self.engine = Engine(sampling, threads=settings.threads)
         self.futures: FutureStore
         self._done: Counter[str] = Counter()
@@ -107,22 +107,18 @@ class Service:
         """Queue `run` on the compute thread; a request sent before under the same key keeps its first future."""
         if key is not None and (known := self.futures.existing(key)) is not None:
             return known
-        future = self.futures.create(kind, key)
+        future = self.futures.create(key)
 
         def work() -> None:
             try:
                 result = run()
-            except RequestError as error:
-                self.futures.resolve_error(future, error.message, "user")
             except Exception as error:
-                logger.exception("%s failed", kind)
-                self.futures.resolve_error(future, f"{type(error).__name__}: {error}", "server")
+                if not isinstance(error, RequestError):
+                    logger.exception("%s failed", kind)
+                self.futures.fail(future, error)
             else:
                 self._done[kind] += 1
-                if isinstance(result, bytes):
-                    self.futures.resolve_proto(future, result)
-                else:
-                    self.futures.resolve_json(future, result)
+                self.futures.resolve(future, result)
 
         self.engine.call(work)
         return future
@@ -132,7 +128,7 @@ class Service:
         future = self.futures.get(request_id)
         if future is not None and not future.done and future.cancel is not None:
             future.cancel()
-            self.futures.resolve_error(future, "cancelled by the client", "user")
+            self.futures.fail(future, RequestError("cancelled by the client"))
 
     # Training ---------------------------------------------------------------------------------------------------
     def create_model(self, request: rq.CreateModel) -> Future:
@@ -185,13 +181,7 @@ class Service:
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
     def save_weights(self, request: rq.SaveWeights) -> Future:
-        client = self.clients.get(request.model_id)
-        name = rq.check_name(request.path or uuid.uuid4().hex[:12])
-
-        def run() -> dict[str, Any]:
-            return {"path": self._save(client, "weights", name, request), "type": "save_weights"}
-
-        return self._submit("save_weights", _key(request.model_id, request.seq_id), run)
+        return self._save_named("save_weights", "weights", request)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
         """Freeze the adapter under a name, or, with `sampling_session_seq_id`, behind a new sampling client only."""
@@ -210,17 +200,20 @@ class Service:
         return self._submit("save_weights_for_sampler", _key(request.model_id, request.seq_id), run)
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
-        """Save the adapter for other programs, which fetch its files (downloads.py)."""
-        client = self.clients.get(request.model_id)
-        name = rq.check_name(request.path)
+        """Save the adapter for other programs, which fetch its files (listing.py)."""
         if request.age_encryption_recipients:
             raise RequestError("age_encryption_recipients: this service does not encrypt; leave them out")
+        rq.check_name(request.path)
+        return self._save_named("save_weights_external", "external_weights", request)
+
+    def _save_named(self, call: str, kind: str, request: rq.SaveWeights) -> Future:
+        client = self.clients.get(request.model_id)
+        name = rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
-            path = self._save(client, "external_weights", name, request)
-            return {"path": path, "type": "save_weights_external"}
+            return {"path": self._save(client, kind, name, request), "type": call}
 
-        return self._submit("save_weights_external", _key(request.model_id, request.seq_id), run)
+        return self._submit(call, _key(request.model_id, request.seq_id), run)
 
     def _save(self, client: Client, kind: str, name: str, request: rq.SaveWeights, *, ephemeral: bool = False) -> str:
         model = self.clients.live(client.model_id)
@@ -230,15 +223,18 @@ class Service:
         blob, size = self.registry.write_blob(
             lambda folder: model.save(folder, optimizer=optimizer), durable=not ephemeral
         )
+        saved = Blob(
+            blob=blob,
+            base_model=client.base.name,
+            lora=client.spec.to_json(),
+            has_optimizer=optimizer,
+            size_bytes=size,
+        )
         return self.registry.add_checkpoint(
             client.model_id,
             kind,
             name,
-            blob=blob,
-            size_bytes=size,
-            base_model=client.base.name,
-            lora=client.spec.to_json(),
-            has_optimizer=optimizer,
+            saved,
             ttl_seconds=request.ttl_seconds,
             user_metadata=request.user_metadata,
             ephemeral_of=client.session_id if ephemeral else None,
@@ -293,11 +289,7 @@ class Service:
             run_id,
             source.kind,
             source.name,
-            blob=source.blob,
-            size_bytes=source.size_bytes,
-            base_model=source.base_model,
-            lora=source.lora,
-            has_optimizer=source.has_optimizer,
+            source,
             ttl_seconds=request.ttl_seconds,
             user_metadata=source.user_metadata,
         )
@@ -365,27 +357,20 @@ class Service:
         self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
     ) -> Future:
         """Give a job to what samples this model. The weights stay what they are at this moment, until the job is done."""
-        future = self.futures.create("sample", key)
-        weights = Weights(model.name)
+        future = self.futures.create(key)
+        weights = SampledWeights(model.name)
         if path is not None:
             checkpoint = self.registry.hold(path)
             future.on_done = partial(self.registry.release_blob, checkpoint.blob)
             folder = self.registry.blob_path(checkpoint.blob)
-            weights = Weights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
-
-        def fail(error: BaseException) -> None:
-            if isinstance(error, RequestError):
-                self.futures.resolve_error(future, error.message, "user")
-            else:
-                message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
-                self.futures.resolve_error(future, message, "server")
+            weights = SampledWeights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
 
         def deliver(body: bytes) -> None:
             self._done[kind] += job.num_samples
-            self.futures.resolve_proto(future, body)
+            self.futures.resolve(future, body)
 
         where = self._processes if self._processes is not None and model.small else self.engine
-        future.cancel = where.sample(weights, job, deliver, fail)
+        future.cancel = where.sample(weights, job, deliver, partial(self.futures.fail, future))
         return future
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +13,20 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from rtl_core.learning.losses import LOSSES
+from rtl_core.localtinker import RequestError
 from rtl_core.localtinker.dense_training import DenseTraining, LossOf
-from rtl_core.localtinker.errors import RequestError
-from rtl_core.localtinker.forward import FrozenForward
+from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
-from rtl_core.localtinker.memory import give_back_free_memory
 from rtl_core.localtinker.models import ServedModel
-from rtl_core.localtinker.packing import packed_passes
+from rtl_core.localtinker.packing import packed_passes, padded, padded_passes
 from rtl_core.localtinker.scoring import gather_logprobs
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
 Pass = Callable[[Sequence[np.ndarray], Tensor, LossOf], tuple[Tensor, Tensor]]
 """Of B sequences of at most L tokens, targets [B, L, K] and the loss of log-probabilities: these log-probabilities and their loss,
 both [B, L, K]."""
-Cut = Callable[[Sequence[np.ndarray]], list[list[int]]]
-"""Of all sequences of a request: the numbers of those of each pass."""
-Map = Callable[[Callable[[list[int]], tuple[Tensor, Tensor]], list[list[int]]], Iterable[tuple[Tensor, Tensor]]]
+Cut = Callable[[Sequence[np.ndarray], int], list[list[int]]]
+"""Of all sequences of a request, and the tokens of a pass: the numbers of the sequences of each pass."""
 ACTIVATION_BYTES = 384 << 20  # what the layers of a pass by hand keep
 LOGIT_BUDGET = 2**25  # floats of logits alive at once in a forward pass: 128 MiB
 
@@ -62,39 +59,22 @@ class TrainingModel:
         `input_tokens:sum` (all positions of the data, which is what training is charged by).
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
+        self.base.adapters.activate(self.model_id)
         if request.forward_only:
-            return self._forward(request)
+            with torch.no_grad():
+                return self._run(request, self._forward_pass, padded_passes)
         try:
             if self.base.trains_by_hand:
                 return self._by_hand(request)
-            self.base.adapters.activate(self.model_id)
             if self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
-            return self._run(request, self._autograd_pass, self._cut(self._micro_tokens), map)
+            return self._run(request, self._autograd_pass, padded_passes)
         except BaseException:
             self._optimizer.zero_grad(set_to_none=True)
             raise
         finally:
             if self.base.recompute:
                 self.base.model.eval()
-
-    def _forward(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        """`forward_backward` without gradients."""
-        frozen = FrozenForward(self.base, self.tensors(), self.spec) if FrozenForward.supports(self.base) else None
-        if frozen is None:
-            self.base.adapters.activate(self.model_id)
-        logprobs_of = self._logprobs if frozen is None else frozen.logprobs
-
-        @torch.no_grad()
-        def forward_pass(
-            sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-        ) -> tuple[Tensor, Tensor]:
-            logp_BLK = logprobs_of(self._padded(sequences), targets_BLK)
-            return logp_BLK, loss_of(logp_BLK)
-
-        if frozen is None:
-            return self._run(request, forward_pass, self._cut(self._micro_tokens), map)
-        return self._run(request, forward_pass, self._cut(min(frozen.pass_tokens, self._micro_tokens)), frozen.map)
 
     def _by_hand(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         passes = DenseTraining(
@@ -104,8 +84,7 @@ class TrainingModel:
             budget_bytes=ACTIVATION_BYTES,
         )
         try:
-            cut = functools.partial(packed_passes, budget=self._micro_tokens)
-            return self._run(request, passes.forward_backward, cut, map)
+            return self._run(request, passes.forward_backward, packed_passes)
         finally:
             del passes
             give_back_free_memory()
@@ -113,24 +92,25 @@ class TrainingModel:
     def _autograd_pass(
         self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
     ) -> tuple[Tensor, Tensor]:
-        logp_BLK = self._logprobs(self._padded(sequences), targets_BLK)
-        loss_BLK = loss_of(logp_BLK)
+        logp_BLK, loss_BLK = self._forward_pass(sequences, targets_BLK, loss_of)
         loss_BLK.sum().backward()
         return logp_BLK, loss_BLK
 
+    def _forward_pass(
+        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
+    ) -> tuple[Tensor, Tensor]:
+        logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
+        return logp_BLK, loss_of(logp_BLK)
+
     def _run(
-        self, request: TrainRequest, one_pass: Pass, cut: Cut, each: Map
+        self, request: TrainRequest, one_pass: Pass, cut: Cut
     ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
         """The passes of a request, put together."""
         logprobs: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         losses: list[np.ndarray] = [np.zeros(0)] * len(request.data)
         total = 0.0
-        passes = cut([d.tokens_T for d in request.data])
-
-        def run_pass(index: list[int]) -> tuple[Tensor, Tensor]:
-            return self._micro_batch([request.data[i] for i in index], request, one_pass)
-
-        for index, (logp_BLK, loss_BLK) in zip(passes, each(run_pass, passes), strict=True):
+        for index in cut([d.tokens_T for d in request.data], self._micro_tokens):
+            logp_BLK, loss_BLK = self._micro_batch([request.data[i] for i in index], request, one_pass)
             total += float(loss_BLK.sum(dtype=torch.float64))
             for row, i in enumerate(index):
                 shape = request.data[i].inputs["target_tokens"].shape
@@ -156,18 +136,6 @@ class TrainingModel:
 
         logp_BLK, loss_BLK = one_pass([d.tokens_T for d in data], inputs["target_tokens"], loss_of)
         return logp_BLK.detach().cpu(), loss_BLK.detach().cpu()
-
-    @staticmethod
-    def _cut(pass_tokens: int) -> Cut:
-        """Passes of at most so many padded tokens."""
-        return lambda sequences: micro_batches([len(tokens) for tokens in sequences], pass_tokens)
-
-    def _padded(self, sequences: Sequence[np.ndarray]) -> Tensor:
-        """Right-padded tokens [B, L]."""
-        tokens_BL = np.zeros((len(sequences), max(map(len, sequences))), np.int64)
-        for row, tokens in zip(tokens_BL, sequences, strict=True):
-            row[: len(tokens)] = tokens
-        return torch.from_numpy(tokens_BL).to(self.base.device)
 
     def _logprobs(self, tokens_BL: Tensor, targets_BLK: Tensor) -> Tensor:
         """log p of the targets, [B, L, K], float32.
@@ -260,17 +228,6 @@ def _trained_positions(datum: TrainDatum) -> int:
         if name in datum.inputs:
             return int(np.count_nonzero(datum.inputs[name]))
     return len(datum.tokens_T)
-
-
-def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices sorted by length and cut so that a padded batch holds at most `budget` tokens (or one sequence)."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= budget:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
 
 
 def collate(data: Sequence[TrainDatum], names: Sequence[str]) -> tuple[dict[str, Tensor], Tensor]:

@@ -12,7 +12,7 @@ import numpy as np
 import zstandard
 from google.protobuf.message import DecodeError
 
-from rtl_core.localtinker.errors import RequestError
+from rtl_core.localtinker import RequestError
 
 
 def _sdk_messages() -> Any:

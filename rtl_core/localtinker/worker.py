@@ -1,23 +1,24 @@
-"""A sampling process: takes jobs from its socket, samples them in continuous batches on one thread, sends the answers back."""
+"""A sampling process: takes jobs from its connection, samples them in continuous batches on one thread, sends the answers back."""
 
 from __future__ import annotations
 
-import select
-import socket
+import contextlib
+import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import NoReturn
 
-from rtl_core.localtinker import frames
-from rtl_core.localtinker.errors import RequestError
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, as_request, use_threads
-from rtl_core.localtinker.memory import keep_freed_memory
+from rtl_core.localtinker import RequestError
+from rtl_core.localtinker.devices import keep_freed_memory, use_threads
+from rtl_core.localtinker.generation import SamplingLoop, as_request
 from rtl_core.localtinker.models import ServedModel
+from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
-
-_READ = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Task:
     """To a sampling process: a job, under a number for its answer."""
 
     number: int
-    weights: Weights
+    weights: SampledWeights
     job: SampleJob
 
 
@@ -38,7 +39,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Answer:
-    """From a sampling process: the serialised SampleResponse of a job; or why there is none, and whether the request is to
+    """From a sampling process: the serialised SampleResponse of a job; or why it has no answer, and whether the request is to
     blame. A cancelled job is answered with nothing."""
 
     number: int
@@ -57,46 +58,43 @@ class Report:
 
 
 def run_worker(
-    models: Mapping[str, ServedModel], limits: SamplingLimits, deterministic: bool, sock: socket.socket
-) -> None:
-    """Work until the socket closes."""
+    models: Mapping[str, ServedModel], limits: SamplingLimits, deterministic: bool, connection: Connection
+) -> NoReturn:
+    """Work until the service closes the connection."""
     keep_freed_memory()
     use_threads(1)
     pool = SamplerPool(models, limits, deterministic=deterministic)
-    Worker(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), sock).run()
+    Worker(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), connection).run()
 
 
 class Worker:
     """The loop of a sampling process."""
 
-    def __init__(self, sampling: SamplingLoop, sock: socket.socket) -> None:
+    def __init__(self, sampling: SamplingLoop, connection: Connection) -> None:
         self._sampling = sampling
-        self._sock = sock
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
-        self._frames = frames.Frames()
+        self._connection = connection
+        self._inbox: SimpleQueue[list[Task | Cancel]] = SimpleQueue()
         self._requests: dict[int, SampleRequest] = {}
         self._report = Report()
 
-    def run(self) -> None:
-        while self._receive():
+    def run(self) -> NoReturn:
+        threading.Thread(target=self._receive, daemon=True).start()
+        while True:
+            while self._sampling.idle or not self._inbox.empty():
+                for message in self._inbox.get():
+                    self._take(message)
             began = time.monotonic()
             self._sampling.advance()
             self._report.busy_s += time.monotonic() - began
             self._send()
 
-    def _receive(self) -> bool:
-        """Take what has come, and wait for something when there is nothing to do; False when the service has gone."""
-        return (not self._sampling.idle and not self._poll.poll(0)) or self._read()
-
-    def _read(self) -> bool:
-        try:
-            data = self._sock.recv(_READ)
-        except ConnectionError:
-            return False
-        for message in self._frames.feed(data):
-            self._take(message)
-        return bool(data)
+    def _receive(self) -> NoReturn:
+        """In a thread of its own, so that the service never waits for a step to end before it can hand something over."""
+        while True:
+            try:
+                self._inbox.put(self._connection.recv())
+            except (EOFError, OSError):
+                os._exit(0)  # the service has gone
 
     def _take(self, message: Task | Cancel) -> None:
         number = message.number
@@ -126,9 +124,6 @@ class Worker:
         if not self._report.answers:
             return
         self._report.samplers = len(self._sampling.pool)
-        data: Any = frames.encode(self._report)
+        with contextlib.suppress(OSError):  # the service has gone, which the other thread finds out
+            self._connection.send(self._report)
         self._report.answers = []
-        try:
-            self._sock.sendall(data)
-        except ConnectionError:
-            return  # the next read finds the service gone

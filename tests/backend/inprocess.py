@@ -34,8 +34,8 @@ from rtl_core.backend.base import (
 )
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
+from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.errors import NotFoundError, RequestError
 from rtl_core.localtinker.futures import Future
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.registry import Registry
@@ -57,17 +57,14 @@ def errors_of_ours(missing: type[RtlDistillError] = WeightsGoneError) -> Iterato
         raise PolicyError(error.message) from error
 
 
-async def answer_of(future: Future) -> Future:
-    """The finished future of a request."""
+async def answer_of(future: Future) -> Any:
+    """What a request is answered: bytes of protobuf, or a JSON object."""
     await future.event.wait()
-    if future.json is not None and "error" in future.json:
-        kind = PolicyError if future.json["category"] == "user" else BackendUnavailableError
-        raise kind(future.json["error"])
-    return future
-
-
-async def json_of(future: Future) -> dict[str, Any]:
-    return (await answer_of(future)).json or {}
+    answer = future.answer
+    if isinstance(answer, dict) and "error" in answer:
+        kind = PolicyError if answer["category"] == "user" else BackendUnavailableError
+        raise kind(answer["error"])
+    return answer
 
 
 class InProcessTrainer:
@@ -87,8 +84,8 @@ class InProcessTrainer:
             optim = self._service.optim_step(
                 rq.OptimStep(model_id=self._model_id, seq_id=next(self._numbers), adam_params=params)
             )
-            output = pb.ForwardBackwardOutput.FromString((await answer_of(backward)).proto or b"")
-            metrics = {**output.metrics, **(await json_of(optim))["metrics"]}
+            output = pb.ForwardBackwardOutput.FromString(await answer_of(backward))
+            metrics = {**output.metrics, **(await answer_of(optim))["metrics"]}
         (record,) = output.loss_fn_outputs
         logprobs = np.frombuffer(record.fields["logprobs"].data, np.float32).astype(np.float64)
         ends = np.cumsum([len(d.sequence) - 1 for d in datums])[:-1]
@@ -104,7 +101,7 @@ class InProcessTrainer:
         with errors_of_ours(TrainerLostError):
             state = self._service.save_weights(rq.SaveWeights(**saved))
             sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
-            return Checkpoint((await json_of(state))["path"], (await json_of(sampler))["path"])
+            return Checkpoint((await answer_of(state))["path"], (await answer_of(sampler))["path"])
 
 
 class InProcess:
@@ -159,7 +156,7 @@ class InProcess:
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():
             future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
-            return pb.SampleResponse.FromString((await answer_of(future)).proto or b"")
+            return pb.SampleResponse.FromString(await answer_of(future))
 
     async def describe(self, path: str) -> Saved:
         with errors_of_ours(PolicyError):
@@ -176,7 +173,7 @@ class InProcess:
                 made = self._service.create_model(request)
             else:
                 made = self._service.load_weights(rq.LoadWeights(**client, path=state_path, optimizer=not weights_only))
-            return InProcessTrainer(self._service, (await json_of(made))["model_id"])
+            return InProcessTrainer(self._service, (await answer_of(made))["model_id"])
 
     async def delete(self, paths: Collection[str]) -> int:
         deleted = 0

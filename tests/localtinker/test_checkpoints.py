@@ -19,8 +19,8 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from rtl_core.localtinker.errors import NotFoundError
-from rtl_core.localtinker.registry import SESSION_LIFE, Registry
+from rtl_core.localtinker import NotFoundError
+from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry
 
 SEQUENCES = random_sequences(4, seed=12)
 
@@ -193,10 +193,8 @@ def test_an_expired_checkpoint_and_its_files_go(tmp_path):
     paths = {}
     for name, ttl in (("short", 3600), ("long", None)):
         blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"12345"))
-        paths[name] = registry.add_checkpoint(
-            "run", "weights", name, blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=True,
-            ttl_seconds=ttl,
-        )  # fmt: skip
+        saved = Blob(blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=True)
+        paths[name] = registry.add_checkpoint("run", "weights", name, saved, ttl_seconds=ttl)
     now[0] += 3599
     assert registry.checkpoint(paths["short"]).size_bytes == 5
     now[0] += 2
@@ -214,10 +212,8 @@ def test_snapshots_behind_sampling_clients_go_with_their_session(tmp_path):
     for session in ("finished", "silent", "alive"):
         registry.add_session(session, None, None)
         blob, size = registry.write_blob(lambda folder: (folder / "w").write_bytes(b"1"))
-        registry.add_checkpoint(
-            session, "sampler_weights", "e", blob=blob, size_bytes=size, base_model="m", lora="{}",
-            has_optimizer=False, ephemeral_of=session,
-        )  # fmt: skip
+        saved = Blob(blob=blob, size_bytes=size, base_model="m", lora="{}", has_optimizer=False)
+        registry.add_checkpoint(session, "sampler_weights", "e", saved, ephemeral_of=session)
     registry.finish_session("finished")
     now[0] += SESSION_LIFE + 1
     registry.touch_session("alive")

@@ -6,11 +6,8 @@ import random
 
 import numpy as np
 import pytest
-import torch
 from localtinker_helpers import connect, params, prompt, random_sequences, train
 
-from rtl_core.localtinker import batching, samplers
-from rtl_core.localtinker.batching import fixed_batch_rows
 from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
@@ -95,26 +92,13 @@ def serve(sampler, requests: list[Asked]) -> list[int]:
     return [len(rows) for _, rows in placed]
 
 
-def test_rows_keep_their_bits_where_each_runs_alone(model, monkeypatch):
-    monkeypatch.setattr(samplers, "fixed_batch_rows", lambda decoder, width: 1)
+def test_each_row_runs_alone(model):
     sampler = model.sampler(None, deterministic=True)
     alone, together = Asked([5, 6, 7], seed=1), [Asked([5, 6, 7], seed=n) for n in (2, 1, 3)]
     assert serve(sampler, [alone]) == [1]
     assert serve(sampler, together) == [1, 1, 1]
     assert together[1].answer == alone.answer
     assert len({tuple(request.answer[0]) for request in together}) == 3
-
-
-def test_a_batch_holds_as_many_rows_as_kernels_treat_alike(model, monkeypatch):
-    monkeypatch.setattr(samplers, "fixed_batch_rows", lambda decoder, width: {64: 8, 128: 16}[width])
-    sampler = model.sampler(None, deterministic=True)
-    requests = [Asked([5, 6], seed=n, max_tokens=90 if n % 3 == 0 else 20) for n in range(30)]  # 10 are wide
-    assert serve(sampler, requests) == [10, 8, 8, 4]
-
-    (running, rows), *_ = sampler.place([row for seed in range(5) for row in Asked([5, 6], seed).make_rows()], [])
-    running.admit(rows)
-    more = sampler.place([row for seed in range(5) for row in Asked([7, 8], seed).make_rows()], [running])
-    assert [(batch is running, len(joining)) for batch, joining in more] == [(True, 3), (False, 2)]
 
 
 def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkeypatch):
@@ -127,36 +111,3 @@ def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkey
     serve(sampler, requests[1:])
     for request in requests:
         np.testing.assert_array_equal(request.answer[1].logprobs_P, requests[0].answer[1].logprobs_P)
-
-
-@pytest.mark.parametrize(
-    ("error", "rows"),
-    [
-        pytest.param(lambda places, tokens: 0 * places, 64, id="treats every row alike"),
-        pytest.param(lambda places, tokens: 0 * places + len(places), 8, id="depends on the number of rows"),
-        pytest.param(lambda places, tokens: 0 * places + (len(places) > 40), 40, id="is another one for many rows"),
-        pytest.param(lambda places, tokens: 0 * places + (len(places) == 24), 16, id="is another one for some rows"),
-        pytest.param(lambda places, tokens: places, 1, id="depends on the place"),
-        pytest.param(lambda places, tokens: places == 7, 1, id="computes the last rows apart"),
-        pytest.param(lambda places, tokens: tokens.sum() + 0 * places, 1, id="depends on companions"),
-    ],
-)
-def test_the_check_finds_how_many_rows_a_kernel_treats_alike(model, monkeypatch, error, rows):
-    """With arithmetic that is the same on every CPU, and errors as kernels make them."""
-    decoder = model.sampler(None, deterministic=False).decoder
-
-    def step(tokens, positions, cache, width):
-        assert cache.slots == len(tokens)
-        seen = (tokens + positions)[:, None] + torch.stack([c.double().sum((1, 2, 3)) for c in cache.keys], 1)
-        return seen + 1e-6 * error(torch.arange(len(tokens)), tokens)[:, None]
-
-    monkeypatch.setattr(decoder, "step", step)
-    assert fixed_batch_rows(decoder, 128) == rows
-
-
-def test_the_check_keeps_within_its_memory(model, monkeypatch):
-    decoder = model.sampler(None, deterministic=False).decoder
-    monkeypatch.setattr(decoder, "step", lambda tokens, positions, cache, width: torch.zeros(len(tokens), 4))
-    for rows in (64, 24, 1):
-        monkeypatch.setattr(batching, "CHECK_BYTES", rows * 128 * decoder.position_bytes)
-        assert fixed_batch_rows(decoder, 128) == rows

@@ -8,12 +8,13 @@ import pytest
 from tinker.proto import tinker_public_pb2 as pb
 
 from rtl_core.localtinker.engine import Engine
-from rtl_core.localtinker.generation import SamplerPool, SamplingLimits, SamplingLoop, Weights, as_request
+from rtl_core.localtinker.generation import SamplingLoop, as_request
 from rtl_core.localtinker.lora import LoraSpec, write_adapter
 from rtl_core.localtinker.models import load_model
+from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
-BASE = Weights("student")
+BASE = SampledWeights("student")
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def engine(models_by_name):
 class Caller:
     """Waits for one answer."""
 
-    def __init__(self, engine: Engine, weights: Weights, job: SampleJob) -> None:
+    def __init__(self, engine: Engine, weights: SampledWeights, job: SampleJob) -> None:
         self.ready = threading.Event()
         self.response: pb.SampleResponse | None = None
         self.error: BaseException | None = None
@@ -69,7 +70,7 @@ def test_a_cancelled_job_leaves_and_calls_run_meanwhile(engine):
 
 
 def test_weights_that_cannot_be_read_fail_only_their_own_jobs(engine, tmp_path):
-    bad = Caller(engine, Weights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3))
+    bad = Caller(engine, SampledWeights("student", tmp_path / "gone", LoraSpec(rank=2, seed=0)), job(1, 3))
     good = Caller(engine, BASE, job(1, 3))
     assert bad.ready.wait(60)
     assert good.ready.wait(60)
@@ -87,7 +88,7 @@ def test_samplers_beyond_the_limit_go_when_nothing_is_sampled_from_them(models_b
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         write_adapter(tmp_path / name, model.adapters.tensors("run"), spec, "student")
-        adapted.append(Weights("student", tmp_path / name, spec))
+        adapted.append(SampledWeights("student", tmp_path / name, spec))
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * model.nbytes // 2, cache_bytes=1 << 28)
     loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1, cache_bytes=1 << 28)
     for weights in adapted:

@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-FILES = (
-    "test_deterministic.py",
-    "test_sampling.py",
-    "test_sampling_processes.py",
-    "test_models.py",
-    "test_attention.py",
-)
+FILES = ("test_deterministic.py", "test_sampling.py", "test_sampling_processes.py", "test_models.py")
 """Where kernels matter most: what is promised bit for bit, and what is compared with another implementation."""
 OLDEST = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
 """Each library's plainest kernels. All that this machine has is what the other tests run with."""

@@ -14,7 +14,7 @@ import tinker
 from localtinker_helpers import params, prompt
 
 from rtl_core.errors import ConfigError
-from rtl_core.localtinker.__main__ import check_exposure, parse_model
+from rtl_core.localtinker.settings import check_exposure, parse_model
 
 COMMAND = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "serve-tinker"]
 

@@ -9,10 +9,10 @@ MANY_DEATHS = """
 import os, signal, time
 from rtl_core.localtinker.template import Template
 
-template = Template(lambda sock: sock.recv(1))
+template = Template(lambda connection: connection.poll(None))
 killed = 0
 while killed < 300:
-    sockets = [template.fork() for _ in range(6)]
+    connections = [template.fork() for _ in range(6)]
     time.sleep(0.01)
     with open(f"/proc/{template.pid}/task/{template.pid}/children") as children:
         copies = [int(pid) for pid in children.read().split()]
@@ -22,8 +22,8 @@ while killed < 300:
             killed += 1
         except ProcessLookupError:
             pass
-    for sock in sockets:
-        sock.close()
+    for connection in connections:
+        connection.close()
 pid = template.pid
 template.close()
 print("left" if os.path.exists(f"/proc/{pid}") else "gone")
@@ -34,3 +34,23 @@ def test_it_outlives_copies_that_die_at_the_same_time() -> None:
     """In a process of its own: to fork from this one, with its threads, would test something else."""
     done = subprocess.run([sys.executable, "-c", MANY_DEATHS], capture_output=True, text=True, timeout=600)
     assert done.stdout == "gone\n", done.stderr[-2000:]
+
+
+FAILURE = """
+from rtl_core.localtinker.template import Template
+
+template = Template(lambda connection: 1 / 0)
+for _ in range(2):
+    try:
+        template.fork().recv()
+    except EOFError:
+        print("ended")
+template.close()
+print("the service goes on")
+"""
+
+
+def test_a_copy_that_fails_ends_and_is_no_second_service() -> None:
+    done = subprocess.run([sys.executable, "-c", FAILURE], capture_output=True, text=True, timeout=600)
+    assert done.stdout.splitlines() == ["ended", "ended", "the service goes on"], done.stderr[-2000:]
+    assert done.stderr.count("ZeroDivisionError: division by zero") == 2

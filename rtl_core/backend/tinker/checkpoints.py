@@ -66,7 +66,7 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
     Raises:
         WeightsGoneError: it is not there any more.
     """
-    from rtl_core.localtinker.errors import NotFoundError
+    from rtl_core.localtinker import NotFoundError
     from rtl_core.localtinker.registry import Registry
 
     registry = Registry(services_of(config)[0].state)

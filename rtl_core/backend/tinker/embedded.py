@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from rtl_core.errors import ConfigError, PolicyError
 from rtl_core.types.finding import Finding
 
 if TYPE_CHECKING:
-    from rtl_core.localtinker.registry import Checkpoint
+    from rtl_core.localtinker.registry import SavedWeights
 
 
 def local_models(service: TinkerService) -> dict[str, Path]:
@@ -115,7 +116,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _find(service: TinkerService, path: str, key: str) -> tuple[Path, Checkpoint]:
+def _find(service: TinkerService, path: str, key: str) -> tuple[Path, SavedWeights]:
     """Where an embedded service has, or would find, saved weights that a configuration names: the state folder and what it knows of them.
 
     Raises:
@@ -170,14 +171,7 @@ def adopt(service: TinkerService) -> None:
         for (key, path), (folder, saved) in wanted.items():
             copy = partial(shutil.copytree, folder / "blobs" / saved.blob, dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
-            registry.add_checkpoint(
-                *parse_path(path, key),
-                blob=blob,
-                size_bytes=size,
-                base_model=saved.base_model,
-                lora=saved.lora,
-                has_optimizer=saved.has_optimizer,
-            )
+            registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
     finally:
         registry.close()
 

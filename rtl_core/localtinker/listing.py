@@ -1,0 +1,195 @@
+"""Routes that list, describe and hand out what is kept: sessions, training runs, checkpoints and their files.
+
+Whoever has the URL of a file may fetch it for an hour, as with the cloud's: these requests carry no key. A URL is signed with a secret of
+the running process, so it ends with it, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from rtl_core.localtinker import NotFoundError
+from rtl_core.localtinker import requests as rq
+from rtl_core.localtinker.lora import LoraSpec
+from rtl_core.localtinker.registry import KINDS, Registry, SavedWeights, parse_path
+
+Handler = Callable[[Request], Awaitable[Response | dict[str, Any]]]
+Routes = dict[str, Handler]
+"""Method and path below /api/v1 -> what answers: a response, or the values of one in JSON."""
+DOWNLOADS = "/local/external"
+"""Below this, a request needs a signature instead of the key."""
+_LIFE_S = 3600
+
+
+def run_routes(registry: Registry) -> Routes:
+    async def sessions(request: Request) -> dict[str, Any]:
+        offset, limit = _window(request)
+        return {"sessions": registry.sessions()[offset : offset + limit]}
+
+    async def session(request: Request) -> dict[str, Any]:
+        session_id = request.path_params["session_id"]
+        row = registry.session(session_id)
+        return {
+            "training_run_ids": [run["id"] for run in registry.runs(session_id)],
+            "sampler_ids": registry.samplers(session_id),
+            "display_name": row["display_name"],
+            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
+        }
+
+    def run_json(row: Any) -> dict[str, Any]:
+        saved = registry.checkpoints(row["id"])
+        return {
+            "training_run_id": row["id"],
+            "base_model": row["base_model"],
+            "model_owner": "local",
+            "is_lora": True,
+            "lora_rank": LoraSpec.from_json(row["lora"]).rank,
+            "last_request_time": _iso(row["last_request"]),
+            "user_metadata": None if row["user_metadata"] is None else json.loads(row["user_metadata"]),
+            "last_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "weights"), None),
+            "last_sampler_checkpoint": next((_checkpoint_json(c) for c in saved if c.kind == "sampler_weights"), None),
+        }
+
+    async def training_runs(request: Request) -> dict[str, Any]:
+        (offset, limit), rows = _window(request), registry.runs()
+        cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
+        return {"training_runs": [run_json(r) for r in rows[offset : offset + limit]], "cursor": cursor}
+
+    async def training_run(request: Request) -> dict[str, Any]:
+        return run_json(registry.run(request.path_params["run_id"]))
+
+    async def run_checkpoints(request: Request) -> dict[str, Any]:
+        run_id = request.path_params["run_id"]
+        registry.run(run_id)
+        return {"checkpoints": [_checkpoint_json(c) for c in registry.checkpoints(run_id)]}
+
+    return {
+        "GET /sessions": sessions,
+        "GET /sessions/{session_id}": session,
+        "GET /training_runs": training_runs,
+        "GET /training_runs/{run_id}": training_run,
+        "GET /training_runs/{run_id}/checkpoints": run_checkpoints,
+    }
+
+
+def checkpoint_routes(registry: Registry) -> Routes:
+    async def checkpoints(request: Request) -> dict[str, Any]:
+        (offset, limit), found = _window(request, 100), registry.checkpoints()
+        cursor = {"offset": offset, "limit": limit, "total_count": len(found)}
+        return {"checkpoints": [_checkpoint_json(c) for c in found[offset : offset + limit]], "cursor": cursor}
+
+    async def delete_checkpoint(request: Request) -> Response:
+        registry.delete_checkpoint(_path(request))
+        return Response(status_code=204)
+
+    async def set_ttl(request: Request) -> Response:
+        ttl = rq.parse(rq.Ttl, await request.body()).ttl_seconds
+        expires = None if ttl is None else datetime.now(UTC).timestamp() + ttl
+        registry.update_checkpoint(_path(request), expires=expires)
+        return Response(status_code=204)
+
+    async def publish(request: Request) -> Response:
+        registry.update_checkpoint(_path(request), public=int(request.method == "POST"))
+        return Response(status_code=204)
+
+    async def weights_info(request: Request) -> dict[str, Any]:
+        path = rq.parse(rq.TinkerPath, await request.body()).tinker_path
+        parse_path(path, "tinker_path")
+        checkpoint = registry.checkpoint(path)
+        spec = LoraSpec.from_json(checkpoint.lora)
+        return {
+            "base_model": checkpoint.base_model,
+            "is_lora": True,
+            "lora_rank": spec.rank,
+            "train_unembed": spec.train_unembed,
+            "train_mlp": spec.train_mlp,
+            "train_attn": spec.train_attn,
+        }
+
+    checkpoint = "/training_runs/{run_id}/checkpoints/{kind}/{name}"
+    return {
+        "GET /checkpoints": checkpoints,
+        f"DELETE {checkpoint}": delete_checkpoint,
+        f"PUT {checkpoint}/ttl": set_ttl,
+        f"POST {checkpoint}/publish": publish,
+        f"DELETE {checkpoint}/publish": publish,
+        "POST /weights_info": weights_info,
+    }
+
+
+def download_routes(registry: Registry) -> Routes:
+    """The URLs of `external_weights_urls`, and what answers them."""
+    secret = secrets.token_bytes(32)
+
+    def sign(path: str, file: str, expires: int) -> str:
+        return hmac.new(secret, f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
+
+    async def urls(request: Request) -> dict[str, Any]:
+        run_id, name = (request.path_params[part] for part in ("run_id", "name"))
+        path = _external(run_id, name)
+        folder = registry.blob_path(registry.checkpoint(path).blob)
+        expires = int(time.time()) + _LIFE_S
+        base = f"{str(request.base_url).rstrip('/')}/api/v1{DOWNLOADS}/{quote(run_id)}/{quote(name)}"
+        files = sorted(file.name for file in folder.iterdir())
+        return {
+            "urls": {
+                file: f"{base}/{quote(file)}?expires={expires}&signature={sign(path, file, expires)}" for file in files
+            },
+            "expires": _iso(expires),
+        }
+
+    async def download(request: Request) -> Response:
+        run_id, name, file = (request.path_params[part] for part in ("run_id", "name", "file"))
+        path, expires = _external(run_id, name), rq.number(request.query_params, "expires")
+        signature = request.query_params.get("signature", "").encode()
+        if not hmac.compare_digest(signature, sign(path, file, expires).encode()) or expires < time.time():
+            raise NotFoundError("signature: this URL has expired or was not made by this service; ask for a new one")
+        return FileResponse(registry.blob_path(registry.checkpoint(path).blob) / file)
+
+    return {
+        "GET /training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls": urls,
+        f"GET {DOWNLOADS}/{{run_id}}/{{name}}/{{file}}": download,
+    }
+
+
+def _external(run_id: str, name: str) -> str:
+    return f"tinker://{run_id}/external_weights/{name}"
+
+
+def _window(request: Request, limit: int = 20) -> tuple[int, int]:
+    """The offset and the limit that a list is asked for with."""
+    return rq.number(request.query_params, "offset", "0"), rq.number(request.query_params, "limit", str(limit))
+
+
+def _path(request: Request) -> str:
+    path = "tinker://{run_id}/{kind}/{name}".format(**request.path_params)
+    parse_path(path, "checkpoint_id")
+    return path
+
+
+def _checkpoint_json(checkpoint: SavedWeights) -> dict[str, Any]:
+    return {
+        "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
+        "checkpoint_type": KINDS[checkpoint.kind],
+        "time": _iso(checkpoint.created),
+        "tinker_path": checkpoint.path,
+        "size_bytes": checkpoint.size_bytes,
+        "public": checkpoint.public,
+        "user_metadata": checkpoint.user_metadata,
+        "expires_at": None if checkpoint.expires is None else _iso(checkpoint.expires),
+    }
+
+
+def _iso(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).isoformat()
