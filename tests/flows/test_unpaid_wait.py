@@ -26,6 +26,8 @@ def test_ctrl_c_ends_a_wait_for_credit(small_run: Callable[..., list[str]], tmp_
     with service, Proxy(service.base_url, [unpaid]) as proxy:
         named = [f"tinker.{name}={path}" for name, path in models.items()]
         overrides = [f"--set={one}" for one in small_run("unpaid", f"tinker.base_url={proxy.url}", *named)]
+        # A shell that starts the tests in the background has them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         run = subprocess.Popen(
             [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *overrides],
             env={**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1"},
