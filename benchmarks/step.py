@@ -1,15 +1,20 @@
 """Where a train step's time goes: sample, grade, score, train, store, Prefect, and the share that is ours to lose.
 
     python -m benchmarks.step [--steps 10]
-    python -m benchmarks.step --staleness      # overlapping steps, see overlap.py
+    python -m benchmarks.step --staleness      # steps with and without overlap, at a cloud's stage times
 
 Runs the demo's first steps twice with the same seeds, on fresh histories and empty verdict caches: through the Prefect flow, and
 through the same functions without Prefect. Stages of a step overlap, so their seconds add up to more than the step. `work` is the
 time in which at least one stage was under way; what is left of `total` is the pipeline's own, and the difference between the
-two runs is Prefect's.
+two runs is Prefect's. The history's share is told twice: the time for which the step waited for it (`store_waited`; all else of `store`
+happens beside other work), and the CPU time that it took, of all cores.
 
-The history's share is told twice: the time for which the step waited for it (`store_waited`; all else of `store` happens beside
-other work), and the CPU time that it took, of all cores.
+`--staleness` compares steps that overlap with steps that do not. The stage times of a real job (35B student, 397B teacher, CVDP), scaled by
+a factor, are added as delays: in a proxy in front of an embedded service (rehearsal/proxy.py) and in the grader. A step is
+the time from one trained step to the next. The limit is held against the longest stage of steps that do not overlap, whose stages are not
+lengthened by another step's work on the same cores. By arithmetic (tests/rollouts/test_run_ahead_times.py) a step's chain is 22 s until its
+first group, 30 s of grading and 31 s of training, 83 s, of which two are under way: 41.5 s. Were no group graded before the last is
+sampled, it would be 52.5 s, 1.19 times the longest. Exit code 1 when the limit is not kept.
 """
 
 from __future__ import annotations
@@ -20,19 +25,23 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.overlap import compare
-
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
+CLOUD_S = {"sample": 44.0, "grade": 30.0, "score": 10.0, "train": 31.0}
+GROUPS, ANSWERS, GRADERS = 8, 2, 4
+LIMIT = 1.15
+"""A step with a staleness of 1 may take so many times its longest stage."""
 
 
-def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
+def overrides(folder: Path, name: str, steps: int) -> list[str]:
     """The demo, cut to so many steps, under a folder of its own."""
     return [
         f"run.name={name}",
@@ -40,32 +49,59 @@ def overrides(folder: Path, name: str, steps: int, per_step: int) -> list[str]:
         f"run.history={folder / name}.duckdb",
         "run.epochs=1",
         "learning.warm_start_steps=0",
-        f"problems.sources.0.train={steps * per_step}",
-        f"curriculum.problems_per_step={per_step}",
+        f"problems.sources.0.train={steps * GROUPS}",
+        f"curriculum.problems_per_step={GROUPS}",
         "problems.sources.0.heldout=2",
         "evaluation.samples=4",
         "evaluation.teacher=false",
     ]
 
 
-async def without_prefect(config: str, settings: list[str]) -> None:
-    """The steps of a run by the functions that the tasks call."""
+class SlowGrader:
+    """A grader whose every distinct answer takes `seconds` longer."""
+
+    def __init__(self, grader: Any, seconds: float) -> None:
+        self._grader, self._seconds = grader, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grader, name)
+
+    def grade(self, *arguments: Any) -> Any:
+        time.sleep(self._seconds)
+        return self._grader.grade(*arguments)
+
+
+async def without_prefect(config: str, settings: list[str], slow_s: float = 0.0) -> None:
+    """The steps of a run by the functions that the tasks call; each grade takes `slow_s` longer."""
     from rtl_core.config import load_config
     from rtl_core.rollouts import batch, datums, planning, scoring, training
+    from rtl_core.rollouts.side_by_side import all_of, in_order
     from rtl_core.run.session import open_session
 
     async with open_session(load_config(config, settings)) as session:
+        if slow_s:
+            session.grader = SlowGrader(session.grader, slow_s)  # type: ignore[assignment]
         await planning.plan_run(session)
-        for state in session.steps:
+
+        async def prepare(state: Any) -> batch.Batch:
             step = batch.open_batch(session, await planning.batch_of(session, state))
 
-            async def group(problem_id: str, step: batch.Batch = step) -> None:
+            async def group(problem_id: str) -> None:
                 await batch.sample(session, step, problem_id)
                 await asyncio.gather(batch.grade(session, step, problem_id), scoring.score(session, step, problem_id))
                 datums.credit_group(session, step, problem_id)
 
-            await asyncio.gather(*(group(problem_id) for problem_id in state.problem_ids))
+            await all_of(map(group, step.problem_ids))
+            return step
+
+        async def finish(step: batch.Batch) -> None:
             await training.train(session, step)
+
+        async def after(step: batch.Batch) -> None:
+            pass
+
+        ahead = session.config.learning.staleness
+        await in_order(session.steps, prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead)
 
 
 async def with_prefect(config: str, settings: list[str]) -> None:
@@ -75,64 +111,109 @@ async def with_prefect(config: str, settings: list[str]) -> None:
     await train(config, settings)
 
 
-def step_times(history: Path, run: str) -> dict[str, list[float]]:
-    """Stage -> seconds of each step but the first, which warms up what is loaded late."""
+def step_times(history: Path, skip: int) -> dict[str, float]:
+    """Stage -> mean seconds of a step without the first `skip`, which warm up what is loaded late; `cpu/store`; and `period`, from one
+    trained step to the next."""
     from rtl_core.history.store import History
 
-    table = History(history, read_only=True).query(
-        "SELECT name, value FROM step_metrics WHERE run = ? AND (name LIKE 'time/%' OR name = 'cpu/store') AND step > 0",
-        [run],
-    )
-    times: dict[str, list[float]] = {stage: [] for stage in (*STAGES, "cpu/store")}
-    for row in table.to_pylist():
-        times.setdefault(row["name"].removeprefix("time/"), []).append(row["value"])
-    return times
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--steps", type=int, default=10, help="steps of each run (default 10; the first is not counted)"
-    )
-    parser.add_argument("--config", default="demo")
-    parser.add_argument(
-        "--staleness",
-        action="store_true",
-        help="compare steps with and without overlap at a cloud's stage times instead",
-    )
-    parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")
-    arguments = parser.parse_args()
-    if arguments.staleness:
-        sys.exit(not compare(arguments.steps, arguments.factor))
-    with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
-        folder = Path(name)
-        for run, work in (("plain", without_prefect), ("prefect", with_prefect)):
-            asyncio.run(work(arguments.config, overrides(folder, run, arguments.steps, per_step=8)))
-        measured = {run: step_times(folder / f"{run}.duckdb", run) for run in ("plain", "prefect")}
-    mean = {
-        run: {stage: statistics.fmean(seconds or [0.0]) for stage, seconds in times.items()}
-        for run, times in measured.items()
+    opened = History(history, read_only=True)
+    rows = opened.query(
+        "SELECT name, avg(value) AS value FROM step_metrics WHERE (name LIKE 'time/%' OR name = 'cpu/store') AND step >= ? GROUP BY name",
+        [skip],
+    ).to_pylist()
+    times = {
+        **dict.fromkeys((*STAGES, "cpu/store"), 0.0),
+        **{row["name"].removeprefix("time/"): row["value"] for row in rows},
     }
-    total = mean["prefect"]["total"]
-    table = Table(title=f"seconds a step, mean of {arguments.steps - 1} steps")
+    ends = [row["trained_at"] for row in opened.query("SELECT trained_at FROM steps ORDER BY step").to_pylist()]
+    periods = [(later - earlier).total_seconds() for earlier, later in zip(ends[skip - 1 :], ends[skip:], strict=False)]
+    return {**times, "period": statistics.fmean(periods)}
+
+
+def compare_prefect(folder: Path, config: str, steps: int) -> None:
+    """Print what a step takes with Prefect and without, and what of it is ours."""
+    for run, work in (("plain", without_prefect), ("prefect", with_prefect)):
+        asyncio.run(work(config, overrides(folder, run, steps)))
+    plain, prefect = (step_times(folder / f"{run}.duckdb", skip=1) for run in ("plain", "prefect"))
+    total = prefect["total"]
+    table = Table(title=f"seconds a step, mean of {steps - 1} steps")
     for column in ("stage", "through Prefect", "without", "share of the step"):
         table.add_column(column, justify="left" if column == "stage" else "right")
     for stage in STAGES:
-        row = [mean[run][stage] for run in ("prefect", "plain")]
-        table.add_row(
-            stage, f"{row[0]:.3f}", f"{row[1]:.3f}", f"{row[0] / total:.1%}", end_section=stage == "store_waited"
-        )
-    prefect = total - mean["plain"]["total"]  # below 0 it is lost in the noise between the two runs
-    table.add_row("Prefect", f"{prefect:+.3f}", "", f"{prefect / total:+.1%}")
+        share, last = f"{prefect[stage] / total:.1%}", stage == "store_waited"
+        table.add_row(stage, f"{prefect[stage]:.3f}", f"{plain[stage]:.3f}", share, end_section=last)
+    added = total - plain["total"]  # below 0 it is lost in the noise between the two runs
+    table.add_row("Prefect", f"{added:+.3f}", "", f"{added / total:+.1%}")
     Console().print(table)
-    ours = total - mean["prefect"]["work"]
+    ours = total - prefect["work"]
     print(f"ours to lose: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}): no stage was under way")
-    store, cores = mean["prefect"], os.cpu_count() or 1
+    waited, store, cores = prefect["store_waited"], prefect["cpu/store"], os.cpu_count() or 1
     print(
-        f"the history: {1e3 * store['store_waited']:.0f} ms of a step are spent waiting for it ({store['store_waited'] / total:.1%}), "
-        f"{1e3 * store['cpu/store']:.0f} ms of CPU ({store['cpu/store'] / total / cores:.1%} of {cores} cores); target < 2 % each"
+        f"the history: {1e3 * waited:.0f} ms of a step are spent waiting for it ({waited / total:.1%}), "
+        f"{1e3 * store:.0f} ms of CPU ({store / total / cores:.1%} of {cores} cores); target < 2 % each"
     )
 
 
+def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> bool:
+    """Print steps with and without overlap at a cloud's stage times, and whether the overlap keeps its promise."""
+    from benchmarks.rehearsal.proxy import Latency, Proxy
+    from rtl_core.localtinker.process import LocalTinker
+    from rtl_core.tinymodels import model_path
+
+    # Named by their paths, so that the tokenizers are found as a cloud's are.
+    models = {role: model_path(role) for role in ("student", "teacher")}
+    cloud = Latency(*(factor * CLOUD_S[stage] for stage in ("sample", "score", "train")), GROUPS, ANSWERS)
+    slow_s = factor * CLOUD_S["grade"] * GRADERS / (GROUPS * ANSWERS)
+    found = []
+    with LocalTinker({str(path): Path(path) for path in models.values()}, folder / "service") as service:
+        os.environ["TINKER_API_KEY"] = service.api_key
+        for staleness in (0, 1):
+            with Proxy(service.base_url, latency=cloud) as proxy:
+                settings = [
+                    *overrides(folder, f"staleness-{staleness}", steps),
+                    "learning.kl_schedule=constant",
+                    "learning.replace_with_kl=false",
+                    "learning.learning_rate=1e-5",
+                    f"learning.staleness={staleness}",
+                    f"tinker.base_url={proxy.url}",
+                    *(f"tinker.{role}={path}" for role, path in models.items()),
+                    f"sampling.group_size={ANSWERS}",
+                    "sampling.seeded=false",
+                    f"grading.workers={GRADERS}",
+                ]
+                asyncio.run(without_prefect(config, settings, slow_s))
+            found.append(step_times(folder / f"staleness-{staleness}.duckdb", skip=2))
+    table = Table(title=f"seconds a step, the cloud's stage times × {factor:g}, mean of {steps - 2} steps")
+    for column in ("", "staleness 0", "staleness 1", "simulated"):
+        table.add_column(column, justify="right" if column else "left")
+    for stage, seconds in CLOUD_S.items():
+        table.add_row(stage, *(f"{times[stage]:.2f}" for times in found), f"{factor * seconds:.2f}")
+    longest = max(found[0][stage] for stage in CLOUD_S)
+    table.add_row("[bold]the step", *(f"[bold]{times['period']:.2f}" for times in found), "")
+    table.add_row(
+        "of the longest at staleness 0", *(f"{times['period'] / longest:.2f} ×" for times in found), f"≤ {LIMIT} ×"
+    )
+    Console(width=120).print(table)
+    kept = found[1]["period"] <= LIMIT * longest
+    print(f"a step with staleness 1 {'keeps' if kept else 'BREAKS'} its limit of {LIMIT} × its longest stage")
+    return kept
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--steps", type=int, default=10, help="steps of each run (default 10); the first is not counted"
+    )
+    parser.add_argument("--config", default="demo")
+    parser.add_argument("--staleness", action="store_true", help="compare steps with and without overlap instead")
+    parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rtl-distill-bench-") as name:
+        if given.staleness:
+            return not compare_staleness(Path(name), given.config, given.steps, given.factor)
+        compare_prefect(Path(name), given.config, given.steps)
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,200 +1,185 @@
-"""A rehearsal of day one on Tinker's cloud, in a box: `python -m benchmarks.rehearsal`.
+"""A rehearsal of a service that misbehaves: `python -m benchmarks.rehearsal [--only NAME ...]`.
 
-`rtl-distill train cvdp` runs as it is shipped, but for the models' names, the service's address, sizes, and two keys that tiny models need
-(`command`). It talks to the embedded service through a proxy (proxy.py) that has a cloud's latencies and, at planned requests, its faults
-(faults.py). The models are the shipped tiny ones under a published chat template, so that nearly no answer passes; everything else is real:
-the command, Prefect, the SDK, the problems, the simulators, the history.
+`rtl-distill train demo` runs on the tiny models against the embedded service, through a proxy (proxy.py) that strikes at planned calls
+(faults.py: the table). Everything else is real: the command, Prefect, the SDK, the simulators, the history. A run meets a few faults one after
+the other. A run that a fault stops must say so in a sentence, and the same command goes on, as a user would.
 
-    python -m benchmarks.rehearsal [--executor bubblewrap] [--folder FOLDER] [--problems FILE ...] [--chat-template FILE]
+    python -m benchmarks.rehearsal --list
+    python -m benchmarks.rehearsal --only "402, no credit" "a poisoned step"
+    python -m benchmarks.rehearsal --config cvdp [--problems FILE ...] [--chat-template FILE] [--executor docker]
 
-A folder that is kept (`--folder`) knows the validated problems of the rehearsal before. With Docker, an engine must answer
-(`scripts/with-docker-engine.sh python -m benchmarks.rehearsal ...` starts one) that has the image of `make sim-image`.
-
-Exit code 1 unless the run ends by itself after all of its steps, every fault was met and mended, nothing was done twice or lost (the history
-against the service's own counters), and a step takes at most 1.15 times its longest stage (`--no-timing`: not asked).
+With `--config cvdp` it is a rehearsal of day one on the cloud: the shipped configuration, but for names, sizes and what tiny models need
+(settings.py). Exit code 1 unless every fault was met, told and mended as the table says, and nothing was done twice or lost.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.rehearsal.faults import planned
-from benchmarks.rehearsal.findings import Checked, check, show
-from benchmarks.rehearsal.proxy import Latency, Proxy
-from rtl_core.config import load_config
-from rtl_core.cost.tokens import load_prices
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.rehearsal import settings
+from benchmarks.rehearsal.faults import FAULTS, Fault, named
+from benchmarks.rehearsal.findings import amiss, broken
+from benchmarks.rehearsal.proxy import Met, Proxy
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
+from rtl_distill.operations.temporary_server import start_temporary_server
 
-CLOUD = {"sample_s": 44.0, "score_s": 3.0, "train_s": 31.0, "save_s": 2.0}
-"""Seconds of a real job (35B student, 397B teacher, CVDP), as in benchmarks/overlap.py."""
-CONTEXT = 16384
-"""Context of the tiny models here: more than they were trained on, as much as CVDP's prompts need."""
+PATIENCE_S = 900.0
+"""A command that takes longer is ended."""
+
+
+@dataclass
+class Run:
+    """One run and what it said."""
+
+    name: str
+    faults: Sequence[Fault]
+    met: dict[str, Met] = field(default_factory=dict)
+    lines: list[tuple[float, str]] = field(default_factory=list)
+    """When a line of output came (monotonic), and the line."""
+    wrong: list[str] = field(default_factory=list)
+
+    def amiss(self, fault: Fault) -> str:
+        return amiss(fault, self.met.get(fault.name), self.lines)
 
 
 @dataclass(frozen=True)
-class Size:
-    """How large a rehearsal is."""
+class Stage:
+    """What all runs of a rehearsal share."""
 
-    starter: int
-    groups: int = 8
-    answers: int = 2
-    prompt_tokens: int = 4096
-    answer_tokens: int = 128
-    faults_a_step: int = 3
-    pause_s: float = 12.0
-    evaluation_samples: int = 1
+    folder: Path
+    service: LocalTinker
+    models: dict[str, Path]
+    config: str
+    """The shipped configuration."""
+    overrides: Sequence[str]
+    """Overrides that come after those of every run (settings.py)."""
 
-
-def templated(folder: Path, chat_template: Path) -> dict[str, Path]:
-    """Copies of the tiny models under another chat template."""
-    models = {}
-    for role in ("student", "teacher"):
-        models[role] = Path(shutil.copytree(model_path(role), folder / role, dirs_exist_ok=True))  # type: ignore[arg-type]
-        shutil.copyfile(chat_template, models[role] / "chat_template.jinja")
-        config = models[role] / "config.json"
-        config.write_text(
-            config.read_text().replace('"max_position_embeddings": 1024', f'"max_position_embeddings": {CONTEXT}')
-        )
-    return models
-
-
-def priced(folder: Path, models: dict[str, Path]) -> Path:
-    """A price list in which the tiny models cost what those of `cvdp` do, since its budget needs their prices."""
-    real = load_config("cvdp", environment={}, check_files=False).tinker
-    prices = load_prices().models
-    file = folder / "prices.toml"
-    with file.open("w") as out:
-        out.write('as_of = 2026-01-01\nsource = "the models of the configuration cvdp"\n')
-        for path, name in ((models["student"], real.student), (models["teacher"], real.teacher)):
-            out.write(f"[models.{json.dumps(str(path))}]\n")
-            out.writelines(
-                f"{kind} = {value}\n" for kind, value in prices[str(name)].model_dump(exclude_none=True).items()
-            )
-    return file
-
-
-def command(folder: Path, run: str, url: str, models: dict[str, Path], executor: str, size: Size) -> list[str]:
-    """The command of the run: names, address and sizes, and what a tiny model needs."""
-    overrides = [
-        f"run.name={run}",
-        f"run.directory={folder / 'runs'}",
-        f"run.history={folder / 'history.duckdb'}",
-        "run.epochs=1",
-        f"tinker.base_url={url}",
-        f"tinker.student={models['student']}",
-        f"tinker.teacher={models['teacher']}",
-        f"cost.prices={priced(folder, models)}",
-        f"problems.sources.0.path={folder / 'problems.jsonl'}",
-        f"problems.sources.1.train={size.starter}",
-        "problems.sources.1.heldout=4",
-        f"grading.executor={executor}",
-        f"prompting.max_prompt_tokens={size.prompt_tokens}",
-        f"sampling.max_tokens={size.answer_tokens}",
-        f"sampling.group_size={size.answers}",
-        f"curriculum.problems_per_step={size.groups}",
-        f"evaluation.samples={size.evaluation_samples}",
-        "evaluation.k=[1]",
-        # The prompt that the tiny models were trained on: under it they end most answers to starter problems. Those to CVDP's they do
-        # not, so the shipped safe ranges would rightly end the run.
-        "prompting.template=bare",
-        "health.accept_up_to_step=1000000",
-        # Nearly no answer passes, so that steps without the teacher would have nothing to train on: it stays until the last one.
-        "learning.kl_schedule_part=1.0",
-    ]
-    return [
-        sys.executable,
-        "-m",
-        "rtl_distill.cli",
-        "train",
-        "cvdp",
-        *(word for one in overrides for word in ("--set", one)),
-    ]
-
-
-def rehearse(
-    problems: list[Path],
-    chat_template: Path,
-    folder: Path,
-    executor: str,
-    size: Size,
-    factor: float,
-    overrides: Sequence[str] = (),
-) -> Checked:
-    """One rehearsal, with further overrides of the configuration; prints the run's own lines as they come. Returns what was found."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "problems.jsonl").write_text(
-        "".join(f"{line}\n" for path in problems for line in path.read_text().splitlines() if line)
-    )
-    run = f"rehearsal-{secrets.token_hex(3)}"
-    models = templated(folder, chat_template)
-    faults = planned(size.faults_a_step, size.pause_s)
-    latency = Latency(**{name: factor * seconds for name, seconds in CLOUD.items()}, groups=size.groups)
-    service = LocalTinker({str(path): path for path in models.values()}, folder / run / "service")
-    with service, Proxy(service.base_url, latency, faults) as proxy:
-        environment = {**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
-        began = time.monotonic()
-        started = subprocess.Popen(
-            [*command(folder, run, proxy.url, models, executor, size), *(f"--set={one}" for one in overrides)],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    def command(self, run: Run, words: Sequence[str]) -> int:
+        """Run `rtl-distill`, print and keep its lines; returns its exit code."""
+        environment = {**os.environ, "TINKER_API_KEY": self.service.api_key, "PYTHONUNBUFFERED": "1", "COLUMNS": "160"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rtl_distill.cli", *words], env=environment, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         )  # fmt: skip
-        assert started.stdout is not None
+        assert process.stdout is not None
+        late = threading.Timer(PATIENCE_S, lambda: os.killpg(process.pid, signal.SIGKILL))
+        late.start()
         try:
-            lines = []
-            for line in started.stdout:
-                lines.append(line.rstrip("\n"))
+            for line in process.stdout:
+                run.lines.append((time.monotonic(), line.rstrip("\n")))
                 print(f"  {line}", end="", flush=True)
-            code = started.wait()
+            return process.wait()
         finally:
-            started.kill()
-            started.wait()
-        return check(
-            folder / "history.duckdb", run, service, folder / run / "service", proxy, faults, code, lines, began
-        )
+            late.cancel()
+            process.kill()
+            process.wait()
+
+    def rehearse(self, name: str, faults: Sequence[Fault]) -> Run:
+        """One run that meets these faults; the same command is given again where one of them stops it."""
+        run = Run(name, faults)
+        db = str(self.folder / "history.duckdb")
+        with Proxy(self.service.base_url, faults) as proxy:
+            run.met = proxy.met
+            overrides = [*settings.every_run(self.folder, name, proxy.url, self.models), *self.overrides]
+            sets = [f"--set={one}" for one in overrides]
+            while (code := self.command(run, ["train", self.config, *sets])) != 0:
+                fault = proxy.open_fault
+                if fault is None or fault.ends != "stops" or code != 2:
+                    run.wrong.append(f"exit code {code} while it met {fault.name if fault else 'no fault'}")
+                    break
+                proxy.end(fault)
+                if fault.command and self.command(run, [*fault.command, name, "--db", db]):
+                    run.wrong.append(f"`rtl-distill {' '.join(fault.command)}` fails")
+        if any("Traceback" in line for _, line in run.lines):
+            run.wrong.append("a traceback reaches the user")
+        if not run.wrong:
+            run.wrong += broken(Path(db), name, self.service.state)
+        return run
+
+
+def show(runs: Sequence[Run]) -> bool:
+    """Print each fault and each run; returns whether all went as the table says."""
+    table = Table(title="faults")
+    for column in ("fault", "met by", "times", "mended after", "the run", "amiss"):
+        table.add_column(column, justify="right" if column in ("times", "mended after") else "left")
+    for run in runs:
+        for fault in run.faults:
+            met = run.met.get(fault.name)
+            after = f"{met.over_at - met.at:.1f} s" if met and met.over_at is not None else "-"
+            table.add_row(
+                fault.name, met.call if met else "-", str(met.times if met else 0), after, fault.ends, run.amiss(fault)
+            )
+    Console(width=160).print(table)
+    for run in runs:
+        print(f"{run.name}: {'; '.join(run.wrong) or 'nothing twice, nothing lost, no traceback'}")
+    bad = [fault.name for run in runs for fault in run.faults if run.wrong or run.amiss(fault)]
+    total = sum(len(run.faults) for run in runs)
+    print(f"{total - len(bad)} of {total} faults went as the table says")
+    return not bad
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data"))
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
+    parser.add_argument("--list", action="store_true", help="print the table and end")
+    parser.add_argument("--faults-a-run", type=int, default=8, help="how many faults one run meets (default 8)")
+    parser.add_argument("--folder", type=Path, help="keep histories and weights here")
+    parser.add_argument("--config", choices=("demo", "cvdp"), default="demo")
+    parser.add_argument("--problems", type=Path, nargs="+", help="CVDP's files (default: those in RTL_DISTILL_DATA)")
+    parser.add_argument(
+        "--chat-template", type=Path, default=data / "chat-templates" / "Qwen3.5-4B.jinja",
+        help="for cvdp, a model's template in Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)",
+    )  # fmt: skip
+    parser.add_argument("--executor", choices=("docker", "bubblewrap"), default="bubblewrap")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
+    given = parser.parse_args()
+    given.problems = given.problems or sorted((data / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
+    if given.config == "cvdp" and not (given.problems and given.chat_template.is_file()):
+        parser.error(f"no CVDP files, or no chat template, in {data}: set RTL_DISTILL_DATA, or name them")
+    return given
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(
-        "benchmarks.rehearsal", description="A rehearsal of day one on Tinker's cloud, in a box."
-    )
-    words.add_argument(
-        "--problems", type=Path, nargs="+", help="CVDP's JSON Lines files (default: those in RTL_DISTILL_DATA)"
-    )
-    words.add_argument(
-        "--chat-template", type=Path, help="a model's chat template, Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)"
-    )
-    words.add_argument("--executor", choices=("docker", "bubblewrap"), default="docker")
-    words.add_argument(
-        "--folder", type=Path, help="keep history and weights here; validated problems are known the next time"
-    )
-    words.add_argument(
-        "--starter", type=int, default=36, help="starter problems beside CVDP's: with 92 agentic ones, 12 steps or more"
-    )
-    words.add_argument("--factor", type=float, default=1.0, help="the cloud's stage times are multiplied by this")
-    words.add_argument("--no-timing", action="store_true", help="do not hold the overlap against its limit")
-    words.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
-    given = words.parse_args()
-    data = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data"))
-    problems = given.problems or sorted((data / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
-    template = given.chat_template or data / "chat-templates" / "Qwen3.5-4B.jinja"
-    if not problems or not template.is_file():
-        words.error(f"no CVDP files, or no chat template, in {data}: set RTL_DISTILL_DATA, or name them")
+    given = options()
+    faults = named(*given.only) if given.only else FAULTS
+    if given.list:
+        for fault in faults:
+            print(f"{fault.name:45} {fault.ends:10} {fault.sees or '(mended in seconds, nothing to tell)'}")
+        return 0
+    start_temporary_server()
     with tempfile.TemporaryDirectory(prefix="rtl-distill-rehearsal-") as temporary:
-        folder = given.folder or Path(temporary)
-        size = Size(starter=given.starter)
-        found = rehearse(problems, template, folder.resolve(), given.executor, size, given.factor, given.set)
-        return 0 if show(found, least_steps=12, timing=not given.no_timing) else 1
+        folder = (given.folder or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        steps = 3 + given.faults_a_run
+        if given.config == "demo":
+            models = {role: Path(model_path(role)) for role in ("student", "teacher")}
+            overrides = settings.demo(steps)
+        else:
+            models = settings.templated(folder, given.chat_template)
+            overrides = settings.cvdp(folder, models, given.problems, steps)
+        overrides += [f"grading.executor={given.executor}", *given.set]
+        with LocalTinker({str(path): path for path in models.values()}, folder / "service") as service:
+            stage = Stage(folder, service, models, given.config, overrides)
+            name = f"rehearsal-{secrets.token_hex(2)}"
+            starts = range(0, len(faults), given.faults_a_run)
+            runs = [stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run]) for at in starts]
+        return 0 if show(runs) else 1
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ may be left. Exits 1 otherwise.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import random
@@ -26,10 +25,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
@@ -44,6 +43,7 @@ from rtl_distill.operations.local import LocalDeployment, down, up
 ROOT = Path(__file__).parents[2]
 STEPS_AN_EPOCH = 10
 STUCK_S = 900.0
+SWEEP_S = 20.0
 
 
 def overrides(run: str, steps: int, docker: bool) -> list[str]:
@@ -73,149 +73,104 @@ class Soak:
 
     def __init__(self, place: LocalDeployment, steps: int, docker: bool) -> None:
         self.place, self.steps, self.docker = place, steps, docker
-        self.restarts = 0
         self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
-        self._start = time.monotonic()
+        self._began = time.monotonic()
 
     def tell(self, text: str) -> None:
-        print(f"{time.monotonic() - self._start:7.1f} s  {text}", flush=True)
+        print(f"{time.monotonic() - self._began:7.1f} s  {text}", flush=True)
 
     def up(self) -> None:
         up(self.place, ROOT / "deployments/prefect.yaml", self.tell)
 
-    def trigger(self, run: str) -> None:
-        parameters = {
-            "config": "demo",
-            "overrides": overrides(run, self.steps, self.docker),
-            "options": {"run_name": run},
-        }
-        for attempt in range(20):
-            # A busy server on SQLite says 503 now and then; the key makes the repeat harmless.
+    def start(self, deployment: str, key: str, parameters: dict[str, Any], attempts: int) -> bool:
+        """Have a deployment run a flow, once for each key. A busy server on SQLite says 503 now and then."""
+        for attempt in range(attempts):
             with contextlib.suppress(httpx.HTTPError):
-                found = self._http.get("/deployments/name/train/nightly").raise_for_status().json()
-                body = {"parameters": parameters, "idempotency_key": f"soak/{run}"}
+                found = self._http.get(f"/deployments/name/{deployment}").raise_for_status().json()
+                body = {"parameters": parameters, "idempotency_key": key}
                 self._http.post(f"/deployments/{found['id']}/create_flow_run", json=body).raise_for_status()
-                return
-            time.sleep(1 + attempt)
-        raise SystemExit("the server takes no runs")
+                return True
+            time.sleep(attempt)
+        return False
 
     def history(self, run: str) -> History:
         return History(self.place.home / f"runs/{run}.duckdb", read_only=True)
 
-    def rows(self, run: str, sql: str) -> list[dict[str, Any]]:
+    def value(self, run: str, sql: str) -> Any:
+        """What a query of one value gives; None before the history is there."""
         try:
-            return self.history(run).query(sql).to_pylist()
-        except HistoryError:  # not created yet
-            return []
+            rows = self.history(run).query(sql).to_pylist()
+        except HistoryError:
+            return None
+        return next(iter(rows[0].values())) if rows else None
 
     def trained(self, run: str) -> int:
-        found = self.rows(run, "SELECT count(*) AS n FROM steps WHERE status = 'trained'")
-        return found[0]["n"] if found else 0
-
-    def status(self, run: str) -> str | None:
-        found = self.rows(run, "SELECT status FROM runs")
-        return found[0]["status"] if found else None
+        return self.value(run, "SELECT count(*) FROM steps WHERE status = 'trained'") or 0
 
     def finish(self, run: str, faults: Faults) -> float:
-        """Trigger a run and see it to its end, injecting faults on the way. Returns its seconds."""
-        started = last = told = time.monotonic()
+        """Start a run and see it to its end, injecting faults on the way. Returns its seconds.
+
+        Where it died the flow `resume` starts it again, which is called oftener than by its schedule.
+        """
+        began = last = told = swept = time.monotonic()
+        options = {"run_name": run}
+        settings = overrides(run, self.steps, self.docker)
+        parameters = {"config": "demo", "overrides": settings, "options": options}
+        if not self.start("train/nightly", f"soak/{run}", parameters, attempts=20):
+            raise SystemExit("the server takes no runs")
         done = -1
-        self.trigger(run)
-        while (status := self.status(run)) != "finished":
+        while (status := self.value(run, "SELECT status FROM runs")) != "finished":
+            now = time.monotonic()
             if status == "failed":
-                raise SystemExit(f"{run} failed: {self.rows(run, 'SELECT message FROM runs')}")
-            now = self.trained(run)
-            if now != done:
-                done, last = now, time.monotonic()
-            if time.monotonic() - told > 60:
-                told = time.monotonic()
-                self.tell(f"{run}: {done} of {self.steps} steps")
-            if time.monotonic() - last > STUCK_S:
+                raise SystemExit(f"{run} failed: {self.value(run, 'SELECT message FROM runs')}")
+            if (trained := self.trained(run)) != done:
+                done, last = trained, now
+            if now - last > STUCK_S:
                 raise SystemExit(f"{run} has trained no step for {STUCK_S:.0f} s (at {done} of {self.steps})")
+            if now - told > 60:
+                told = now
+                self.tell(f"{run}: {done} of {self.steps} steps")
             if faults.due(done):
                 faults.inject(run, done)
                 last = time.monotonic()
-            self.sweep(run)
+            if now - swept > SWEEP_S:
+                swept = now
+                history = {"history": f"runs/{run}.duckdb"}
+                self.start("resume/every-five-minutes", f"soak/{now}", history, attempts=1)
             time.sleep(0.3)
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - began
         self.tell(f"{run}: {self.trained(run)} steps in {seconds:.0f} s")
         return seconds
 
-    def sweep(self, run: str) -> None:
-        """What the scheduled flow `resume` does, without waiting for its minute."""
-        from prefect import get_client
 
-        from rtl_core.run import folder
-        from rtl_core.run.lock import lock_path, read_holder
-        from rtl_distill.flows.resume import start_again, wants_to_run
-
-        here = Path.cwd()
-        os.chdir(self.place.home)
-        try:
-            reader = History(Path(f"runs/{run}.duckdb"), read_only=True)
-            record = reader.run(run) if self.status(run) else None
-            if record is None:
-                return
-            config = folder.config_of(reader, run)
-            holder = read_holder(lock_path(config))
-            if not wants_to_run(record, config, holder):
-                return
-
-            async def start() -> bool:
-                async with get_client() as client:
-                    return await start_again(client, config, holder)
-
-            with contextlib.suppress(httpx.HTTPError):
-                if asyncio.run(start()):
-                    self.restarts += 1
-                    self.tell(f"{run}: is dead, started again")
-        finally:
-            os.chdir(here)
+@contextlib.contextmanager
+def undisturbed(test: Soak) -> Iterator[subprocess.Popen[bytes]]:
+    """The run without faults: the plain command, beside the other, with a temporary server of its own."""
+    home = test.place.home
+    settings = [*overrides("calm", test.steps, test.docker), "run.name=calm"]
+    command = [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *(f"--set={one}" for one in settings)]
+    environment = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    environment |= {"PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"}
+    with (home / "calm.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(120)
 
 
-class Calm:
-    """The undisturbed run: the plain command, beside the other, with a temporary server of its own."""
-
-    def __init__(self, test: Soak) -> None:
-        self._test, self._started = test, time.monotonic()
-        home = test.place.home
-        sets = [part for one in overrides("calm", test.steps, test.docker) for part in ("--set", one)]
-        command = [
-            sys.executable,
-            "-c",
-            "from rtl_distill.cli import main; main()",
-            "train",
-            "demo",
-            "--set",
-            "run.name=calm",
-        ]
-        mine = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-        with (home / "calm.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, *sets], cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**mine, "PREFECT_HOME": str(home / "calm-prefect"), "DO_NOT_TRACK": "1"},
-            )  # fmt: skip
-
-    def wait(self) -> float:
-        """Until it has finished; returns the seconds that it took."""
-        while self._process.poll() is None:
-            self._test.tell(f"calm: {self._test.trained('calm')} of {self._test.steps} steps")
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(60)
-        if self._test.status("calm") != "finished":
-            raise SystemExit(f"the undisturbed run did not finish; see {self._test.place.home / 'calm.log'}")
-        (row,) = self._test.rows("calm", "SELECT epoch(heartbeat_at - created_at) AS s FROM runs")
-        return row["s"]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(120)
+def wait(test: Soak, calm: subprocess.Popen[bytes]) -> float:
+    """Until the undisturbed run has finished; returns the seconds that it took."""
+    while calm.poll() is None:
+        test.tell(f"calm: {test.trained('calm')} of {test.steps} steps")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            calm.wait(60)
+    if test.value("calm", "SELECT status FROM runs") != "finished":
+        raise SystemExit(f"the undisturbed run did not finish; see {test.place.home / 'calm.log'}")
+    return test.value("calm", "SELECT epoch(heartbeat_at - created_at) FROM runs")
 
 
 def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
@@ -234,17 +189,16 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
         test = Soak(place, arguments.steps, arguments.docker)
         test.up()
         try:
-            calm = stack.enter_context(Calm(test))
-            faults = Faults(
-                place, random.Random(arguments.seed), steps=arguments.steps, number=arguments.faults,
-                up_again=test.up, tell=test.tell, database=postgres, engine=engine,
-            )  # fmt: skip
+            calm = stack.enter_context(undisturbed(test))
+            chance = random.Random(arguments.seed)
+            at = chance.sample(range(1, arguments.steps), min(arguments.faults, arguments.steps - 1))
+            faults = Faults(place, chance, at, up_again=test.up, tell=test.tell, database=postgres, engine=engine)
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
-            calm_s = calm.wait()
+            calm_s = wait(test, calm)
             test.tell(
                 f"{total} faults ({', '.join(f'{n} {kind}' for kind, n in sorted(faults.injected.items()))}), "
-                f"{test.restarts} restarts of the run; {calm_s:.0f} s undisturbed, {storm:.0f} s with faults"
+                f"{calm_s:.0f} s undisturbed, {storm:.0f} s with faults"
             )
             found = differences({run: test.history(run) for run in ("calm", "storm")}, home)
             if faults.waiting:

@@ -11,20 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rehearsal.faults import fault
-from benchmarks.rehearsal.proxy import Latency, Proxy
+from benchmarks.rehearsal.faults import PAID, Fault
+from benchmarks.rehearsal.proxy import Proxy
+from benchmarks.rehearsal.strikes import refused
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_wait_for_credit(small_run: Callable[..., list[str]], tmp_path: Path) -> None:
-    unpaid = fault("402", "status", "paid", 1, "", "", 402, lasts_s=1e6, body={"detail": "no credit left"})
+    unpaid = Fault("402", PAID, refused(402, "no credit left"), lasts_s=1e6)
     models = {name: model_path(name) for name in ("student", "teacher")}
     service = LocalTinker({str(path): path for path in models.values()}, tmp_path / "service")
-    with service, Proxy(service.base_url, Latency(0, 0, 0, 0, groups=2), [unpaid]) as proxy:
+    with service, Proxy(service.base_url, [unpaid]) as proxy:
         named = [f"tinker.{name}={path}" for name, path in models.items()]
         overrides = [f"--set={one}" for one in small_run("unpaid", f"tinker.base_url={proxy.url}", *named)]
+        # A shell that starts the tests in the background has them ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         run = subprocess.Popen(
             [sys.executable, "-m", "rtl_distill.cli", "train", "demo", *overrides],
             env={**os.environ, "TINKER_API_KEY": service.api_key, "PYTHONUNBUFFERED": "1"},

@@ -44,7 +44,10 @@ class Pauses(logging.Handler):
         message = record.getMessage()
         if "due to billing" in message:
             self.unpaid(message.partition("Error: ")[2] or message)
-        elif record.name not in RAISED_TOO and self._is_due((record.pathname, record.lineno)):
+            return
+        # A pause for another reason comes from the same line of the SDK.
+        what = (record.pathname, record.lineno, message.partition("Reason: ")[2])
+        if record.name not in RAISED_TOO and self._is_due(what):
             self._tell(f"Tinker: {message}")
 
     def unpaid(self, words: str) -> None:
