@@ -165,7 +165,7 @@ class TeacherRecord:
 class Conditions(BaseModel):
     """What differs from a run's own evaluations; None for what does not."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     template: str | None = None
     """Another prompt template than the run's own."""
     temperature: float | None = Field(default=None, gt=0)
