@@ -32,7 +32,7 @@ async def measure(config: str, problems: int, overrides: Sequence[str]) -> dict[
     with tempfile.TemporaryDirectory() as scratch:
         places = (f"run.directory={scratch}", f"run.history={Path(scratch) / 'history.duckdb'}")
         async with open_session(load_config(config, [*places, *overrides])) as session:
-            chat, backend = session.require_chat(), session.require_backend()
+            chat, backend = session.policy.chat, session.policy.backend
             for problem in [p for p in session.usable(session.loaded.train) if p.golden][:problems]:
                 messages, answer = session.prompts[problem.id].messages, golden_response(problem)
                 tokens_T = chat.tokens_of(answer)

@@ -80,7 +80,7 @@ async def without_prefect(config: str, settings: list[str], slow_s: float = 0.0)
 
     async with open_session(load_config(config, settings)) as session:
         if slow_s:
-            session.grader = SlowGrader(session.grader, slow_s)  # type: ignore[assignment]
+            session.graders.grader = SlowGrader(session.graders.grader, slow_s)  # type: ignore[assignment]
         await planning.plan_run(session)
 
         async def prepare(state: Any) -> batch.Batch:
@@ -101,7 +101,9 @@ async def without_prefect(config: str, settings: list[str], slow_s: float = 0.0)
             pass
 
         ahead = session.config.learning.staleness
-        await in_order(session.steps, prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead)
+        await in_order(
+            session.weights.steps, prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead
+        )
 
 
 async def with_prefect(config: str, settings: list[str]) -> None:

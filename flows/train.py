@@ -66,13 +66,13 @@ async def train(
         async with opened as session:
             publisher = Publisher(session)
             publisher.at_start()
-            session.on_step.append(publisher.after_step)
+            session.life.on_step.append(publisher.after_step)
             async with (
                 status.run_status(session),
-                cancelled_with_its_flow_run(session.cancelled_by_request),
+                cancelled_with_its_flow_run(session.life.cancelled_by_request),
                 validated_ahead(session) as ahead,
             ):
-                session.stopped = await everything_left(session, ahead)
+                session.life.stopped = await everything_left(session, ahead)
             report = status.finish(session)
             await publisher.at_end()
             return report
@@ -117,7 +117,7 @@ async def every_epoch(session: Session, ahead: ValidationAhead) -> str | None:
 
 async def evaluate_if_due(session: Session, step: int) -> None:
     """The evaluation now and then, if it is due after `step` train steps; the last one is not of this rhythm."""
-    if step <= session.steps[-1].step and is_due(session.config, step):
+    if step <= session.weights.steps[-1].step and is_due(session.config, step):
         await evaluate_policy(session, plan_evaluation(session, "student", step))
 
 
@@ -185,7 +185,7 @@ async def train_batch(session: Session, ahead: ValidationAhead, batch: Batch) ->
     except SamplerDriftError as error:
         if not await set_aside_once(session, batch, error):
             raise
-        state = next(one for one in session.steps if one.step == batch.step)
+        state = next(one for one in session.weights.steps if one.step == batch.step)
         await train_step(session, await prepare_step(session, ahead, state))
 
 

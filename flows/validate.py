@@ -48,7 +48,7 @@ async def validate_problems(
     tally = Tally("problems validated", len(waiting))
     try:
         # A task is worth starting only when a core is about to be free for it.
-        await work_off(waiting, partial(validate_problem, under_way), tally, at_once=2 * session.graders)
+        await work_off(waiting, partial(validate_problem, under_way), tally, at_once=2 * session.graders.at_once)
     finally:
         await under_way.found.flush()
     under_way.mark_unfit()
@@ -78,7 +78,7 @@ async def validated_ahead(session: Session) -> AsyncIterator[ValidationAhead]:
     )
     for moved in session.loaded.moved:
         tell.line(str(moved))
-    ahead = ValidationAhead(under_way, validate_problem, at_once=2 * session.graders)
+    ahead = ValidationAhead(under_way, validate_problem, at_once=2 * session.graders.at_once)
     try:
         yield ahead
     finally:

@@ -84,8 +84,8 @@ class Publisher:
 
     async def _publish(self, done: int) -> None:
         run = self._session.run
-        percent = 100.0 * done / max(len(self._session.steps), 1)
-        words = f"{run}: {done} of {len(self._session.steps)} steps"
+        percent = 100.0 * done / max(len(self._session.weights.steps), 1)
+        words = f"{run}: {done} of {len(self._session.weights.steps)} steps"
         if self._progress is None:
             key = artifact_key("progress", run)
             self._progress = await acreate_progress_artifact(percent, key=key, description=words)

@@ -176,7 +176,7 @@ async def answers_to(
 
     Each text begins with what the prompt's end has opened, so that it can be read without the prompt.
     """
-    chat = session.require_chat()
+    chat = session.policy.chat
     max_tokens, temperature, top_p = sampling_of(session.config, batch)
     if (room := session.room_after(prompt_P)) is not None:
         max_tokens = min(max_tokens, room)
@@ -184,7 +184,7 @@ async def answers_to(
             # What was never answered is an empty answer, which fails: a benchmark counts it.
             return [SampledAnswer([], [], "length", "") for _ in range(count)]
     weights = Weights("student", batch.sampler_path)
-    answers = await session.require_backend().sample(
+    answers = await session.policy.backend.sample(
         weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
         prompt_P,
         count,
@@ -229,7 +229,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     with batch.clock.measure("grade"):
         answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
         until = Stage(session.config.grading.last_stage(batch.purpose, batch.step))
-        verdicts = await grade_all(session.grader, session.pool, problem, answers, until)
+        verdicts = await grade_all(session.graders.grader, session.graders.pool, problem, answers, until)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -241,7 +241,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         rows.append((stored.rollout.key, verdict, earned))
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)
-    session.recorder.put("record_cached_verdicts", list(session.cache.drain().items()))
+    session.recorder.put("record_cached_verdicts", list(session.graders.cache.drain().items()))
     if failed:
         batch.failed_grades[problem_id] += 1
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"

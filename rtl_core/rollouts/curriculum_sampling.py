@@ -102,7 +102,7 @@ def draw_step(session: Session, step: int, policy_step: int) -> tuple[str, ...]:
         ProblemError: none is fit.
     """
     config, now = session.config, standings_at(session, policy_step)
-    for state in session.steps:
+    for state in session.weights.steps:
         if policy_step <= state.step < step:
             now |= {p: replace(now[p], last_step=state.step) for p in state.problem_ids if p in now}
     drawn = draw(
@@ -136,7 +136,7 @@ def substitute(session: Session, batch: Batch, slot: int, attempt: int) -> str |
     config = session.config
     if attempt > config.learning.replacements or batch.purpose != "train":
         return None
-    if not config.learning.replaces_equal_at(batch.step, len(session.steps)):
+    if not config.learning.replaces_equal_at(batch.step, len(session.weights.steps)):
         return None
     held = batch.planned[slot] if attempt == 1 else batch.substitutes[attempt - 1, slot]
     if held not in batch.quarantined and has_signal(batch, held):

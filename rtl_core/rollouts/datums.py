@@ -159,7 +159,7 @@ def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:
     config = session.config
     if config.learning.warm_start_source == "teacher":
         return build_datums(batch, algorithm_of(config, batch), 0.0)
-    chat = session.require_chat()
+    chat = session.policy.chat
     datums = []
     for problem_id in batch.problem_ids:
         problem = session.problems[problem_id]

@@ -95,12 +95,12 @@ def plan_evaluation(session: Session, policy: PolicyName, step: int) -> Evaluati
         path = session.config.evaluation.weights
     elif policy == "student":
         # A run that is taken up again has newer weights than those of an evaluation that failed before.
-        if step and step not in session.sampler_paths:
+        if step and step not in session.weights.sampler_paths:
             raise PolicyError(
                 f"the weights after {step} steps, which are to be evaluated, are not known",
                 "`rtl-distill checkpoints RUN` lists those that are",
             )
-        path = session.sampler_paths.get(step)
+        path = session.weights.sampler_paths.get(step)
     return EvaluationPlan(policy, step, session.loaded.heldout_split, session.config.evaluation.samples, path)
 
 
@@ -221,7 +221,7 @@ def tell_unanswered(session: Session) -> None:
         shortest = min(too_long, key=lambda prompt: len(prompt.tokens_P))
         progress.get().line(
             f"not answered: {len(too_long)} of {len(prompts)} problems, whose prompts fill the model's context of"
-            f" {session.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
+            f" {session.policy.context} tokens (the shortest, {shortest.problem_id}, has {len(shortest.tokens_P)}); they count as failed"
         )
 
 

@@ -66,23 +66,23 @@ async def plan_run(session: Session) -> int:
     _take_up(session)
     if config.curriculum.order != "shuffled":
         progress.get().line(EQUAL_DIFFICULTY)
-    return len(session.steps)
+    return len(session.weights.steps)
 
 
 def _take_up(session: Session) -> None:
     """Set the session's steps and weights to what the history says is planned and done."""
     epochs = range(session.config.run.epochs)
-    session.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
-    trained = [state for state in session.steps if state.status == "trained"]
-    session.sampler_paths |= {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
+    session.weights.steps = [state for state in session.history.steps(session.run) if state.epoch in epochs]
+    trained = [state for state in session.weights.steps if state.status == "trained"]
+    session.weights.sampler_paths |= {state.step + 1: state.sampler_path for state in trained if state.sampler_path}
     if trained and trained[-1].state_path and trained[-1].sampler_path:
-        session.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
+        session.weights.checkpoint = Checkpoint(trained[-1].state_path, trained[-1].sampler_path)
 
 
 def todo(session: Session, epoch: int) -> list[list[StepState]]:
     """The steps of an epoch that the history did not hold as trained when the run was opened: the supervised ones and the others, as far
     as there are any. The first part ends before the second begins."""
-    steps = [state for state in session.steps if state.epoch == epoch and state.status == "planned"]
+    steps = [state for state in session.weights.steps if state.epoch == epoch and state.status == "planned"]
     return [list(part) for _, part in groupby(steps, lambda state: is_warm_start(session, state.step))]
 
 
@@ -93,7 +93,9 @@ def is_warm_start(session: Session, step: int) -> bool:
 
 def next_problems(session: Session, state: StepState | None, steps: int) -> list[str]:
     """Problems of the next `steps` planned steps after one (None: from the first that is left), as far as they are drawn yet."""
-    left = [one for one in session.steps if one.status == "planned" and (state is None or one.step > state.step)]
+    left = [
+        one for one in session.weights.steps if one.status == "planned" and (state is None or one.step > state.step)
+    ]
     return [problem_id for one in left[:steps] for problem_id in one.problem_ids]
 
 
@@ -103,7 +105,7 @@ def policy_step(session: Session, state: StepState) -> int:
 
     The number does not depend on when the step is sampled, so that a resumed run asks the same weights.
     """
-    first = min(other.step for other in session.steps if other.epoch == state.epoch)
+    first = min(other.step for other in session.weights.steps if other.epoch == state.epoch)
     learning = session.config.learning
     warm = learning.warm_start_steps if state.step >= learning.warm_start_steps else 0
     return max(first, warm, state.step - learning.staleness)
@@ -132,8 +134,8 @@ async def batch_of(
     while not problem_ids or any(problem_id in session.unfit for problem_id in problem_ids):
         problem_ids = planned_step(session, state) if state.problem_ids else draw_step(session, step, seen)
         # Before anything is waited for: the next step is drawn knowing of this one.
-        place = next(i for i, other in enumerate(session.steps) if other.step == step)
-        session.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
+        place = next(i for i, other in enumerate(session.weights.steps) if other.step == step)
+        session.weights.steps[place] = state.model_copy(update={"problem_ids": problem_ids})
         await validated(problem_ids)
     if problem_ids != state.problem_ids:
         plan = StepPlan(step=step, problem_ids=problem_ids)
@@ -144,7 +146,7 @@ async def batch_of(
 def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str, ...]) -> Batch:
     config, step = session.config, state.step
     warm = is_warm_start(session, step)
-    if seen and not warm and seen not in session.sampler_paths:
+    if seen and not warm and seen not in session.weights.sampler_paths:
         raise PolicyError(
             f"step {step} is to be sampled from the weights after {seen} steps, and the history does not know them",
             "set learning.staleness = 0 with --accept-changes",
@@ -157,7 +159,7 @@ def _batch(session: Session, state: StepState, seen: int, problem_ids: tuple[str
         policy_step=seen,
         problem_ids=problem_ids,
         group_size=config.warm_start_group if warm else config.sampling.group_size,
-        sampler_path=None if warm else session.sampler_paths.get(seen),
+        sampler_path=None if warm else session.weights.sampler_paths.get(seen),
     )
 
 
@@ -168,7 +170,7 @@ def needs_answers(session: Session, batch: Batch) -> bool:
 
 def needs_scores(session: Session, batch: Batch) -> bool:
     """Whether the teacher scores a step's answers."""
-    return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.steps))
+    return batch.purpose == "train" and session.config.learning.uses_kl_at(batch.step, len(session.weights.steps))
 
 
 def score_reads_verdicts(session: Session) -> bool:
@@ -186,7 +188,7 @@ def measurement(session: Session, policy: Literal["student", "teacher"]) -> Batc
         policy_step=0,
         problem_ids=tuple(problem.id for problem in session.usable(session.loaded.train)),
         group_size=session.config.curriculum.measure_samples,
-        sampler_path=session.sampler_paths.get(0) if policy == "student" else None,
+        sampler_path=session.weights.sampler_paths.get(0) if policy == "student" else None,
     )
 
 

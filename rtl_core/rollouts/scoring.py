@@ -41,7 +41,7 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
 
     Of a self-teacher answers without a hint are left without scores.
     """
-    backend = session.require_backend()
+    backend = session.policy.backend
     asked = [
         (stored, scorer)
         for stored in batch.group(problem_id)
@@ -92,12 +92,12 @@ def _own_weights(session: Session, batch: Batch) -> str | None:
     if learning.self_weights == "current":
         return batch.sampler_path
     first = learning.warm_start_steps
-    if first and first not in session.sampler_paths:
+    if first and first not in session.weights.sampler_paths:
         raise PolicyError(
             f"the weights after the warm start ({first} steps), which score as their own teacher, are not known",
             'set learning.self_weights = "current" with --accept-changes',
         )
-    return session.sampler_paths.get(first)
+    return session.weights.sampler_paths.get(first)
 
 
 def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, list[int]] | None:
@@ -117,6 +117,6 @@ def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, l
         else:
             most_chars = session.config.refinement.feedback_chars
             name, shown = "verdict", after_verdict(messages, stored.rollout.text, stored.verdict, most_chars)
-    room = None if session.context is None else session.context - len(stored.rollout.tokens_T)
-    tokens_P = hinted(session.require_chat(), shown, room)
+    room = None if session.policy.context is None else session.policy.context - len(stored.rollout.tokens_T)
+    tokens_P = hinted(session.policy.chat, shown, room)
     return None if tokens_P is None else (name, tokens_P)

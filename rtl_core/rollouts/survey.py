@@ -67,7 +67,7 @@ class Survey:
         loop = asyncio.get_running_loop()
         problem = self.session.problems[problem_id]
         try:
-            record = await loop.run_in_executor(self.session.pool, self._validate, problem)
+            record = await loop.run_in_executor(self.session.graders.pool, self._validate, problem)
         except InfrastructureError as error:
             self._failures[problem_id] += 1
             if self._failures[problem_id] < ATTEMPTS:
@@ -80,7 +80,7 @@ class Survey:
         return record.status
 
     def _given_up(self, problem: Problem, error: InfrastructureError) -> ValidationRecord:
-        executor = self.session.grader.executor
+        executor = self.session.graders.grader.executor
         reason = f"the executor failed {ATTEMPTS} times: {error.message}"
         return ValidationRecord(
             fingerprint=problem.fingerprint,
@@ -92,7 +92,7 @@ class Survey:
 
     def _validate(self, problem: Problem) -> ValidationRecord:
         """Validate with the golden answer, or with one found among the teacher's stored samples."""
-        grader, samples = self.session.grader, self.samples.get(problem.fingerprint, [])
+        grader, samples = self.session.graders.grader, self.samples.get(problem.fingerprint, [])
         if problem.golden is not None or len(samples) < MIN_AGREEING:
             return validate_problem(problem, grader, level=self.level)
         found, why = find_golden(problem, samples, grader, self.level.seeds)
@@ -193,7 +193,7 @@ def begin(session: Session, level: Level) -> Survey:
     A record of the full level serves the quick one as well.
     """
     survey = Survey(session, level, samples=_samples(session))
-    executor = session.grader.executor
+    executor = session.graders.grader.executor
     tools = executor.tools()
     keys = [tools_key(executor.name, tools, level)]
     if level.name == "quick":
@@ -214,7 +214,7 @@ async def leave_out_unsupported(session: Session) -> None:
     loop = asyncio.get_running_loop()
     found: dict[str, list[str]] = defaultdict(list)
     for problem in session.usable(list(session.problems.values())):
-        if reason := await loop.run_in_executor(session.pool, unsupported, problem, session.grader):
+        if reason := await loop.run_in_executor(session.graders.pool, unsupported, problem, session.graders.grader):
             session.unfit[problem.id] = reason
             found[reason].append(problem.id)
     for reason, ids in found.items():

@@ -32,14 +32,14 @@ async def take_start(session: Session) -> None:
     if record.start_state and record.start_sampler:
         start = Checkpoint(record.start_state, record.start_sampler)
     elif config.tinker.start_from and history.last_trained_step(session.run) is None:
-        trainer = await session.require_backend().open_trainer(config.tinker.start_from, weights_only=True)
+        trainer = await session.policy.backend.open_trainer(config.tinker.start_from, weights_only=True)
         start = await trainer.save(f"{session.run}-start", config.checkpoints.ttl_s)
         await session.recorder.call(history.record_start, session.run, start.state_path, start.sampler_path)
-        session.trainer = trainer
+        session.weights.trainer = trainer
         progress.get().line(f"the student starts from {config.tinker.start_from}")
     else:
         return
-    session.checkpoint, session.sampler_paths[0] = start, start.sampler_path
+    session.weights.checkpoint, session.weights.sampler_paths[0] = start, start.sampler_path
 
 
 async def train(session: Session, batch: Batch) -> Checkpoint:
@@ -54,10 +54,10 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     config = session.config
     with batch.clock.measure("train"):
         # Put back when the step is recorded; an error leaves it behind.
-        trainer, session.trainer = session.trainer, None
+        trainer, session.weights.trainer = session.weights.trainer, None
         if trainer is None:
-            before = session.checkpoint.state_path if session.checkpoint else None
-            trainer = await session.require_backend().open_trainer(before)
+            before = session.weights.checkpoint.state_path if session.weights.checkpoint else None
+            trainer = await session.policy.backend.open_trainer(before)
         update = imitate if batch.purpose == "warm_start" else reinforce
         metrics, trained = await update(session, batch, trainer)
         drift = abs(metrics.get("optim/kl_sample_train_v1", 0.0))
@@ -93,9 +93,9 @@ async def train(session: Session, batch: Batch) -> Checkpoint:
     )
     session.recorder.put("finish_step", [record])
     await session.recorder.settle()
-    session.trainer = trainer
-    session.checkpoint, session.last_step = checkpoint, record.metrics
-    session.sampler_paths[batch.step + 1] = checkpoint.sampler_path
+    session.weights.trainer = trainer
+    session.weights.checkpoint, session.life.last_step = checkpoint, record.metrics
+    session.weights.sampler_paths[batch.step + 1] = checkpoint.sampler_path
     return checkpoint
 
 
@@ -104,7 +104,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
     datums = build_datums(batch, algorithm_of(config, batch), kl_weight)
-    share = linear_decay(batch.step, len(session.steps), config.learning.final_learning_rate_share)
+    share = linear_decay(batch.step, len(session.weights.steps), config.learning.final_learning_rate_share)
     rate = share * config.learning.learning_rate
     learning = config.learning
     trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
@@ -166,7 +166,7 @@ def kl_weight_of(session: Session, step: int) -> float:
     """
     learning = session.config.learning
     if learning.kl_schedule != "target":
-        return learning.kl_weight_at(step, len(session.steps))
+        return learning.kl_weight_at(step, len(session.weights.steps))
     assert learning.kl_target is not None, "the configuration was checked"
     before = session.history.query(_LAST, [session.run, step]).to_pylist()
     if not before:

@@ -66,10 +66,10 @@ async def sample_turn(session: Session, batch: Batch, turn: int, problem_id: str
             session.prompts[problem_id],
             parent.rollout.text,
             parent.verdict,
-            session.require_chat(),
+            session.policy.chat,
             style=section.style,
             most_chars=section.feedback_chars,
-            max_tokens=session.prompt_limit,
+            max_tokens=session.policy.prompt_limit,
         )
         if prompt is None:
             return None

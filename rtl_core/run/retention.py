@@ -90,15 +90,15 @@ async def tidy(session: Session) -> int:
         trained = session.history.trained_steps(session.run)
         evaluations = own_evaluations(session.history, session.run)
     old = superseded(trained, evaluations, retention_of(session.config))
-    old = [state for state in old if state.step not in session.tidied]
+    old = [state for state in old if state.step not in session.weights.tidied]
     if not old:
         return 0
     try:
-        deleted = await session.require_backend().delete(_paths(old))
+        deleted = await session.policy.backend.delete(_paths(old))
     except (PolicyError, InfrastructureError, ConnectionError, TimeoutError) as error:
         progress.get().line(f"old weights could not be deleted: {error}")
         return 0
-    session.tidied |= {state.step for state in old}
+    session.weights.tidied |= {state.step for state in old}
     return deleted
 
 
@@ -117,7 +117,7 @@ async def secure(session: Session) -> None:
             f" {evaluation.n_problems} held-out problems of {of} (checkpoints.keep_best)"
         )
     try:
-        await session.require_backend().keep(_paths(state for state in trained if state.step in keep))
+        await session.policy.backend.keep(_paths(state for state in trained if state.step in keep))
     except WeightsGoneError as error:
         progress.get().line(f"the final weights are not on the service any more: {error}")
     except Exception as error:

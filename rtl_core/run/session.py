@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -20,7 +20,7 @@ from rtl_core.algorithms.base import chosen
 from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readiness, Trainer, check_start
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, load_prices
+from rtl_core.cost.tokens import Prices
 from rtl_core.errors import ConfigError, HistoryError, PolicyError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor, make_executor
@@ -54,53 +54,88 @@ class Cluster(Executor, Protocol):
 
 
 @define(eq=False)
-class Session:
-    """One open run. Tasks and flows take it as it is: Prefect walks dataclasses among their parameters, and no attrs class."""
+class Graders:
+    """What grades the answers of a run."""
 
-    config: RunConfig
-    history: History
-    recorder: Recorder
     grader: Grader
     cache: MemoryCache
     pool: ThreadPoolExecutor
-    graders: int
+    at_once: int
     """How many answers are graded at once: the threads of `pool`."""
-    loaded: LoadedProblems
-    problems: dict[str, Problem]
-    prompts: dict[str, Prompt] = field(factory=dict)
-    unfit: dict[str, str] = field(factory=dict)
-    """Problem id -> why it takes no part in the run."""
-    prompt_limit: int = 0
-    """Tokens of the longest prompt that is sent, if the run was opened with a backend."""
-    context: int | None = None
+
+
+@define(eq=False)
+class Policy:
+    """What trains and samples, and how it is talked to."""
+
+    backend: Backend
+    chat: Chat
+    prompt_limit: int
+    """Tokens of the longest prompt that is sent."""
+    context: int | None
     """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
-    backend: Backend | None = None
-    """What trains and samples, if the run was opened with it."""
-    chat: Chat | None = None
-    """How the student is talked to, if the run was opened with a backend."""
-    trainer: Trainer | None = None
-    """With the weights of the last recorded step; None when the next train step has to open one."""
+
+
+@define(eq=False)
+class WeightsOfRun:
+    """The planned steps, and the weights that the recorded ones left."""
+
     steps: list[StepState] = field(factory=list)
     """Every planned step of the run, in order (see planning.py)."""
     checkpoint: Checkpoint | None = None
     """The weights that the last recorded step left; before the first those of `tinker.start_from`, or None."""
     sampler_paths: dict[int, str] = field(factory=dict)
     """Train steps seen -> weights to sample from, as far as recorded; an untrained student (0) has none."""
-    last_step: dict[str, float] | None = None
-    """Metrics of the step that was trained last in this process."""
-    prices: Prices = field(factory=load_prices)
-    opened_at: float = field(factory=time.monotonic)
-    """When this process opened the run, on the monotonic clock (seconds)."""
+    trainer: Trainer | None = None
+    """With the weights of the last recorded step; None when the next train step has to open one."""
     tidied: set[int] = field(factory=set)
     """Steps whose weights this process has seen deleted."""
+
+
+@define(eq=False)
+class Life:
+    """How this process' work on the run goes, and how it ends."""
+
+    opened_at: float = field(factory=time.monotonic)
+    """On the monotonic clock (seconds)."""
     on_step: list[Callable[[int], None]] = field(factory=list)
     """Who is told the number of each recorded step."""
+    last_step: dict[str, float] | None = None
+    """Metrics of the step that was trained last."""
     ended_by: EndedBy = "signal"
     """Who ended the run, should it be cancelled."""
     ending: threading.Event = field(factory=threading.Event)
     """Set once a signal or a request has ended the run: what fails from then on failed for that."""
     stopped: str | None = None
     """Why the run is left before its end (a budget, a pause), in words; None otherwise."""
+
+    def cancelled_by_request(self) -> None:
+        """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
+        self.ended_by = "request"
+        self.ending.set()
+
+
+@define(eq=False)
+class Session:
+    """One open run. Tasks and flows take it as it is: Prefect walks dataclasses among their parameters, and no attrs class."""
+
+    config: RunConfig
+    history: History
+    recorder: Recorder
+    loaded: LoadedProblems
+    graders: Graders
+    prices: Prices
+    life: Life
+    problems: dict[str, Problem] = field(init=False)
+    prompts: dict[str, Prompt] = field(factory=dict)
+    """Problem id -> its prompt, if the run was opened with a policy."""
+    unfit: dict[str, str] = field(factory=dict)
+    """Problem id -> why it takes no part in the run."""
+    weights: WeightsOfRun = field(factory=WeightsOfRun)
+    opened_policy: Policy | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.problems = {problem.id: problem for problem in [*self.loaded.train, *self.loaded.heldout]}
 
     @property
     def run(self) -> str:
@@ -111,27 +146,20 @@ class Session:
         """Whether the run is there to train; one that only evaluates a model is not."""
         return self.config.run.purpose == "train"
 
-    def cancelled_by_request(self) -> None:
-        """Note that a cancellation is somebody's wish, so that nothing starts the run again."""
-        self.ended_by = "request"
-        self.ending.set()
-
-    def require_backend(self) -> Backend:
-        if self.backend is None:
-            raise RuntimeError("this session was opened without a backend")
-        return self.backend
-
-    def require_chat(self) -> Chat:
-        if self.chat is None:
-            raise RuntimeError("this session was opened without a backend")
-        return self.chat
+    @property
+    def policy(self) -> Policy:
+        """What trains and samples. RuntimeError where the run was opened without it."""
+        if self.opened_policy is None:
+            raise RuntimeError("this session was opened without a policy")
+        return self.opened_policy
 
     def room_after(self, prompt_P: Sequence[int]) -> int | None:
         """How many tokens the model's context leaves for the answer to a prompt of P tokens; None where that sets no limit.
 
         Only a run that evaluates is limited: training shall fail where its budgets do not fit the model.
         """
-        return None if self.trains or self.context is None else max(0, self.context - len(prompt_P))
+        context = None if self.trains else self.policy.context
+        return None if context is None else max(0, context - len(prompt_P))
 
     def usable(self, problems: list[Problem]) -> list[Problem]:
         """Those of `problems` that take part: fit, and with a prompt within the budget."""
@@ -187,69 +215,80 @@ async def open_session(
             readiness = await ready(provider, config, tell)
         history = History(config.run.history)
         config = as_begun(config, history)
-        graders = graders_of(config, cluster)
-        pool = ThreadPoolExecutor(graders, thread_name_prefix="grade")
+        at_once = graders_of(config, cluster)
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
         # Left in the opposite order: closing the executor ends the jobs that the pool's threads wait for.
         stack.callback(pool.shutdown, cancel_futures=True)
-        ending = threading.Event()
-        at_once: list[Callable[[], None]] = [ending.set]
-        stack.enter_context(at_once_on_signal(lambda: [end() for end in at_once]))
-        # Each takes seconds, in threads or processes of its own: the problems, the graders' sandbox, the service.
-        reading = await stack.enter_async_context(begun(partial(problems_of, config)))
-        starting = await stack.enter_async_context(
-            begun(lambda: cluster or make_executor(config.grading.executor), close=lambda executor: executor.close())
-        )
-        backend = await stack.enter_async_context(provider.open(config, tell)) if readiness else None
-        loaded, executor = await reading, await starting
-        at_once += [executor.close, *([backend.abort] if backend else [])]
+        life = Life()
+        ends: list[Callable[[], None]] = [life.ending.set]
+        stack.enter_context(at_once_on_signal(lambda: [end() for end in ends]))
+        loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
+        ends += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
             check_unchanged(config, loaded, history, accept_changes)
             _tell_left_out(loaded)
-        cache = MemoryCache(history.cached_verdicts())
-        grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
-        stack.callback(grader.close)
-        session = Session(
-            config=config,
-            history=history,
-            # Where tokens are paid for, none waits long for its place on disk.
-            recorder=Recorder(history)
-            if provider.embedded(config) and not config.tinker.teacher_apart
-            else Recorder(history, interval_s=0.1, share=0.1),
-            grader=grader,
-            cache=cache,
-            pool=pool,
-            graders=graders,
-            loaded=loaded,
-            problems={problem.id: problem for problem in [*loaded.train, *loaded.heldout]},
-            prices=prices_of(config),
-            ending=ending,
-        )
+        graders = _graders(config, history, executor, pool, at_once)
+        stack.callback(graders.grader.close)
+        recorder = _recorder_of(config, provider, history)
+        session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
         if backend and readiness:
-            session.backend = backend
-            await _check_backend(session, backend, provider, readiness, as_visitor)
+            await _open_policy(session, backend, provider, readiness, as_visitor)
         if not as_visitor:
-            await session.recorder.call(history.start_run, run_record(config, loaded))
-            rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
-            rows += [(problem, "heldout", None) for problem in loaded.heldout]
-            # Those that the run knows keep their place in the curriculum, or that they are left out.
-            known = {(one.problem_id, one.fingerprint): one.split for one in history.problems_of(config.run.name)}
-            fresh = [row for row in rows if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")]
-            await session.recorder.call(history.record_problems, config.run.name, fresh)
-            write_config(config)
-            beating = asyncio.create_task(_heartbeat(session))
-            stack.callback(beating.cancel)
+            await _record_start(session)
+            stack.callback(asyncio.create_task(_heartbeat(session)).cancel)
         session.recorder.take_spent()  # what opening the run cost is no step's
-        try:
-            yield session
-        finally:
-            # Also when the run fails: what was sampled and graded is paid for.
-            await session.recorder.settle()
+        # Also when the run fails: what was sampled and graded is paid for.
+        stack.push_async_callback(session.recorder.settle)
+        yield session
 
 
-async def _check_backend(
+async def _start(
+    stack: AsyncExitStack, config: RunConfig, provider: Provider | None, cluster: Cluster | None
+) -> tuple[LoadedProblems, Executor, Backend | None]:
+    """The problems, the graders' sandbox and the service: each takes seconds, in threads or processes of its own."""
+    reading = await stack.enter_async_context(begun(partial(problems_of, config)))
+    starting = await stack.enter_async_context(
+        begun(lambda: cluster or make_executor(config.grading.executor), close=lambda executor: executor.close())
+    )
+    opening = provider.open(config, progress.get().line) if provider else nullcontext()
+    backend = await stack.enter_async_context(opening)
+    return await reading, await starting, backend
+
+
+def _graders(
+    config: RunConfig, history: History, executor: Executor, pool: ThreadPoolExecutor, at_once: int
+) -> Graders:
+    """A grader that knows the verdicts and the known-good answers of the history."""
+    cache = MemoryCache(history.cached_verdicts())
+    grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()), cache)
+    return Graders(grader, cache, pool, at_once)
+
+
+def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Recorder:
+    """Where tokens are paid for, none waits long for its place on disk."""
+    if provider.embedded(config) and not config.tinker.teacher_apart:
+        return Recorder(history)
+    return Recorder(history, interval_s=0.1, share=0.1)
+
+
+async def _record_start(session: Session) -> None:
+    """The run's own row and its problems; its configuration beside the report."""
+    config, loaded, history = session.config, session.loaded, session.history
+    await session.recorder.call(history.start_run, run_record(config, loaded))
+    rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
+    rows += [(problem, "heldout", None) for problem in loaded.heldout]
+    # Those that the run knows keep their place in the curriculum, or that they are left out.
+    known = {(one.problem_id, one.fingerprint): one.split for one in history.problems_of(config.run.name)}
+    fresh = [row for row in rows if known.get((row[0].id, row[0].fingerprint)) not in (row[1], "excluded")]
+    await session.recorder.call(history.record_problems, config.run.name, fresh)
+    write_config(config)
+
+
+async def _open_policy(
     session: Session, backend: Backend, provider: Provider, readiness: Readiness, as_visitor: bool
 ) -> None:
-    """Look at saved weights, prompts and budgets, which only an open backend can tell of, before anything is sampled.
+    """Give the session its policy. Looks at saved weights, prompts and budgets, which only an open backend can tell of, before anything
+    is sampled.
 
     Raises:
         PolicyError: what the run would come to send or to start from is not there or does not fit.
@@ -262,9 +301,9 @@ async def _check_backend(
         check_start(config, await backend.describe(config.tinker.start_from))
     bases = await _bases_of_teachers(config, backend, tell if as_visitor else None)
     session.prices = prices_of(config, bases)
-    _prepare_prompts(session, backend, provider, bases)
-    session.prompt_limit = prompt_limit(config, readiness)
-    session.context = readiness.context.get(config.tinker.student)
+    chat = _prepare_prompts(session, backend, provider, bases)
+    context_of_student = readiness.context.get(config.tinker.student)
+    session.opened_policy = Policy(backend, chat, prompt_limit(config, readiness), context_of_student)
     if not session.trains:
         return
     known = Known(config, readiness, session.prompts, session.loaded, history, prices=session.prices)
@@ -339,14 +378,17 @@ def _tell_left_out(loaded: LoadedProblems) -> None:
         )
 
 
-def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> None:
-    """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`."""
+def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bases: Mapping[str, str]) -> Chat:
+    """Build the prompt of every problem, and see that every teacher reads them as the student does. `bases`: see `prices_of`.
+
+    Returns how the student is talked to.
+    """
     config, tell = session.config, progress.get()
     named = (name for name in config.tinker.named_teachers.values() if name in bases or not name.startswith(SAVED))
     models = dict.fromkeys(bases.get(name, name) for name in named)
     teachers = {model: provider.tokenizer(config, model) for model in models}
     found = prepare(config, session.problems.values(), backend.tokenizer, teachers)
-    session.chat, session.prompts = found.chat, found.prompts
+    session.prompts = found.prompts
     tell.line(found.rendering)
     session.unfit |= found.unfit
     for why in found.unfit.values():
@@ -354,3 +396,4 @@ def _prepare_prompts(session: Session, backend: Backend, provider: Provider, bas
     for problem_id, prompt in found.prompts.items():
         for note in prompt.notes:
             tell.line(f"prompt of {problem_id}: {note}")
+    return found.chat

@@ -31,8 +31,8 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         await session.recorder.call(session.history.set_run_status, session.run, status, message, ended_by)
 
     async def note_cancelled() -> str:
-        why = "stopped by a signal" if session.ended_by == "signal" else "cancelled in Prefect"
-        await note("cancelled", f"{why}; the same command goes on", session.ended_by)
+        why = "stopped by a signal" if session.life.ended_by == "signal" else "cancelled in Prefect"
+        await note("cancelled", f"{why}; the same command goes on", session.life.ended_by)
         return why
 
     try:
@@ -40,11 +40,11 @@ async def run_status(session: Session) -> AsyncIterator[None]:
             Tracker(session.history, session.config, progress.get().line) as tracker,
             LiveReport(session.history.path, session.run, report_path(session), progress.get().line) as live_report,
         ):
-            session.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
+            session.life.on_step += [lambda _: tracker.recorded(), lambda _: live_report.after_step()]
             yield
     except Exception as error:
         await asyncio.sleep(0.05)  # in which the thread that reads signals gets its turn
-        if session.ending.is_set():
+        if session.life.ending.is_set():
             # A signal is raised wherever the main thread is, also where libraries make an error of their own of it, and what it
             # ended at once (graders, the embedded service) fails whoever waits for it.
             raise asyncio.CancelledError(await note_cancelled()) from error
@@ -55,7 +55,7 @@ async def run_status(session: Session) -> AsyncIterator[None]:
         # A signal: Ctrl-C, or whoever runs us wants us gone.
         await note_cancelled()
         raise
-    await (note("finished") if session.stopped is None else note("paused", session.stopped))
+    await (note("finished") if session.life.stopped is None else note("paused", session.life.stopped))
 
 
 def report_path(session: Session) -> Path:
@@ -65,18 +65,18 @@ def report_path(session: Session) -> Path:
 
 def after_step(session: Session, step: int) -> None:
     """Tell how a step went."""
-    for tell in session.on_step:
+    for tell in session.life.on_step:
         tell(step)
-    progress.get().advance("steps", step + 1, len(session.steps))
-    if session.last_step is not None:
-        progress.get().line(step_line(step, len(session.steps), session.last_step))
+    progress.get().advance("steps", step + 1, len(session.weights.steps))
+    if session.life.last_step is not None:
+        progress.get().line(step_line(step, len(session.weights.steps), session.life.last_step))
 
 
 def finish(session: Session) -> str:
     """Write the report and show the result. Returns the report's path, or why the run was left before its end."""
-    if session.stopped is not None:
-        progress.get().line(f"stopped: {session.stopped}")
-        return f"stopped: {session.stopped}"
+    if session.life.stopped is not None:
+        progress.get().line(f"stopped: {session.life.stopped}")
+        return f"stopped: {session.life.stopped}"
     path = write_report(session.history, [session.run], report_path(session))
     tell = progress.get()
     if session.trains:

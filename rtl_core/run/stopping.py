@@ -28,7 +28,7 @@ def stop_reason(session: Session, under_way: int = 0) -> str | None:
     config = session.config
     if pause_path(config).exists():
         return f"paused by request; `rtl-distill resume {session.run}` goes on"
-    hours = (time.monotonic() - session.opened_at) / 3600
+    hours = (time.monotonic() - session.life.opened_at) / 3600
     if config.cost.budget_hours is not None and hours >= config.cost.budget_hours:
         return (
             f"the budget of {config.cost.budget_hours:g} hours is used up; the same command goes on with as many again"

@@ -65,9 +65,7 @@ def test_a_run_leaves_no_session_behind(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with open_session(config) as session:
-            await session.require_backend().sample(
-                Weights(), [2, 3], 1, SamplingParams(1, 1.0, session.require_chat().stop)
-            )
+            await session.policy.backend.sample(Weights(), [2, 3], 1, SamplingParams(1, 1.0, session.policy.chat.stop))
             assert "_session_heartbeat" in sdk_loops()
 
     asyncio.run(run())

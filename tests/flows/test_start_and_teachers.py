@@ -128,7 +128,7 @@ def test_weights_that_do_not_fit_or_are_not_there_are_refused_in_a_sentence(tmp_
     async def save() -> tuple[str, str]:
         config = load_config("demo", [*places, "run.name=saved", "problems.sources.0.train=2"], environment={})
         async with open_session(config) as session:
-            found = await (await session.require_backend().open_trainer(None)).save("some", None)
+            found = await (await session.policy.backend.open_trainer(None)).save("some", None)
             return found.state_path, found.sampler_path
 
     state, sampler = asyncio.run(save())

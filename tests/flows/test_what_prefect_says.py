@@ -41,7 +41,7 @@ def test_a_server_that_takes_no_artifacts_is_told_of_once(monkeypatch: pytest.Mo
 
     async def two_steps() -> None:
         artifacts.progress.set(SimpleNamespace(line=said.append))
-        publisher = artifacts.Publisher(SimpleNamespace(run="r", steps=[1, 2]))
+        publisher = artifacts.Publisher(SimpleNamespace(run="r", weights=SimpleNamespace(steps=[1, 2])))
         for step in range(2):
             publisher.after_step(step)
             await publisher.settled()

@@ -112,7 +112,7 @@ def test_answers_that_are_not_trained_on_do_not_use_up_a_budget(tmp_path: Path) 
     def reason(budget: float) -> str | None:
         config = settings(f"cost.budget_usd={budget}")
         session: Any = SimpleNamespace(
-            config=config, history=history, run="r", prices=PRICES, opened_at=time.monotonic()
+            config=config, history=history, run="r", prices=PRICES, life=SimpleNamespace(opened_at=time.monotonic())
         )
         return stop_reason(session)
 

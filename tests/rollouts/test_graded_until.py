@@ -52,7 +52,7 @@ def test_training_grades_to_the_stage_and_no_cached_verdict_stands_for_another_s
             assert graded[3][0].verdict.passed
             assert graded[3][0].reward.total == pytest.approx(1.6)
             answers = [answer_to(problem, text) for text in (*texts, texts[0])]
-            right, wrong, again = await grade_all(session.grader, session.pool, problem, answers)
+            right, wrong, again = await grade_all(session.graders.grader, session.graders.pool, problem, answers)
             assert [right.outcome, wrong.outcome] == [Outcome.PASSED, Outcome.COMPILE_FAILED]
             assert again == right.model_copy(update={"cached": True, "wall_s": 0.0})
 

@@ -96,7 +96,7 @@ def test_what_was_accepted_holds_for_whoever_starts_the_run_next(tmp_path: Path)
 
 def test_steps_that_are_sampled_ahead_draw_other_problems_than_those_under_way(tmp_path: Path) -> None:
     async def drawn(session: Session) -> list[tuple[str, ...]]:
-        return [(await planning.batch_of(session, state)).problem_ids for state in list(session.steps)[:2]]
+        return [(await planning.batch_of(session, state)).problem_ids for state in list(session.weights.steps)[:2]]
 
     # One pool: by weight a step may also draw the only problem of another one again.
     one_pool = ("curriculum.order=pools", "learning.staleness=1", "curriculum.pool_weights={normal = 1.0}")
@@ -118,14 +118,16 @@ def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(t
             asked.extend(problem_ids)
             session.unfit |= dict.fromkeys(bad & set(problem_ids), "weak: it pays")
 
-        steps = [(await planning.batch_of(session, state, validated)).problem_ids for state in list(session.steps)]
+        steps = [
+            (await planning.batch_of(session, state, validated)).problem_ids for state in list(session.weights.steps)
+        ]
         assert not bad & {problem_id for step in steps for problem_id in step}
         assert [len(set(step)) for step in steps] == [4] * 4
         assert {problem_id for step in steps for problem_id in step} <= set(asked)
         assert (
             [state.problem_ids for state in session.history.steps("r")]
             == steps
-            == [s.problem_ids for s in session.steps]
+            == [s.problem_ids for s in session.weights.steps]
         )
         return steps
 
@@ -133,7 +135,7 @@ def test_a_problem_that_turns_out_unfit_is_never_drawn_and_its_place_is_filled(t
     found = in_session(tmp_path, settings, drawn)
 
     async def planned(session: Session) -> list[tuple[str, ...]]:
-        return [state.problem_ids for state in session.steps]
+        return [state.problem_ids for state in session.weights.steps]
 
     assert in_session(tmp_path, settings, planned) == found
 
@@ -144,7 +146,7 @@ def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path: Path) ->
             session.unfit |= dict.fromkeys(problem_ids, "broken: the golden answer fails")
 
         with pytest.raises(ProblemError, match="no problem is fit to train on: broken: the golden answer fails"):
-            await planning.batch_of(session, session.steps[0], validated)
+            await planning.batch_of(session, session.weights.steps[0], validated)
 
     in_session(tmp_path, (), drawn)
 
@@ -152,7 +154,7 @@ def test_where_every_problem_turns_out_unfit_the_run_says_why(tmp_path: Path) ->
 def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -> None:
     async def seen(session: Session) -> tuple[list[list[int]], list[int]]:
         parts = [[state.step for state in part] for part in planning.todo(session, 0)]
-        return parts, [planning.policy_step(session, state) for state in session.steps]
+        return parts, [planning.policy_step(session, state) for state in session.weights.steps]
 
     ahead = ("learning.staleness=2", "learning.warm_start_steps=1", "learning.warm_start_source=golden")
     parts, steps = in_session(tmp_path, ahead, seen)
@@ -162,7 +164,9 @@ def test_no_step_is_sampled_from_weights_within_the_warm_start(tmp_path: Path) -
 
 def test_supervised_steps_imitate_the_problems_that_have_an_answer_to_imitate(tmp_path: Path) -> None:
     async def planned(session: Session) -> list[list[bool]]:
-        return [[session.problems[one].has_whole_golden for one in state.problem_ids] for state in session.steps]
+        return [
+            [session.problems[one].has_whole_golden for one in state.problem_ids] for state in session.weights.steps
+        ]
 
     def source(known_good: int) -> str:
         sizes = f"train = 16, heldout = 1, known_good = {known_good}"

@@ -42,7 +42,7 @@ def settings(tmp_path: Path):
 async def one_step(tmp_path: Path) -> None:
     async with open_session(settings(tmp_path)) as session:
         await planning.plan_run(session)
-        (state,) = session.steps
+        (state,) = session.weights.steps
         step = batch.open_batch(session, await planning.batch_of(session, state))
         for problem_id in step.planned:
             await batch.sample(session, step, problem_id)

@@ -42,7 +42,7 @@ def settings(data: Path, folder: Path, *more: str) -> RunConfig:
 async def sampled(session: Session) -> list[tuple[str, Outcome, str]]:
     """Text, outcome and first reason of each answer of the first step."""
     await planning.plan_run(session)
-    step = batch.open_batch(session, await planning.batch_of(session, session.steps[0]))
+    step = batch.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
     (problem_id,) = step.planned
     await batch.sample(session, step, problem_id)
     await batch.grade(session, step, problem_id)
@@ -60,13 +60,13 @@ def test_an_answer_within_an_open_thought_is_none_and_reads_so_from_the_history_
     async def run() -> None:
         async with open_session(config) as session:
             step = batch.Batch("warm_start", 0, 0, 0, tuple(session.prompts), 1)
-            decode = session.require_backend().tokenizer.decode
+            decode = session.policy.backend.tokenizer.decode
             found = datums.datums_to_imitate(session, step)
             assert found
             for datum in found:
                 assert decode(datum.prompt_P).endswith("<|im_start|>assistant\n<think>\n")
                 assert decode(datum.tokens_T).startswith("\n</think>\n\n")
-                assert datum.tokens_T[-1] == session.require_chat().stop[0]
+                assert datum.tokens_T[-1] == session.policy.chat.stop[0]
         async with open_session(settings(data, tmp_path, "run.name=thinks-first")) as session:
             for text, outcome, why in await sampled(session):
                 assert text.startswith("<think>\n")

@@ -74,7 +74,7 @@ def test_an_executor_that_fails_is_tried_again_and_then_one_problem_is_left_out_
     async def work(session: Session) -> None:
         under_way = survey.begin(session, quick_level(1, 1))
         problem_id = under_way.waiting[0]
-        session.grader.executor.close()
+        session.graders.grader.executor.close()
         for _ in range(survey.ATTEMPTS - 1):
             with pytest.raises(InfrastructureError):
                 await under_way.validate(problem_id)
