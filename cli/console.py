@@ -32,7 +32,7 @@ class ConsoleProgress:
         self._console = console or Console()
         self._bar = RichProgress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            console=self._console, transient=True,
+            console=self._console, transient=True, disable=not self._console.is_terminal,
         )  # fmt: skip
         self._label = ""
         self._quarter = ("", 0)

@@ -20,6 +20,7 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.backend.tinker.embedded import own_folder
 from rtl_core.backend.tinker.pauses import Pauses
 from rtl_core.config import RunConfig, load_config
+from rtl_core.cost.estimate import Prompts
 from rtl_core.cost.tokens import total_dollars
 from rtl_core.errors import BackendUnavailableError, ConfigError, PolicyError
 from rtl_core.localtinker.process import LocalTinker
@@ -271,10 +272,6 @@ def test_what_a_killed_teacher_left_goes_with_the_next_one_and_a_living_ones_sta
         living.wait()
 
 
-SIZES = {
-    "train_problems": 4, "heldout_problems": 2, "train_prompt": 100.0, "heldout_prompt": 100.0,
-    "most_train_prompt": 100.0, "most_heldout_prompt": 100.0, "longest_train_prompt": 100.0,
-}  # fmt: skip
 LARGE = "Qwen/Qwen3.5-397B-A17B"
 
 
@@ -284,7 +281,7 @@ def test_a_local_student_costs_nothing_and_a_teacher_in_the_cloud_does(tmp_path:
     prices = prices_of(config)
     assert prices.models["student"].train == 0
     assert prices.models[LARGE].prefill == 3.0
-    found = forecast(config, SIZES)
+    found = forecast(config, Prompts(4, 100.0), Prompts(2, 100.0))
     assert total_dollars(found.likely.usage, found.prices) == pytest.approx(
         total_dollars({LARGE: found.likely.usage[LARGE]}, found.prices)
     )
