@@ -50,8 +50,8 @@ sim-image: setup ## Build the simulation image of the Docker executor, with or w
 	@scripts/system-packages.sh $(ENGINE)
 	@scripts/with-docker-engine.sh deployments/sim/build.sh
 
-lint: setup ## Check style, and that rooms import downwards only
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && $(PY) -m scripts.rooms
+lint: setup ## Check style, that rooms import downwards only, and that nothing is above its limit of size
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && $(PY) -m scripts.rooms && $(PY) -m scripts.limits
 
 types: setup ## Check types
 	@.venv/bin/mypy && .venv/bin/mypy examples

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import rooms
+from scripts import limits, rooms
 
 
 def test_every_import_goes_down(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,3 +43,34 @@ def test_only_the_backend_and_what_speaks_tinkers_protocol_know_the_sdk(
     assert rooms.main(tmp_path) == 1
     said = capsys.readouterr().err
     assert said == "rtl_core/rollouts/saving.py:2: rtl_core.rollouts may not import tinker.types.Datum\n"
+
+
+def test_every_room_has_a_budget_of_lines() -> None:
+    assert rooms.budgets(Path(rooms.__file__).parents[1]).keys() == {*rooms.ROOMS, *rooms.BESIDE}
+
+
+def test_a_room_above_its_budget_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("flows", "docs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "flows" / "train.py").write_text("a = 1\n" * 1_201)
+    (tmp_path / "docs" / "architecture.md").write_text("| room | lines |\n|---|---|\n| `flows` | 1,200 |\n")
+    assert rooms.main(tmp_path) == 1
+    assert capsys.readouterr().err == "flows has 1201 lines, docs/architecture.md gives it 1200\n"
+
+
+def test_nothing_is_above_a_limit_of_size(capsys: pytest.CaptureFixture[str]) -> None:
+    assert limits.main() == 0, capsys.readouterr().err
+
+
+def test_what_is_above_a_limit_is_named_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = ", ".join(f"a{i}" for i in range(9))
+    text = "def long():\n" + "    a = 1\n" * 60 + f"def wide({many}): ...\nclass Big:\n" + "    a: int\n" * 13
+    for folder in ("flows", "cli", "types"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.py").write_text(text)
+    assert limits.main(tmp_path) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert "flows/one.py:1: long: 61 lines, at most 60" in said
+    assert "flows/one.py:62: wide: 9 parameters, at most 8" in said
+    assert "flows/one.py:63: Big: 13 fields, at most 12" in said
+    assert [line for line in said if line.startswith("cli") and "parameters" in line] == []
