@@ -73,7 +73,7 @@ def work(executor_name: str, path: Path, count: int) -> None:
         return json.dumps({"number": number, "outcome": patiently(verdict)}) + "\n"
 
     with (
-        executor,
+        contextlib.closing(executor),
         contextlib.closing(Grader(executor)) as grader,
         ThreadPoolExecutor(2) as pool,
         path.open("a") as file,

@@ -164,7 +164,8 @@ def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> b
 
     # Named by their paths, so that the tokenizers are found as a cloud's are.
     models = {role: model_path(role) for role in ("student", "teacher")}
-    cloud = Latency(*(factor * CLOUD_S[stage] for stage in ("sample", "score", "train")), GROUPS, ANSWERS)
+    sample_s, score_s, train_s = (factor * CLOUD_S[stage] for stage in ("sample", "score", "train"))
+    cloud = Latency(sample_s, score_s, train_s, GROUPS, ANSWERS)
     slow_s = factor * CLOUD_S["grade"] * GRADERS / (GROUPS * ANSWERS)
     found = []
     with LocalTinker({str(path): Path(path) for path in models.values()}, folder / "service") as service:

@@ -62,6 +62,7 @@ def overrides(run: str, steps: int, docker: bool) -> list[str]:
         "learning.kl_schedule=constant",
         "learning.replace_with_kl=false",
         "evaluation.every=50",
+        "sampling.seeded=true",
         "tinker.local_deterministic=true",
         "tinker.local_threads=1",
         *(["grading.executor=docker"] if docker else []),
