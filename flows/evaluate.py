@@ -121,7 +121,7 @@ async def evaluate_policy(
         try:
             await grade_group(session, held, problem_id)
             for turn in range(2, session.config.refinement.turns + 1):
-                await refine_group(session, held, problem_id, turn)
+                await refine_group(session, held, turn, problem_id)
         except RunHealthError as error:
             if session.trains:
                 raise

@@ -158,7 +158,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
         else:
             await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
         for turn in range(2, session.config.refinement.turns + 1):
-            await refine_group(session, step, problem_id, turn)
+            await refine_group(session, step, turn, problem_id)
         credit_group(session, step, problem_id)
 
     async def place(slot: int) -> None:
