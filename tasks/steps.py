@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -12,6 +12,10 @@ from rtl_core.rollouts import batch, planning, scoring, training, turns
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
 from rtl_core.run.stopping import is_transient
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+Step = Callable[Given, Awaitable[Found]]
 
 # Seconds between attempts, besides the minutes that the SDK itself tries for: a quarter of an hour in all. After that the run
 # stops as interrupted, and is started again (see flows/resume.py).
@@ -27,13 +31,13 @@ async def worth_another_try(_task: Any, _task_run: Any, state: Any) -> bool:
     return False
 
 
-def step_task(name: str, run_name: str) -> Callable[[Any], Any]:
+def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[Given, Found]]:
     """Decorator for a task of the training loop: retried on transient errors with growing, jittered pauses, never cached.
 
     Verdicts and rollouts have their own store, so Prefect keeps no results; a Prefect timeout could not stop a simulator or
     a paid call, so there is none.
     """
-    return task(
+    made = task(
         name=name,
         task_run_name=run_name,
         retries=len(PAUSES_S),
@@ -43,6 +47,7 @@ def step_task(name: str, run_name: str) -> Callable[[Any], Any]:
         cache_policy=NO_CACHE,
         persist_result=False,
     )
+    return cast(Callable[[Step[Given, Found]], Step[Given, Found]], made)  # called as the function itself is
 
 
 take_start = step_task("take start", "start of {session.run}")(training.take_start)
