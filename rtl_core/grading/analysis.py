@@ -47,8 +47,8 @@ class AnalysisRequest:
     design: Sequence[str]
     context: Mapping[str, str] = field(default_factory=dict)
     """The problem's own files; of those that are no HDL only the names matter."""
-    beside_hdl: bool = False
-    """Whether the harness brings HDL, into which a name of the design could lead."""
+    harness: Sequence[str] = ()
+    """Base names of the harness' files."""
     several_tools: bool = True
     """Whether the harness uses more than Icarus."""
 
@@ -154,7 +154,7 @@ def analyse_here(request: AnalysisRequest) -> Analysis:
     """The analysis itself, unbounded: for the child process."""
     design = {path: text for path, text in request.answer.items() if path in request.design}
     findings = screen(
-        design, request.context, request.top, beside_hdl=request.beside_hdl, several_tools=request.several_tools
+        design, request.context, request.top, harness=request.harness, several_tools=request.several_tools
     )
     if findings:
         return Analysis(findings=tuple(findings))

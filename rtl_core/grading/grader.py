@@ -196,7 +196,7 @@ class Grader:
                 top=problem.interface.module if problem.interface else None,
                 # A testbench that no harness compiles may do what testbenches do.
                 design=tuple(p for p in files if p.startswith("rtl/") or p.rsplit("/", 1)[-1] in python),
-                beside_hdl=any(path.endswith(HDL_SUFFIXES) for path in problem.harness),
+                harness=tuple(path.rsplit("/", 1)[-1] for path in problem.harness),
                 several_tools=uses_several_tools(problem.harness),
             )
         )

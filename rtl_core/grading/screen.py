@@ -1,8 +1,8 @@
 """The static screen: what no honest design holds, found with pyslang's own preprocessor and parser.
 
 Rejected in design code: DPI; `bind` and configurations; `force`; includes of what was not given; where the harness brings HDL
-of its own, names that lead out of the design; and, where a harness uses several tools, macros that tell them apart and system
-tasks that reach out of the simulation. What the problem's own context does is allowed to the answer too.
+of its own, names that lead out of the design; and, where a harness uses several tools, macros that tell them apart, and system
+tasks and file names that reach out of the simulation. What the problem's own context does is allowed to the answer too.
 
 What honest designs do for synthesis is made the same for every tool beforehand (design.py), not rejected.
 
@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 import pyslang  # whole: classes that our globals held would be listed as leaked when the process ends
 from pydantic import BaseModel, ConfigDict
 from pyslang import ast as slang_ast
 from pyslang import parsing as slang_parsing
 
-from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS
+from rtl_core.grading.inside.lib.compiled import ALLOWED_TASKS, TIMING_CHECKS, WAVES
 from rtl_core.problems.interface import HDL_SUFFIXES, compilation_options, syntax_tree
+from rtl_core.prompting.verilog_text import bare
 
 MAX_FILE_CHARS = 1_000_000
 MAX_FINDINGS = 20
@@ -55,6 +57,12 @@ _NODES = {
 _TASKS = ALLOWED_TASKS | TIMING_CHECKS | {"root", "unit"}
 """Without the dollar sign. A harness may build with Verilator by itself, past the gate; `$root` and `$unit` begin names."""
 _CONDITIONS = ("IfDefDirective", "IfNDefDirective", "ElsIfDirective")
+_REACHING = re.compile(
+    r"(?<![\w$])\$(?:f(?:open|close|read|scanf|gets|getc|seek|tell|(?:write|display|strobe|monitor)[bho]?)|ungetc|rewind|writemem[bh]|system|c)\b"
+)
+_NAMING = re.compile(r"\$(readmem[bh]|dumpfile)\s*\(([^;]*)")
+_LITERAL = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"")
+_DATA_PATH = re.compile(r"/|\.(?:hex|mem|memh|memb|txt|dat|data|bin|init|mif|coe|py|xml|sh|env|so)$")
 _PARSERS = re.compile(r"__slang\w*|\bSV_COV_\w+")
 """Macros that the parser used here defines and no simulator does."""
 
@@ -77,27 +85,28 @@ def screen(
     context: Mapping[str, str],
     top: str | None = None,
     *,
-    beside_hdl: bool = False,
+    harness: Collection[str] = (),
     several_tools: bool = True,
 ) -> list[ScreenFinding]:
     """Findings in the answer's HDL files, in order; empty for an honest answer.
 
-    What the same words find in `context` (the problem's own files) is no finding in the answer. `beside_hdl` says whether the
-    harness brings HDL, into which a name of the design could lead; `several_tools` whether it uses more than Icarus. `top` is
-    the module that is asked for.
+    What the same words find in `context` (the problem's own files) is no finding in the answer. `harness` are the base names of
+    the harness' files, which no design reads, and into whose HDL no name of it leads; `several_tools` says whether it uses more
+    than Icarus. `top` is the module that is asked for.
     """
     found = [finding for path, text in answer.items() for finding in _plain(path, text)]
     if found:
         return found
     hdl = {path: text for path, text in answer.items() if path.endswith(HDL_SUFFIXES)}
     given = {path.rsplit("/", 1)[-1] for path in (*answer, *context)}
+    rules = _Rules(given, harness, several_tools)
     for path, text in hdl.items():
         beside = {p: t for p, t in {**context, **hdl}.items() if p != path and p.endswith((".vh", ".svh", ".h"))}
-        found += _File(path, text, beside, given, several_tools).findings()
+        found += _File(path, text, beside, rules).findings()
     if found:
-        habits = _habits(context, given, several_tools)
+        habits = _habits(context, rules)
         found = [finding for finding in found if finding.what not in habits]
-    if not found and beside_hdl:
+    if not found and any(name.endswith(HDL_SUFFIXES) for name in harness):
         found = [finding for finding in _leading_out({**context, **hdl}, top) if finding.path in hdl]
     return found[:MAX_FINDINGS]
 
@@ -115,31 +124,62 @@ def _plain(path: str, text: str) -> Iterator[ScreenFinding]:
         yield ScreenFinding(what="a NUL byte", path=path, line=text.count("\n", 0, at) + 1)
 
 
-def _habits(context: Mapping[str, str], given: Collection[str], several_tools: bool) -> set[str]:
+class _Rules(NamedTuple):
+    """What decides whether a name of a file or macro is a finding: base names of given and of harness files, the tools."""
+
+    given: Collection[str]
+    harness: Collection[str]
+    several_tools: bool
+
+
+def _habits(context: Mapping[str, str], rules: _Rules) -> set[str]:
     """What the problem's own files do, and an answer may therefore do too."""
     habits: set[str] = set()
     for path, text in context.items():
         if path.endswith(HDL_SUFFIXES) and len(text) <= MAX_FILE_CHARS:
-            habits.update(finding.what for finding in _File(path, text, {}, given, several_tools).findings())
+            habits.update(finding.what for finding in _File(path, text, {}, rules).findings())
     return habits
 
 
 class _File:
-    """One walk over the tokens and nodes of one file. `given` are the base names of the files that it may include."""
+    """One walk over the tokens and nodes of one file."""
 
-    def __init__(
-        self, path: str, text: str, beside: Mapping[str, str], given: Collection[str], several_tools: bool
-    ) -> None:
-        self.path, self.text, self.given, self.several_tools = path, text, given, several_tools
+    def __init__(self, path: str, text: str, beside: Mapping[str, str], rules: _Rules) -> None:
+        self.path, self.text, self.rules = path, text, rules
         name = path if path.endswith((".v", ".sv")) else path + ".sv"
         self.tree, self.manager, _ = syntax_tree({**beside, name: text})
         self.found: list[ScreenFinding] = []
 
     def findings(self) -> list[ScreenFinding]:
         self.tree.root.visit(self._visit)
+        if self.rules.several_tools:
+            self._past_the_gate()
         if parsers := _PARSERS.search(self.text):
             self._add(f"a macro of the parser ({parsers[0][:40]})", self.text.count("\n", 0, parsers.start()) + 1)
         return self.found
+
+    def _past_the_gate(self) -> None:
+        """Tasks and names of files that reach out, in every branch of a condition: what a harness builds with Verilator by itself no gate sees."""
+        seen, _ = bare(self.text)
+        for match in _REACHING.finditer(seen):
+            line = seen.count("\n", 0, match.start()) + 1
+            if not any(finding.line == line for finding in self.found):
+                self._add(f"the system task {match[0]}", line)
+        for match in _NAMING.finditer(seen):
+            literals = _LITERAL.findall(self.text[match.start(2) : match.end(2)])
+            if match[1] != "dumpfile":
+                # A name that is no literal comes from a string elsewhere in the file.
+                literals = literals or [text for text in _LITERAL.findall(self.text) if _DATA_PATH.search(text)]
+            for literal in filter(None, literals):
+                if self._reaches_out(match[1], literal):
+                    line = seen.count("\n", 0, match.start()) + 1
+                    self._add(f"${match[1]} of a file that was not given ({literal[:60]})", line)
+
+    def _reaches_out(self, task: str, literal: str) -> bool:
+        if task == "dumpfile":
+            return not WAVES.fullmatch(literal)
+        name = literal.rsplit("/", 1)[-1]
+        return name not in self.rules.given and (_leads_out(literal) or ".." in literal or name in self.rules.harness)
 
     def _add(self, what: str, line: int) -> None:
         if len(self.found) < MAX_FINDINGS:
@@ -150,7 +190,7 @@ class _File:
 
     def _visit(self, item: object) -> None:
         if isinstance(item, slang_parsing.Token):
-            if self.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
+            if self.rules.several_tools and item.kind == slang_parsing.TokenKind.SystemIdentifier:
                 name = item.valueText.lstrip("$")
                 if name not in _TASKS:
                     self._add(f"the system task ${name[:60]}", self._line(item.location))
@@ -169,8 +209,7 @@ class _File:
         line = self._line(node.sourceRange.start)  # type: ignore[attr-defined]
         if kind == "IncludeDirective":
             name = str(node.fileName).strip().strip('"<>')  # type: ignore[attr-defined]
-            leads_out = name.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", name)
-            if name.rsplit("/", 1)[-1] not in self.given or leads_out:
+            if name.rsplit("/", 1)[-1] not in self.rules.given or _leads_out(name):
                 self._add(f"an include of what was not given ({name[:60]})", line)
         elif kind in _CONDITIONS:
             for name in re.findall(r"\w+", str(node.expr)):  # type: ignore[attr-defined]
@@ -184,8 +223,13 @@ class _File:
             self._macro(name, line)
 
     def _macro(self, name: str, line: int) -> None:
-        if self.several_tools and name in TOOL_MACROS:
+        if self.rules.several_tools and name in TOOL_MACROS:
             self._add(f"the tool macro {name}", line)
+
+
+def _leads_out(path: str) -> bool:
+    """Whether it is an absolute path to another place than the design's own directories."""
+    return path.startswith("/") and not re.match(r"/code/(?!src/)[\w/]", path)
 
 
 def _leading_out(sources: Mapping[str, str], top: str | None) -> Iterator[ScreenFinding]:

@@ -334,7 +334,7 @@ def test_only_beside_hdl_of_the_harness_a_name_may_not_lead_out_of_the_design(bo
         "rtl/m.sv": f"module m(input clk, output reg q);\n{body}\nendmodule\nmodule probe(input a); wire b = a; endmodule\n"
     }
     context = {"rtl/given.sv": "module given(input a); wire inside = a; endmodule\n"}
-    assert [finding.line for finding in screen(answer, context, "m", beside_hdl=True)] == ([2] if led_out else [])
+    assert [finding.line for finding in screen(answer, context, "m", harness=("bench.sv",))] == ([2] if led_out else [])
     assert not screen(answer, context, "m")
 
 
@@ -346,3 +346,25 @@ def test_neutralising_keeps_lines_and_everything_else():
     assert "synthesis translate_off" not in done
     assert "`ifdef DEBUG" in done
     assert neutralise("module m; endmodule\n") == "module m; endmodule\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "refused"),
+    [
+        ('`ifdef SIM\ninteger f = $fopen("x");\n`endif', True),
+        ('reg [7:0] m [0:1]; initial $readmemh("../src/golden.hex", m);', True),
+        ('reg [7:0] m [0:1]; initial $readmemh("golden.hex", m);', True),
+        ('localparam F = "/code/src/golden.hex"; reg [7:0] m [0:1]; initial $readmemh(F, m);', True),
+        ('initial $dumpfile("/code/rundir/results.xml");', True),
+        ('// integer f = $fopen("x");', False),
+        ('reg [7:0] m [0:1]; initial $readmemh("table.hex", m);', False),
+        ('initial $dumpfile("waves.vcd");', False),
+    ],
+)
+def test_where_no_gate_judges_a_compiled_program_the_screen_looks_at_every_branch_and_at_names_of_files(
+    body: str, refused: bool
+) -> None:
+    answer = {"rtl/m.sv": f"module m;\n{body}\nendmodule\n"}
+    names = ("test_m.py", "golden.hex")
+    assert bool(screen(answer, {"rtl/table.hex": ""}, "m", harness=names, several_tools=True)) == refused
+    assert not screen(answer, {}, "m", harness=names, several_tools=False)
