@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.columns import keys_table, noun, read
+from rtl_core.history.columns import among, noun, read
 from rtl_core.history.records import (
     EvaluationRecord,
     RunRecord,
@@ -176,15 +176,19 @@ class Reading(Transactions):
 
 def known_keys(con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout") -> list[str]:
     """Those of `keys` that `table` holds."""
-    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
-    return [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {column} IN (FROM asked)").fetchall()]
+    found: list[str] = []
+    for condition, chunk in among(column, keys):
+        found += [key for (key,) in con.execute(f"SELECT {column} FROM {table} WHERE {condition}", chunk).fetchall()]
+    return found
 
 
 def places_of(con: duckdb.DuckDBPyConnection, keys: Iterable[str]) -> dict[str, Place]:
     """Rollout key -> its place, for those of `keys` that are stored."""
-    asked = keys_table(keys)  # noqa: F841  (DuckDB finds it by its name)
-    sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE rollout IN (FROM asked)"
-    return {row[0]: row[1:] for row in con.execute(sql).fetchall()}
+    found: dict[str, Place] = {}
+    for condition, chunk in among("rollout", keys):
+        sql = f"SELECT rollout, {', '.join(PLACE_COLUMNS)} FROM rollouts WHERE {condition}"
+        found.update((row[0], row[1:]) for row in con.execute(sql, chunk).fetchall())
+    return found
 
 
 def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Sequence[Any]) -> list[StoredRollout]:
@@ -222,13 +226,15 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
 def _by_key(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], column: str = "rollout"
 ) -> dict[str, dict[str, Any]]:
-    return {row[column]: row for row in read(con, table, f"{column} IN (FROM asked)", keys=keys)}
+    rows = (row for condition, chunk in among(column, keys) for row in read(con, table, condition, chunk))
+    return {row[column]: row for row in rows}
 
 
 def _lists(
     con: duckdb.DuckDBPyConnection, table: str, keys: Iterable[str], order: str = "position"
 ) -> defaultdict[str, list[dict[str, Any]]]:
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in read(con, table, f"rollout IN (FROM asked) ORDER BY {order}", keys=keys):
-        found[row["rollout"]].append(row)
+    for condition, chunk in among("rollout", keys):
+        for row in read(con, table, f"{condition} ORDER BY {order}", chunk):
+            found[row["rollout"]].append(row)
     return found

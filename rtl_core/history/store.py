@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rtl_core.errors import HistoryError
 from rtl_core.history import rows
-from rtl_core.history.columns import columns_of, insert, keys_table, naive, read, table, table_names
+from rtl_core.history.columns import among, columns_of, insert, naive, read, table, table_names
 from rtl_core.history.reading import Reading, known_keys, places_of
 from rtl_core.history.records import (
     AuditRecord,
@@ -240,10 +240,9 @@ class History(Reading):
 
 def _replace(con: duckdb.DuckDBPyConnection, head: str, keys: Sequence[str], tables: Mapping[str, pa.Table]) -> None:
     """Insert what the tables say of rollouts, in place of what they said of those that `head` knows."""
-    known = keys_table(known_keys(con, head, keys))
-    if known.num_rows:
+    for condition, known in among("rollout", known_keys(con, head, keys)):
         for name in tables:
-            con.execute(f"DELETE FROM {name} WHERE rollout IN (FROM known)")
+            con.execute(f"DELETE FROM {name} WHERE {condition}", known)
     insert(con, tables)
 
 
