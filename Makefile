@@ -5,7 +5,7 @@ PY := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 TOOLS := iverilog=iverilog verilator=verilator bwrap=bubblewrap
 BROWSER := chromium=chromium
-ENGINE := dockerd=docker.io docker=docker.io crun=crun debootstrap=debootstrap
+ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 
 # Tests mostly wait for simulators and servers: three at a time keep two cores busy. tests/conftest.py makes the groups.
 PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder

@@ -1,7 +1,7 @@
 """How fast answers are graded, against the bare tools on the same cores in the same run.
 
     python -m benchmarks.grading [--data ../shared/data] [--count 36] [--rounds 3] [--executors bubblewrap,docker]
-                                 [--against CHECKOUT]
+                                 [--against CHECKOUT | --public CHECKOUT]
 
 The bare tools are the harness' own command, run on the host in a directory of its own without any sandbox, by as many
 threads. Blocks of both alternate, so that what else the machine does falls on both, and each executor is compared with
@@ -14,6 +14,8 @@ point RTL_DISTILL_TOOLS at an empty directory to compare bubblewrap with the sam
 
 With --against the same loop runs in turns with this version and with another checkout's, each over its own problems and in a
 process of its own, and the ratio of their medians is printed; bare tools are not measured then.
+
+With --public the executors run in turns with the public CVDP runner, see benchmarks/public_runner.py.
 
 Not covered: wrong answers (they cost less), Verilator harnesses (compilation there is minutes of g++).
 """
@@ -38,10 +40,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import public_runner
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.docker import DockerExecutor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
@@ -114,14 +116,21 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
     )
-    parser.add_argument("--count", type=int, default=36, help="starter problems")
+    parser.add_argument("--count", type=int, default=36, help="starter problems; with --public, answers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--executors", default="bubblewrap", help="comma-separated")
     parser.add_argument("--against", type=Path, help="another checkout of this project, to compare with")
+    parser.add_argument("--public", type=Path, help="a checkout of the public CVDP runner, to compare with")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     console = Console()
+    if arguments.public:
+        names = arguments.executors.split(",")
+        public_runner.compare(
+            console, arguments.public, arguments.data, names, arguments.count, arguments.rounds, arguments.threads
+        )
+        return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
     names = [name for name in arguments.executors.split(",") if name]
     if arguments.serve:
@@ -150,8 +159,6 @@ def _compare(
     for name in names:
         executor = make_executor(name)
         grader = Grader(executor)
-        if isinstance(executor, DockerExecutor):
-            name += f" ({executor.runtime or 'default runtime'})"
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(lambda p, g=grader: _graded(g, p), problems[:threads]))  # cells and caches are started
         said: list[Verdict] = []

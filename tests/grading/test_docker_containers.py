@@ -1,4 +1,4 @@
-"""Containers may do less than Docker would let them."""
+"""Containers let a step do less than Docker would."""
 
 import pytest
 

@@ -37,8 +37,8 @@ def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
 @pytest.mark.docker
 def test_killed_graders_and_engines_are_started_again_and_leave_nothing(tmp_path, engine):
     """A small run of `python -m benchmarks.chaos`."""
-    outcome = chaos(100, tmp_path, kill_every=25, seed=5, engine=engine, restarts=2)
-    assert (outcome.graded, outcome.wrong, outcome.left) == (100, {}, [])
+    outcome = chaos(300, tmp_path, kill_every=60, seed=5, engine=engine, restarts=2)
+    assert (outcome.graded, outcome.wrong, outcome.left) == (300, {}, [])
     assert outcome.kills > 0
     assert outcome.restarts == 2
 

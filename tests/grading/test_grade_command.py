@@ -109,7 +109,7 @@ def test_a_missing_file_is_one_clear_sentence(files):
     assert done.returncode == 2
     assert "none.jsonl" in done.stderr
     assert "Traceback" not in done.stderr
-    done = run(problems, "--answers", folder / "answers.jsonl", "--output", folder / "x.jsonl", "--executor", "magic")
+    done = run(problems, "--answers", problems, "--output", folder / "x.jsonl", "--executor", "magic")
     assert done.returncode == 2
     assert "bubblewrap" in done.stderr
 

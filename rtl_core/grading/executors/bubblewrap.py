@@ -1,9 +1,7 @@
 """The bubblewrap executor: the machine's own simulators, each grade in namespaces of its own.
 
-A *cell* is one bwrap sandbox with a read-only root (system directories, the Python environment, the agent), no
-network, and the agent inside. Cells are kept and serve one job at a time; each job gets mounts, IPC, processes and a
-tmpfs workspace of its own inside the cell, so that nothing of it outlives it. As root the steps run as an
-unprivileged user that owns nothing; otherwise user namespaces are needed.
+A cell (`cells.py`) is one bwrap sandbox with a read-only root (system directories, the Python environment, the agent) and
+no network. As root the steps run as an unprivileged user that owns nothing; otherwise user namespaces are needed.
 
 Covered: network, files, processes, CPU time, memory, disk and output. Not covered: kernel bugs; a cgroup's exactness
 (memory is watched ten times a second, besides the limit on each process).
@@ -11,40 +9,34 @@ Covered: network, files, processes, CPU time, memory, disk and output. Not cover
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors.attached import attached
 from rtl_core.grading.executors.base import ExecutorDiedError, Job
+from rtl_core.grading.executors.cells import CAPABILITIES, Cell, CellExecutor
 from rtl_core.grading.executors.toolchain import Toolchain, warn_of_older
 from rtl_core.grading.executors.wire import (
     GUARD,
     INSIDE,
-    Connection,
-    RetryingExecutor,
     agent_environment,
     job_message,
-    patience,
     send,
     warm_command,
 )
 
 START_S = 120.0
-_CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
-"""What the agent keeps where it is root."""
 
 
-class BubblewrapExecutor(RetryingExecutor):
-    """Runs jobs in bwrap cells. Thread-safe; keeps as many cells as jobs were ever run at one time."""
+class BubblewrapExecutor(CellExecutor):
+    """Runs jobs in bwrap cells."""
 
     name = "bubblewrap"
     derives_images = False
@@ -71,23 +63,9 @@ class BubblewrapExecutor(RetryingExecutor):
             raise ToolMissingError("bwrap is not installed", "apt-get install bubblewrap")
         self._bwrap = bwrap
         self.warm = warm
-        self._free: list[_Cell] = []
-        self._busy: set[_Cell] = set()
-        self._slots = 0
         # bwrap's --die-with-parent looks at the thread that started it: one that lives as long as the executor.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cell-starter")
-        self._free.append(self._start_cell())
-
-    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
-        cell = self._start_cell() if fresh else self._take()
-        try:
-            with self._at_work(cell):
-                answer = cell.ask(job_message(job, cell.slot, self.toolchain), patience(job))
-        except BaseException:
-            cell.close()
-            raise
-        self._give_back(cell)
-        return answer
+        self._free.append(self._new(None))
 
     def shell(self, job: Job) -> int:
         """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
@@ -102,53 +80,12 @@ class BubblewrapExecutor(RetryingExecutor):
             return attached(command, [theirs.fileno()])
 
     def close(self) -> None:
-        """Ends every cell, those at work too: whoever waits for one gets an ExecutorDiedError."""
-        with self._lock:
-            self._closed = True
-            cells, self._free = self._free, []
-            busy = list(self._busy)
-        for cell in busy:
-            cell.kill()
-        for cell in cells:
-            cell.close()
+        super().close()
         self._starter.shutdown(wait=False)
 
-    @contextlib.contextmanager
-    def _at_work(self, cell: _Cell) -> Iterator[None]:
-        with self._lock:
-            if self._closed:
-                raise ExecutorDiedError("the executor was closed")
-            self._busy.add(cell)
+    def _start(self, kind: Hashable, slot: int) -> Cell:
         try:
-            yield
-        finally:
-            with self._lock:
-                self._busy.discard(cell)
-
-    def _take(self) -> _Cell:
-        with self._lock:
-            if self._closed:
-                raise InfrastructureError("the executor was closed")
-            while self._free:
-                cell = self._free.pop()
-                if cell.alive:
-                    return cell
-                cell.close()
-        return self._start_cell()
-
-    def _give_back(self, cell: _Cell) -> None:
-        with self._lock:
-            if not self._closed:
-                self._free.append(cell)
-                return
-        cell.close()
-
-    def _start_cell(self) -> _Cell:
-        with self._lock:
-            slot = self._slots
-            self._slots += 1
-        try:
-            return self._starter.submit(_Cell, self._command(), slot).result()
+            return self._starter.submit(_BubblewrapCell, self._command(), slot).result()
         except RuntimeError as error:
             raise InfrastructureError("the executor was closed") from error
 
@@ -159,7 +96,7 @@ class BubblewrapExecutor(RetryingExecutor):
         if os.geteuid() == 0:
             # The agent keeps what it needs to mount, and to become nobody before anything of a job runs.
             command += ["--cap-drop", "ALL"]
-            for capability in _CAPABILITIES:
+            for capability in CAPABILITIES:
                 command += ["--cap-add", f"CAP_{capability}"]
         else:
             command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
@@ -185,13 +122,13 @@ def _with_control(command: list[str], theirs: socket.socket) -> list[str]:
     return [*command[:at], "--setenv", "RTL_CONTROL_FD", str(theirs.fileno()), *command[at:]]
 
 
-class _Cell:
-    """One sandbox with its agent, and our end of the socket."""
+class _BubblewrapCell(Cell):
+    """One bwrap process with the agent inside."""
 
     def __init__(self, command: list[str], slot: int) -> None:
-        self.slot = slot
+        super().__init__(None, slot)
         ours, theirs = socket.socketpair()
-        self._connection = Connection(ours)
+        self.connect(ours)
         with theirs:
             self._process = subprocess.Popen(
                 _with_control(command, theirs),
@@ -201,7 +138,7 @@ class _Cell:
                 stderr=subprocess.PIPE,
             )
         try:
-            hello = self._connection.receive(START_S)
+            hello = self.connection.receive(START_S)
         except ExecutorDiedError as error:
             self.close()
             raise InfrastructureError(
@@ -211,20 +148,12 @@ class _Cell:
             ) from error
         assert hello.get("ready"), hello
 
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, message: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        return self._connection.ask(message, patience_s)
-
     def kill(self) -> None:
-        """Ends the sandbox while another thread waits for its answer; that one closes it."""
         self._process.kill()
 
     def close(self) -> None:
         """Closes the socket, upon which the agent ends; what does not end by itself is killed."""
-        self._connection.close()
+        self.connection.close()
         try:
             self._process.wait(0.5)
         except subprocess.TimeoutExpired:

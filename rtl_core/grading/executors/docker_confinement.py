@@ -1,10 +1,10 @@
-"""What holds every container of the Docker executor: its limits, and the system calls that it may make.
+"""What holds every container of the Docker executor: its limits, and what it may ask of the kernel.
 
-These are fewer than Docker's default profile allows, and quicker to install: the default profile is compiled anew for every
-container, for three architectures, and costs a tenth of a small grade. This one holds for the machine's own architecture
-alone (what calls the kernel by another one is killed) and leaves out what no simulator, compiler or Python harness needs:
-other namespaces, mounts, tracing, other processes' memory, io_uring, performance counters, keys, and every socket but local
-and Internet ones. What is refused fails with EPERM.
+The agent keeps the capabilities that it needs to give each job mounts, processes and a user of its own; the job's steps have none
+and cannot gain any (inside/namespaces.py). System calls are fewer than Docker's default profile allows: for the machine's own
+architecture alone (what calls the kernel by another one is killed), without what no simulator, compiler or Python harness
+needs: tracing, other processes' memory, io_uring, performance counters, keys, and every socket but local and Internet ones.
+What is refused fails with EPERM. `mount`, `umount2` and `unshare` are the agent's; steps are refused them once more.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import os
 from functools import cache
 from typing import Any
 
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.executors.cells import CAPABILITIES
 
-UID = 61000
 CPUS = 2
-SPARE_MB = 1024
 
 _FILES = """read write open openat openat2 close close_range stat fstat lstat newfstatat statx lseek pread64 pwrite64 readv writev preadv
 pwritev preadv2 pwritev2 access faccessat faccessat2 dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs truncate ftruncate getdents
@@ -35,6 +33,7 @@ setregid setresuid setresgid setgroups setfsuid setfsgid capget capset prctl arc
 sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler sched_setscheduler sched_setparam sched_get_priority_max sched_get_priority_min
 sched_rr_get_interval sched_getattr getpriority setpriority getcpu ioprio_get futex futex_waitv restart_syscall
 pidfd_open pidfd_send_signal seccomp uname sysinfo times getrandom"""
+_ISOLATION = "mount umount2 unshare"
 _EVENTS = """rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo rt_sigsuspend sigaltstack
 pause poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 signalfd
 signalfd4 pipe pipe2 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time alarm setitimer getitimer timerfd_create
@@ -50,20 +49,18 @@ _FAMILIES = (1, 2, 10)
 _ENOSYS = 38
 
 
-def host(limits: Limits, runtime: str | None) -> dict[str, Any]:
-    """Arguments of `create_host_config`; `runtime` None is the engine's own choice."""
-    # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.
-    memory = (limits.memory_mb + limits.disk_mb + SPARE_MB) << 20
+def host(memory_mb: int, processes: int) -> dict[str, Any]:
+    """Arguments of `create_host_config`."""
     return {
-        "runtime": runtime,
-        "tmpfs": _tmpfs(limits),
         "network_mode": "none",
         "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges", f"seccomp={_profile()}"],
+        "cap_add": list(CAPABILITIES),
+        # AppArmor's profile for containers refuses every mount.
+        "security_opt": ["no-new-privileges", "apparmor=unconfined", f"seccomp={_profile()}"],
         "read_only": True,
-        "mem_limit": memory,
-        "memswap_limit": memory,
-        "pids_limit": limits.processes + 16,
+        "mem_limit": memory_mb << 20,
+        "memswap_limit": memory_mb << 20,
+        "pids_limit": processes,
         "nano_cpus": min(CPUS, os.cpu_count() or 1) * 1_000_000_000,
         "log_config": {"Type": "none", "Config": {}},
     }
@@ -71,23 +68,13 @@ def host(limits: Limits, runtime: str | None) -> dict[str, Any]:
 
 def container() -> dict[str, Any]:
     """Arguments of `create_container`."""
-    return {"user": f"{UID}:{UID}", "working_dir": "/", "network_disabled": True}
-
-
-def _tmpfs(limits: Limits) -> dict[str, str]:
-    own = f"rw,exec,nosuid,nodev,uid={UID},gid={UID},mode=0755"
-    return {
-        "/code": f"{own},size={limits.disk_mb}m",
-        "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={limits.disk_mb}m",
-        "/rundir": f"{own},size=16m",
-        "/dev/shm": f"rw,nosuid,nodev,mode=1777,size={min(64, limits.disk_mb)}m",
-    }
+    return {"user": "0:0", "working_dir": "/", "network_disabled": True}
 
 
 @cache
 def _profile() -> str:
     """The profile as Docker takes it (`seccomp=...`)."""
-    plain = " ".join((_FILES, _MEMORY, _PROCESSES, _EVENTS, _SOCKETS)).split()
+    plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
     rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
     rules += [{"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [_argument(0, family)]} for family in _FAMILIES]
     masked = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}

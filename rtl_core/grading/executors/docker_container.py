@@ -1,10 +1,8 @@
-"""One container of the Docker executor, with its agent waiting as process 1; it serves one job."""
+"""One container of the Docker executor, with its agent as process 1."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import shutil
 import socket
 import subprocess
@@ -12,30 +10,20 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError, ToolMissingError
 from rtl_core.grading.executors import docker_confinement as confinement
-from rtl_core.grading.executors.base import ExecutorDiedError, Job, Mount
+from rtl_core.grading.executors.base import ExecutorDiedError, Job
+from rtl_core.grading.executors.cells import Cell
 from rtl_core.grading.executors.toolchain import Toolchain
-from rtl_core.grading.executors.wire import (
-    GUARD,
-    INSIDE,
-    Connection,
-    agent_environment,
-    job_message,
-    patience,
-    warm_command,
-)
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.executors.wire import GUARD, INSIDE, agent_environment, job_message, send, warm_command
 
 START_S = 120.0
-END_S = 2.0
-_READY = "/tmp/.workspace-is-ready"
-NOTICE_S = 0.2
+CONTROL = "/control"
 
 
 @dataclass(frozen=True)
@@ -43,136 +31,134 @@ class Kind:
     """What containers have to have in common to stand in for one another."""
 
     image: str
-    limits: Limits
-    mounts: tuple[Mount, ...] = (Mount("src", "/src"),)
-    runtime: str | None = None
-    """The engine's runtime that starts them, None for its default."""
+    memory_mb: int
+    """For all that runs inside, files of a job included."""
+    processes: int
 
 
-class Container:
-    """Created and started at once; `run` serves its one job."""
+@dataclass(frozen=True)
+class Settings:
+    """What all containers of an executor have in common."""
 
-    def __init__(self, api: Any, folder: Path, kind: Kind, toolchain: Toolchain, labels: Mapping[str, str]) -> None:
-        """`folder` holds the directories that host and container share.
+    api: Any
+    folder: Path
+    """Holds the directories that host and containers share."""
+    toolchain: Toolchain
+    labels: Mapping[str, str]
 
-        Raises InfrastructureError when the engine refuses.
-        """
-        self._api, self._toolchain = api, toolchain
-        self.name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
-        self.folder = folder / self.name
-        self._channel: socket.socket | None = None
-        self._hosted = tuple(dict.fromkeys(["src", *(mount.source.split("/")[0] for mount in kind.mounts)]))
-        for directory in ("control", *self._hosted):
-            (self.folder / directory).mkdir(parents=True)
-            (self.folder / directory).chmod(0o777 if directory != "src" else 0o755)
-        agent = {**agent_environment(toolchain.python), "RTL_CONTROL_SOCKET": "/control/agent.sock"}
+
+class Container(Cell):
+    """A container whose agent waits for jobs."""
+
+    def __init__(self, settings: Settings, kind: Kind, slot: int) -> None:
+        """Returns when the agent is ready. Raises InfrastructureError when the engine refuses."""
+        super().__init__(kind, slot)
+        self._settings = settings
+        self.name, self._folder = _create(settings, kind, warm_command(settings.toolchain))
         try:
-            api.create_container(
-                kind.image,
-                entrypoint=warm_command(toolchain),
-                name=self.name,
-                environment={**toolchain.environment(), **agent},
-                labels=dict(labels),
-                host_config=api.create_host_config(
-                    binds=self._binds(kind.mounts), **confinement.host(kind.limits, kind.runtime)
-                ),
-                **confinement.container(),
-            )
-            api.start(self.name)
+            settings.api.start(self.name)
+            self.connect(_connect(settings, self._folder, self.name))
+            self.connection.receive(START_S)
         except Exception as error:
-            self.remove()
+            self.close()
             raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
-
-    def run(self, job: Job) -> dict[str, Any]:
-        """Hands the job to the agent and waits for its answer. Raises ExecutorDiedError when there is none."""
-        for path, text in (*job.files.items(), *job.harness.items()):
-            if path.split("/")[0] in self._hosted:
-                full = Path(os.path.normpath(self.folder / path))
-                if self.folder not in full.parents:
-                    raise InfrastructureError(f"path outside the workspace: {path!r}")
-                full.parent.mkdir(parents=True, exist_ok=True)
-                full.write_bytes(text.encode("utf-8", "surrogateescape"))
-        self._channel = self._connect()
-        try:
-            connection = Connection(self._channel)
-            connection.receive(START_S)
-            message = {**job_message(job, 0, self._toolchain), "hosted": list(self._hosted)}
-            return connection.ask(message, patience(job))
-        except ExecutorDiedError:
-            self.kill()
-            raise
-
-    def shell(self, job: Job) -> int:
-        """Runs the only step of a job on this process' terminal or streams, beside an agent that keeps the workspace."""
-        client = shutil.which("docker")
-        if client is None:
-            raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
-        (step,) = job.steps
-        waiting = replace(step, argv=("sh", "-c", f"touch {_READY}; exec sleep infinity"), cwd="/")
-        limits = job.limits.model_copy(update={"wall_s": 3600.0, "cpu_s": 3600.0})
-        held = threading.Thread(
-            target=self._hold, args=(replace(job, steps=(waiting,), limits=limits, budget_s=None),), daemon=True
-        )
-        held.start()
-        environment = job_message(job, 0, self._toolchain)["steps"][0]["env"]
-        given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-        streams = "-it" if sys.stdin.isatty() and sys.stdout.isatty() else "-i"
-        until_ready = f'while [ ! -e {_READY} ]; do sleep 0.05; done; cd "$0" && exec "$@"'
-        sys.stdout.flush()
-        return subprocess.call(
-            [client, "exec", streams, *given, self.name, "bash", "-c", until_ready, step.cwd, *step.argv]
-        )
-
-    def _hold(self, job: Job) -> None:
-        with contextlib.suppress(ExecutorDiedError):  # the shell has ended, and the container with it
-            self.run(job)
 
     def kill(self) -> None:
         with contextlib.suppress(Exception):
-            self._api.kill(self.name)
+            self._settings.api.kill(self.name)
 
-    def remove(self) -> None:
-        """Removes what there is of it. One that has answered is left to end by itself first, which costs the engine less."""
-        if self._channel is not None:
-            with contextlib.suppress(OSError):
-                self._channel.shutdown(socket.SHUT_WR)
-                if select.select([self._channel], [], [], END_S)[0]:
-                    time.sleep(NOTICE_S)
-            self._channel.close()
+    def close(self) -> None:
+        _remove(self._settings, self._folder, self.name)
+        if hasattr(self, "connection"):
+            self.connection.close()
+
+    def out_of_memory(self) -> bool:
+        """Whether the kernel has killed something in it for want of memory."""
         with contextlib.suppress(Exception):
-            self._api.remove_container(self.name, force=True, v=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+            return bool(self._settings.api.inspect_container(self.name)["State"]["OOMKilled"])
+        return False
 
-    def _connect(self) -> socket.socket:
-        path = str(self.folder / "control" / "agent.sock")
-        deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
-        while True:
-            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                channel.connect(path)
-                return channel
-            except OSError as error:
-                channel.close()
-                now = time.monotonic()
-                dead = now > look and not self._runs()
-                look = now + 0.5 if now > look else look
-                if now > deadline or dead:
-                    raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
-                time.sleep(0.01)
 
-    def _runs(self) -> bool:
-        """Whether the engine, if it answers, says that the container is running."""
+def shell(settings: Settings, kind: Kind, job: Job) -> int:
+    """Runs the only step of a job on this process' terminal or streams, in a container of its own; its exit code.
+
+    Raises ToolMissingError where the client `docker` is not installed.
+    """
+    client = shutil.which("docker")
+    if client is None:
+        raise ToolMissingError("the client `docker` is not installed", "apt-get install docker-cli")
+    program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    name, folder = _create(settings, kind, program, stdin_open=True, tty=terminal)
+    message = job_message(job, 0, settings.toolchain)
+
+    def hand_over() -> None:
+        with contextlib.suppress(OSError, ExecutorDiedError), _connect(settings, folder, name) as channel:
+            send(channel, message)
+
+    try:
+        sender = threading.Thread(target=hand_over, daemon=True)
+        sender.start()
+        sys.stdout.flush()
+        return subprocess.call([client, "start", "--attach", "--interactive", name])
+    finally:
+        _remove(settings, folder, name)
+
+
+def _create(settings: Settings, kind: Kind, program: Sequence[str], **streams: bool) -> tuple[str, Path]:
+    """A container that is not started yet; its name, and the directory that it shares with this host."""
+    name = f"rtl-distill-{uuid.uuid4().hex[:16]}"
+    folder = settings.folder / name
+    folder.mkdir()
+    folder.chmod(0o777)  # where the engine maps users, its root is a stranger here
+    agent = {**agent_environment(settings.toolchain.python), "RTL_CONTROL_SOCKET": f"{CONTROL}/agent.sock"}
+    try:
+        settings.api.create_container(
+            kind.image,
+            entrypoint=list(program),
+            name=name,
+            environment={**settings.toolchain.environment(), **agent},
+            labels=dict(settings.labels),
+            host_config=settings.api.create_host_config(
+                binds=[f"{INSIDE}:{GUARD}:ro", f"{folder}:{CONTROL}:rw"],
+                **confinement.host(kind.memory_mb, kind.processes),
+            ),
+            **confinement.container(),
+            **streams,
+        )
+    except Exception as error:
+        _remove(settings, folder, name)
+        raise InfrastructureError(f"the engine cannot create a container: {error}", "is its disk full?") from error
+    return name, folder
+
+
+def _remove(settings: Settings, folder: Path, name: str) -> None:
+    with contextlib.suppress(Exception):
+        settings.api.remove_container(name, force=True, v=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connect(settings: Settings, folder: Path, name: str) -> socket.socket:
+    """The socket of the agent, as soon as it listens. Raises ExecutorDiedError where it never does."""
+    deadline, look = time.monotonic() + START_S, time.monotonic() + 0.5
+    while True:
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            return bool(self._api.inspect_container(self.name)["State"]["Running"])
-        except Exception:
-            return False
+            channel.connect(str(folder / "agent.sock"))
+            return channel
+        except OSError as error:
+            channel.close()
+            now = time.monotonic()
+            ended = now > look and _ended(settings, name)
+            look = now + 0.5 if now > look else look
+            if now > deadline or ended:
+                raise ExecutorDiedError(f"the container's agent does not answer: {error}") from error
+            time.sleep(0.01)
 
-    def _binds(self, mounts: tuple[Mount, ...]) -> list[str]:
-        binds = [f"{INSIDE}:{GUARD}:ro", f"{self.folder}/control:/control:rw"]
-        for directory in self._hosted:
-            binds.append(f"{self.folder}/{directory}:/code/{directory}:{'ro' if directory == 'src' else 'rw'}")
-        for mount in mounts:
-            (self.folder / mount.source).mkdir(parents=True, exist_ok=True)
-            read_only = mount.read_only or mount.source.split("/")[0] == "src"
-            binds.append(f"{self.folder}/{mount.source}:{mount.target}:{'ro' if read_only else 'rw'}")
-        return list(dict.fromkeys(binds))
+
+def _ended(settings: Settings, name: str) -> bool:
+    """Whether the container has run and ended, or the engine does not answer."""
+    try:
+        return str(settings.api.inspect_container(name)["State"]["Status"]) not in ("created", "running")
+    except Exception:
+        return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 import shutil
 import tempfile
@@ -21,49 +20,34 @@ IMAGE = "rtl-distill-sim"
 BUILD = "make sim-image (deployments/sim/build.sh)"
 
 
-def look_into(api: Any, name: str, labels: Mapping[str, str]) -> tuple[Toolchain, str | None]:
-    """What is in an image, and the engine's runtime that works best with it (None: the engine's default).
-
-    Runs the probe in a container of the image. Raises InfrastructureError when image or tools are missing.
-    """
+def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
+    """What is in an image, as the probe says in a container of it. Raises InfrastructureError when image or tools are missing."""
     import docker.errors
 
     try:
         digest = api.inspect_image(name)["Id"]
     except docker.errors.ImageNotFound as error:
         raise InfrastructureError(f"the image {name} is missing", BUILD) from error
-    # crun starts a container for half of what runc takes.
-    for runtime in ("crun", None) if "crun" in api.info().get("Runtimes", {}) else (None,):
-        try:
-            found = json.loads(_probe(api, name, digest, labels, runtime))
-            return Toolchain.of_root(found, {"image": digest}), runtime
-        except docker.errors.APIError as error:
-            if runtime is None:
-                raise InfrastructureError(
-                    f"the engine cannot start a container: {error}", "is its disk full?"
-                ) from error
-            logging.getLogger("rtl_distill").warning("the engine offers crun, which does not work: %s", error)
-    raise AssertionError("unreachable")
-
-
-def _probe(api: Any, name: str, digest: str, labels: Mapping[str, str], runtime: str | None) -> str:
-    container = api.create_container(
-        digest,
-        entrypoint=[*PROBE],
-        labels=dict(labels),
-        network_disabled=True,
-        host_config=api.create_host_config(network_mode="none", cap_drop=["ALL"], runtime=runtime),
-    )["Id"]
     try:
-        api.start(container)
-        code = api.wait(container)["StatusCode"]
-        output = str(api.logs(container, stderr=code != 0).decode())
-    finally:
-        with contextlib.suppress(Exception):
-            api.remove_container(container, force=True, v=True)
+        container = api.create_container(
+            digest,
+            entrypoint=[*PROBE],
+            labels=dict(labels),
+            network_disabled=True,
+            host_config=api.create_host_config(network_mode="none", cap_drop=["ALL"]),
+        )["Id"]
+        try:
+            api.start(container)
+            code = api.wait(container)["StatusCode"]
+            output = str(api.logs(container, stderr=code != 0).decode())
+        finally:
+            with contextlib.suppress(Exception):
+                api.remove_container(container, force=True, v=True)
+    except docker.errors.APIError as error:
+        raise InfrastructureError(f"the engine cannot start a container: {error}", "is its disk full?") from error
     if code:
         raise InfrastructureError(f"the image {name} lacks what grading needs: {output.strip()[-300:]}", BUILD)
-    return output
+    return Toolchain.of_root(json.loads(output), {"image": digest})
 
 
 class DerivedImages:

@@ -1,4 +1,4 @@
-"""How jobs are handed to the agent in a sandbox: messages of eight bytes of length, then JSON; another try when a sandbox dies."""
+"""How jobs are handed to the agent in a sandbox: messages of eight bytes of length, then JSON."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 import select
 import socket
 import struct
-import threading
 import time
 import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult, Session, Step, StepResult, Wave
@@ -31,58 +29,6 @@ DESIGN_SLOT, SLOT, SLOTS = 1000, 250, 16
 """The same as in rtl_core/grading/inside/warm.py."""
 MAX_WAVE = 256 << 20
 """Bytes of one simulation's waves that are unpacked: what is packed may stand for far more."""
-
-
-class RetryingExecutor(ABC):
-    """Runs jobs by `_serve`, up to `tries` times each, with the tools of a `toolchain`."""
-
-    tries: int
-    toolchain: Toolchain
-
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def run(self, job: Job) -> JobResult:
-        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
-        for attempt in range(self.tries):
-            last, started = attempt + 1 == self.tries, time.monotonic()
-            try:
-                # Whatever ended one sandbox may have ended those that wait as well.
-                answer = self._serve(job, fresh=attempt > 0)
-            except ExecutorDiedError:
-                if last or self._closed:
-                    raise
-                continue
-            result = job_result(answer, started, last=last)
-            if result is not None:
-                with self._lock:
-                    self.cpu_s += result.cpu_s
-                return result
-        raise AssertionError("unreachable")
-
-    def tools(self) -> dict[str, str]:
-        """Name -> version of what decides a verdict, and what another root file system was made of."""
-        return dict(self.toolchain.tools)
-
-    def has_module(self, name: str) -> bool:
-        """Whether a harness' Python can import a module."""
-        return self.toolchain.has_module(name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Ends every sandbox, at work or not. Further runs are an error."""
-
-    @abstractmethod
-    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
-        """An agent's answer to a job, from a new sandbox where `fresh`. Raises ExecutorDiedError when there is none."""
 
 
 class Connection:

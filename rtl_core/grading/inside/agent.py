@@ -1,9 +1,9 @@
 """The agent of a sandbox: takes jobs over a socket, one at a time, and runs each in namespaces and a workspace of its own.
 
-    RTL_CONTROL_FD=N python -E -s -S agent.py          in a bubblewrap cell: many jobs
-    RTL_CONTROL_SOCKET=PATH python -E -s -S agent.py   as process 1 of a container: one job
+    RTL_CONTROL_FD=N python -E -s -S agent.py          in a bubblewrap cell
+    RTL_CONTROL_SOCKET=PATH python -E -s -S agent.py   as process 1 of a container
 
-Standard library only. In a cell, for every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
+Standard library only. For every job a child is forked; it takes its own mounts, IPC and process namespace, puts the
 files on a size-limited tmpfs, and runs the steps below a process 1 of its own, whose end is the end of all of them.
 The agent ends when the other end of its socket is closed, in whatever way that happened.
 """
@@ -22,6 +22,8 @@ import steps
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
 FIRST_UID = 61000
+SHARED = ("/control", "/dev/mqueue")
+"""Directories of a container that outlive a job: hidden from it."""
 
 
 def receive(control):
@@ -46,8 +48,23 @@ def _exactly(control, count):
     return bytes(data)
 
 
-def serve(control, launch=None):
+def control_socket():
+    """The socket to the executor: inherited in a bubblewrap cell, the first connection at a path in a container."""
+    path = os.environ.get("RTL_CONTROL_SOCKET")
+    if path is None:
+        return socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"]))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(path)
+        os.chmod(path, 0o666)
+        server.listen(1)
+        control = server.accept()[0]
+    os.unlink(path)
+    return control
+
+
+def serve(launch=None):
     """Answers jobs until the other side is gone."""
+    control = control_socket()
     namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
     send(control, {"ready": True, "pid": os.getpid()})
     while True:
@@ -63,35 +80,6 @@ def serve(control, launch=None):
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0:
             send(control, {"error": "the job's supervisor was killed"})
-
-
-def serve_once(path, launch=None):
-    """Takes one connection on a Unix socket and one job over it; the container around it is the job's namespace."""
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(path)
-    os.chmod(path, 0o666)
-    server.listen(1)
-    control = server.accept()[0]
-    server.close()
-    os.unlink(path)
-    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
-    send(control, {"ready": True, "pid": os.getpid()})
-    job = receive(control)
-    if job is None:
-        return
-    results: list = []
-    try:
-        for name in DIRECTORIES:
-            os.makedirs(WORKSPACE + "/" + name, exist_ok=True)
-        # What the host has mounted is filled already.
-        for files in (job["files"], job["harness"]):
-            write_files({path: text for path, text in files.items() if path.split("/")[0] not in job["hosted"]})
-        job.update(uid=None, control=control, own=())
-        steps.run_steps(job, results.append, launch)
-        send(control, {"steps": results, "waves": steps.waves(job)})
-    except Exception:
-        # Not BaseException: a fork that is to become a simulator unwinds through here.
-        send(control, {"error": traceback.format_exc(limit=4)})
 
 
 def run_job(job, control, launch):
@@ -119,6 +107,9 @@ def prepare(job):
     namespaces.tmpfs("/tmp", limits["disk_mb"], mode="1777", keep=keep)
     namespaces.tmpfs("/rundir", 16, mode="1777", keep=keep)
     namespaces.tmpfs("/dev/shm", min(64, limits["disk_mb"]), mode="1777", keep=keep)
+    for shared in SHARED:
+        if os.path.isdir(shared):
+            namespaces.tmpfs(shared, 1, mode="700")
     for name in DIRECTORIES:
         os.mkdir(WORKSPACE + "/" + name)
     for files in (job["files"], job["harness"]):
@@ -199,12 +190,5 @@ def _supervise(control, first, reading):
     send(control, {"steps": [line for line in lines if "name" in line], "waves": waves})
 
 
-def main():
-    if "RTL_CONTROL_SOCKET" in os.environ:
-        serve_once(os.environ["RTL_CONTROL_SOCKET"])
-    else:
-        serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])))
-
-
 if __name__ == "__main__":
-    main()
+    serve()

@@ -1,8 +1,10 @@
 """Namespaces, mounts and limits by plain system calls. Standard library only: this runs inside the sandbox."""
 
 import ctypes
+import errno
 import os
 import resource
+import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
@@ -13,7 +15,20 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
+_CLONE3 = 435
+_NEW_NAMESPACES = 0x7E020000
+"""All CLONE_NEW* flags but CLONE_NEWTIME, which shares its bit with a signal number."""
+_MACHINES = {
+    "x86_64": (0xC000003E, 56, 272, 165, 166),
+    "aarch64": (0xC00000B7, 220, 97, 40, 39),
+    "riscv64": (0xC00000F3, 220, 97, 40, 39),
+}
+"""Machine -> its audit number and its numbers of `clone`, `unshare`, `mount` and `umount2`."""
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
 def _check(result, what):
@@ -89,6 +104,31 @@ def become(uid):
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     drop_capabilities()
+    refuse_namespaces()
+
+
+def refuse_namespaces():
+    """From here on no namespace can be made, in which a process would be root and the kernel's rarer code in reach: `unshare`,
+    `mount`, `umount2`, and `clone` with such flags, fail with EPERM, `clone3`, whose flags no filter sees, with ENOSYS."""
+    architecture, clone, *refused = _MACHINES[os.uname().machine]
+    load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
+    program = (
+        (load, 0, 0, 4),
+        (equal, 0, 9, architecture),
+        (load, 0, 0, 0),
+        (at_least, 7, 0, 0x40000000),  # the x32 calls of x86_64
+        *((equal, 6 - place, 0, number) for place, number in enumerate(refused)),
+        (equal, 4, 0, _CLONE3),
+        (equal, 0, 4, clone),
+        (load, 0, 0, 16),
+        (any_of, 0, 2, _NEW_NAMESPACES),
+        (give, 0, 0, 0x00050000 | errno.EPERM),
+        (give, 0, 0, 0x00050000 | errno.ENOSYS),
+        (give, 0, 0, 0x7FFF0000),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    whole = _Program(len(program), ctypes.addressof(code))
+    _check(_libc.prctl(PR_SET_SECCOMP, 2, ctypes.byref(whole), 0, 0), "seccomp")
 
 
 def limit(limits):

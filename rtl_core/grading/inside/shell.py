@@ -1,6 +1,7 @@
 """A person's shell in the workspace of a job, on the streams that the sandbox was started with. Standard library only.
 
-    RTL_CONTROL_FD=N python -E -s -S shell.py
+    RTL_CONTROL_FD=N python -E -s -S shell.py          in a bubblewrap sandbox
+    RTL_CONTROL_SOCKET=PATH python -E -s -S shell.py   as process 1 of a container
 
 Mounts, files, user and limits are those of a grade (agent.py); only nobody listens to what simulators report.
 """
@@ -9,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import sys
 import termios
 
@@ -18,7 +18,7 @@ import namespaces
 
 
 def main():
-    control = socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"]))
+    control = agent.control_socket()
     job = agent.receive(control)
     control.close()
     as_root = os.geteuid() == 0
@@ -43,7 +43,7 @@ def become_shell(job):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.isatty(0):
             with contextlib.suppress(OSError):  # the terminal of another session: a shell without job control
-                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+                fcntl.ioctl(0, termios.TIOCSCTTY, 1)  # in a container it is the terminal of process 1 so far
         os.closerange(3, 1024)
         namespaces.limit(job["limits"])
         namespaces.become(job["uid"])

@@ -128,9 +128,6 @@ class Running:
         self.selector.register(os.pidfd_open(self.pid), selectors.EVENT_READ, self.on_end)
         if requests is not None:
             self.selector.register(requests, selectors.EVENT_READ, self.on_request)
-        if "control" in job:
-            # In a container nobody else watches for the other side's end.
-            self.selector.register(job["control"], selectors.EVENT_READ, self.on_gone)
         self.pipe_open = True
 
     def to_end(self):
@@ -151,7 +148,7 @@ class Running:
         reap_all()
         self.reports.close()
         for key in list(self.selector.get_map().values()):
-            if key.fileobj not in (self.server, self.job.get("control")):
+            if key.fileobj is not self.server:
                 self.close(key.fileobj)
         self.selector.close()
         return self.result()
@@ -194,9 +191,6 @@ class Running:
         ended = cpu_of_children()
         count, memory, cpu_s = usage(self.own)
         return count, memory, ended - self.cpu_before + cpu_s
-
-    def on_gone(self, _):
-        os._exit(1)
 
     def result(self):
         assert self.status is not None

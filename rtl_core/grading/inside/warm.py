@@ -11,8 +11,6 @@ job, process 1 is a fork of it that runs nothing of the harness. From process 1 
 So both start from the same untouched memory, within the job's namespaces and limits; what they do dies with them.
 Whatever does not fit (other programs, settings that are read at import, modules that shadow the standard library) is
 started afresh as in a cold cell.
-
-A container serves one job: its main process, started ahead, imports what every job needs, and the rest when the job is known.
 """
 
 import ctypes
@@ -109,15 +107,9 @@ def serve():
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
-    path = os.environ.get("RTL_CONTROL_SOCKET")
-    # A container serves one job: what that one may not need is imported when it is known.
-    _preload(_COCOTB if path else _COCOTB + _PYTEST, collect=not path)
-    launcher = Launcher(base)
+    _preload(_COCOTB + _PYTEST)
     try:
-        if path:
-            agent.serve_once(path, launcher)
-        else:
-            agent.serve(socket.socket(fileno=int(os.environ["RTL_CONTROL_FD"])), launcher)
+        agent.serve(Launcher(base))
     except BecomeSimulator as order:
         plan = order.plan
     except BaseException:
@@ -145,8 +137,6 @@ class Launcher:
         program = _program(step)
         if program is None or not step["warm"] or not _same_as_fresh(step, program, self.base):
             return steps.start(job, step, writing), None
-        if program[0] in ("pytest", "module") and "pytest" not in sys.modules:
-            _preload(_PYTEST, collect=False)
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -171,8 +161,8 @@ class Launcher:
         return pid
 
 
-def _preload(names, collect=True):
-    """Imports what is there; the forks to come share it. `collect` pays for many forks, not for one job's few."""
+def _preload(names):
+    """Imports what is there; the forks to come share it."""
     import importlib
 
     # The collector would look through all that stays anyway, again and again.
@@ -187,8 +177,7 @@ def _preload(names, collect=True):
 
         for name in default_plugins:
             importlib.import_module("_pytest." + name)
-    if collect:
-        gc.collect()
+    gc.collect()
     gc.freeze()
     gc.enable()
     sys.stdout.flush()

@@ -1,0 +1,103 @@
+"""The public CVDP runner beside our grader, on the same answers and the same image: `python -m benchmarks.grading --public CHECKOUT`.
+
+The checkout is of the runner's own repository, with its requirements installed in CHECKOUT/.venv; it needs an engine with the simulation
+image, and the client's plugin `docker compose`. It is run as its users run it: its command, golden answers, as many threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.docker_images import IMAGE
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.types.answer import Answer
+
+LONG = ("cvdp_copilot_digital_dice_roller_0001",)
+"""Left out: minutes of simulation, the same for everybody."""
+GOLDENS = Path(__file__).resolve().parent.parent / "tests/fidelity/goldens"
+SETTLE_S = 2.0
+
+
+def compare(
+    console: Console, checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int
+) -> None:
+    """Alternates the runner and our executors over `count` answers and prints one table; the runner's first pass does not count."""
+    with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
+        file = Path(folder) / "answers.jsonl"
+        file.write_text("".join(json.dumps(record) + "\n" for record in _records(data, count)))
+        problems = read_cvdp(file).problems
+        ours = {name: Grader(make_executor(name)) for name in names}
+        seconds: dict[str, list[float]] = {name: [] for name in ("public runner", *names)}
+        passed: dict[str, list[int]] = {name: [] for name in seconds}
+        for turn in range(rounds + 1):
+            time.sleep(SETTLE_S)
+            rows = {"public runner": _runner(checkout.resolve(), file, threads)}
+            for name, grader in ours.items():
+                time.sleep(SETTLE_S)
+                started = time.perf_counter()
+                with ThreadPoolExecutor(threads) as pool:
+                    done = list(pool.map(lambda p, g=grader: g.grade(p, Answer(files=p.golden or {})).passed, problems))
+                rows[name] = (time.perf_counter() - started, sum(done))
+            for name, (wall, right) in rows.items() if turn else ():
+                seconds[name].append(wall)
+                passed[name].append(right)
+        for grader in ours.values():
+            grader.close()
+            grader.executor.close()
+    table = Table(title=f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns")
+    for column in ("", "wall s", "least", "most", "runner = 1", "passed"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, walls in seconds.items():
+        ratios = [wall / base for wall, base in zip(walls, seconds["public runner"], strict=True)]
+        right = f"{min(passed[name])} to {max(passed[name])}"
+        numbers = (statistics.median(walls), min(walls), max(walls))
+        table.add_row(name, *(f"{n:.1f}" for n in numbers), f"{statistics.median(ratios):.2f}", right)
+    console.print(table)
+
+
+def _records(data: Path, count: int) -> list[dict[str, object]]:
+    """`count` records of the open single-turn set with known-good answers, the same ones again under other ids."""
+    known: list[dict] = []
+    for line in (data / "cvdp-single" / "problems.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        answer = GOLDENS / f"{record['id']}.sv"
+        if answer.is_file() and record["id"] not in LONG:
+            (path,) = record["output"]["context"]
+            known.append({**record, "output": {"response": "", "context": {path: answer.read_text()}}})
+    found = []
+    for number in range(count):
+        record = known[number % len(known)]
+        name, _, last = record["id"].rpartition("_")
+        found.append({**record, "id": f"{name}_{number // len(known)}_{last}"})
+    return found
+
+
+def _runner(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
+    """(wall seconds, answers that passed) of one pass of the public runner."""
+    work = Path(tempfile.mkdtemp(prefix="public-runner-work-"))
+    command = [checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", str(threads), "-p", work / "run"]
+    environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
+    try:
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        wall = time.perf_counter() - started
+        report = work / "run" / "raw_result.json"
+        if done.returncode or not report.is_file():
+            raise SystemExit(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        results = json.loads(report.read_text())
+        return wall, sum(entry.get("errors", 1) == 0 for entry in results.values())
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,171 @@
+"""What the executors have in common: sandboxes that are kept and serve one job at a time, and another try when one dies.
+
+A *cell* is a sandbox with the agent (`rtl_core/grading/inside/agent.py`) inside. The agent gives each job mounts, IPC, processes and a
+workspace of its own within the cell, so that nothing of a job outlives it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any, Self
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors.base import ExecutorDiedError, Job, JobResult
+from rtl_core.grading.executors.toolchain import Toolchain
+from rtl_core.grading.executors.wire import Connection, job_message, job_result, patience
+
+CAPABILITIES = ("SYS_ADMIN", "SETUID", "SETGID", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SYS_PTRACE")
+"""What the agent keeps where it is root: to mount, to look at its jobs, and to become nobody before anything of a job runs."""
+
+
+class Cell(ABC):
+    """One sandbox, and our end of its agent's socket."""
+
+    kind: Hashable
+    """What cells have to have in common to stand in for one another."""
+    slot: int
+    """Makes the user of its jobs differ from those of the executor's other cells."""
+
+    def __init__(self, kind: Hashable, slot: int) -> None:
+        self.kind, self.slot = kind, slot
+
+    def connect(self, channel: socket.socket) -> None:
+        """Takes the socket over; an agent says nothing between two jobs."""
+        self._channel, self.connection = channel, Connection(channel)
+
+    @property
+    def alive(self) -> bool:
+        return not select.select([self._channel], [], [], 0)[0]
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Ends the sandbox while another thread waits for its answer; that one closes it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the sandbox and removes what there is of it."""
+
+
+class CellExecutor(ABC):
+    """Runs jobs in cells, up to `tries` times each, with the tools of a `toolchain`. Thread-safe.
+
+    It keeps as many cells as jobs were ever run at one time. Where none fits a job, one of another kind makes room.
+    """
+
+    tries: int
+    toolchain: Toolchain
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._free: list[Cell] = []
+        self._busy: set[Cell] = set()
+        self._slots = itertools.count()
+
+    def run(self, job: Job) -> JobResult:
+        """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
+        for attempt in range(self.tries):
+            last, started = attempt + 1 == self.tries, time.monotonic()
+            try:
+                # Whatever ended one sandbox may have ended those that wait as well.
+                answer = self._serve(job, fresh=attempt > 0)
+            except ExecutorDiedError:
+                if last or self._closed:
+                    raise
+                continue
+            result = job_result(answer, started, last=last)
+            if result is not None:
+                with self._lock:
+                    self.cpu_s += result.cpu_s
+                return result
+        raise AssertionError("unreachable")
+
+    def tools(self) -> dict[str, str]:
+        """Name -> version of what decides a verdict, and what another root file system was made of."""
+        return dict(self.toolchain.tools)
+
+    def has_module(self, name: str) -> bool:
+        """Whether a harness' Python can import a module."""
+        return self.toolchain.has_module(name)
+
+    def close(self) -> None:
+        """Ends every sandbox: whoever waits for one gets an ExecutorDiedError. Further runs are an error."""
+        with self._lock:
+            self._closed = True
+            free, self._free = self._free, []
+            busy = list(self._busy)
+        for cell in busy:
+            cell.kill()
+        for cell in free:
+            cell.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _start(self, kind: Hashable, slot: int) -> Cell:
+        """A new cell. Raises InfrastructureError where none can be started."""
+
+    def _kind_of(self, job: Job) -> Hashable:
+        """The kind of cell that a job needs."""
+        return None
+
+    def _last_words(self, cell: Cell, job: Job, started: float) -> dict[str, Any] | None:
+        """The answer to a job that began at `started` (monotonic) whose cell died of it; None where nothing can be said."""
+        return None
+
+    def _serve(self, job: Job, *, fresh: bool) -> dict[str, Any]:
+        """An agent's answer, from a new cell where `fresh`. Raises ExecutorDiedError when there is none."""
+        cell = self._take(self._kind_of(job), fresh=fresh)
+        started, kept = time.monotonic(), False
+        try:
+            answer = cell.connection.ask(job_message(job, cell.slot, self.toolchain), patience(job))
+            # One in which memory ran out may have lost more than the job's own processes.
+            kept = not any(step["overrun"] == "memory" for step in answer.get("steps", [{"overrun": "memory"}]))
+            return answer
+        except ExecutorDiedError:
+            last_words = self._last_words(cell, job, started)
+            if last_words is None:
+                raise
+            return last_words
+        finally:
+            with self._lock:
+                self._busy.discard(cell)
+                kept = kept and not self._closed
+                if kept:
+                    self._free.append(cell)
+            if not kept:
+                cell.close()
+
+    def _take(self, kind: Hashable, *, fresh: bool) -> Cell:
+        """A cell of this kind that waits, else a new one; it counts as busy."""
+        with self._lock:
+            fitting = None if fresh else next((cell for cell in self._free[::-1] if cell.kind == kind), None)
+            spare = fitting or (self._free[0] if self._free else None)
+            if spare is not None:
+                self._free.remove(spare)
+        if fitting is None or not fitting.alive:
+            if spare is not None:
+                spare.close()
+            fitting = self._new(kind)
+        with self._lock:
+            if not self._closed:
+                self._busy.add(fitting)
+                return fitting
+        fitting.close()
+        raise ExecutorDiedError("the executor was closed")
+
+    def _new(self, kind: Hashable) -> Cell:
+        if self._closed:
+            raise InfrastructureError("the executor was closed")
+        return self._start(kind, next(self._slots))
