@@ -37,7 +37,7 @@ def cluster_of(config: RunConfig) -> Iterator[ClusterExecutor | None]:
     if isinstance(workers, int):
         yield None
         return
-    executor = ClusterExecutor(workers.replace("dask://", "tcp://", 1), config.grading.executor)
+    executor = ClusterExecutor(workers.replace("dask://", "tcp://", 1), config.grading.executor, config.grading.image)
     try:
         yield executor
     finally:
@@ -47,7 +47,7 @@ def cluster_of(config: RunConfig) -> Iterator[ClusterExecutor | None]:
 class ClusterExecutor:
     """An `Executor` over a Dask cluster. `slots` is how many jobs the cluster runs at once."""
 
-    def __init__(self, address: str, kind: str) -> None:
+    def __init__(self, address: str, kind: str, image: str | None = None) -> None:
         try:
             import distributed
             from prefect_dask import DaskTaskRunner
@@ -55,7 +55,7 @@ class ClusterExecutor:
             raise ConfigError(
                 f"grading.workers: {error.name} is not installed", "pip install 'rtl-distill[dask]', on the workers too"
             ) from error
-        self.name = kind
+        self.name, self._kind = kind, (kind, image)
         self.derives_images = kind == "docker"
         self.cpu_s = 0.0
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class ClusterExecutor:
             self._runner.__enter__()
             self._client: Any = self._runner.client
             self._client.wait_for_workers(1, timeout=PATIENCE_S)
-            found: dict[str, dict[str, str]] = self._client.run(tools_here, kind)
+            found: dict[str, dict[str, str]] = self._client.run(tools_here, self._kind)
         except self._died as error:
             self.close()
             raise InfrastructureError(
@@ -85,12 +85,12 @@ class ClusterExecutor:
         return dict(self._tools)
 
     def has_module(self, name: str) -> bool:
-        return all(self._client.run(has_module_here, self.name, name).values())
+        return all(self._client.run(has_module_here, self._kind, name).values())
 
     def run(self, job: Job) -> JobResult:
         """Runs one job on a worker; when that one dies, on another."""
         try:
-            future = self._client.submit(run_here, self.name, job, pure=False)
+            future = self._client.submit(run_here, self._kind, job, pure=False)
             tools, result = future.result()
         except self._died as error:
             raise InfrastructureError(f"the cluster lost a job: {type(error).__name__}: {error}") from error
@@ -108,29 +108,31 @@ class ClusterExecutor:
         self._runner.__exit__(None, None, None)
 
 
-_here: dict[str, Executor] = {}
+Kind = tuple[str, str | None]
+"""Name of the executor, and Docker's image."""
+_here: dict[Kind, Executor] = {}
 _starting = threading.Lock()
 
 
-def executor_here(kind: str) -> Executor:
+def executor_here(kind: Kind) -> Executor:
     """This worker's executor of that kind, started at its first use and kept."""
     with _starting:
         if kind not in _here:
-            _here[kind] = make_executor(kind)
+            _here[kind] = make_executor(*kind)
         return _here[kind]
 
 
-def tools_here(kind: str) -> dict[str, str]:
+def tools_here(kind: Kind) -> dict[str, str]:
     """On a worker: versions of what decides a verdict."""
     return executor_here(kind).tools()
 
 
-def has_module_here(kind: str, name: str) -> bool:
+def has_module_here(kind: Kind, name: str) -> bool:
     """On a worker: whether a harness' Python can import a module."""
     return executor_here(kind).has_module(name)
 
 
-def run_here(kind: str, job: Job) -> tuple[dict[str, str], JobResult]:
+def run_here(kind: Kind, job: Job) -> tuple[dict[str, str], JobResult]:
     """On a worker: the tools' versions and the result of one job."""
     executor = executor_here(kind)
     return executor.tools(), executor.run(job)

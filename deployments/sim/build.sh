@@ -11,7 +11,7 @@ base=debian:trixie-slim
 label=rtl-distill.source
 
 docker info >/dev/null 2>&1 || { echo "error: no Docker engine answers; start one (dockerd) or set DOCKER_HOST" >&2; exit 2; }
-source="$(cat install.sh packages.txt requirements.txt requirements-cocotb1.txt | sha256sum | cut -c1-16)"
+source="$(cat install.sh packages.txt tools.txt requirements.txt requirements-cocotb1.txt | sha256sum | cut -c1-16)"
 if [ "$(docker image inspect --format "{{index .Config.Labels \"$label\"}}" "$image" 2>/dev/null)" = "$source" ]; then
     echo "the image $image is up to date" >&2
 elif { docker image inspect "$base" >/dev/null 2>&1 || timeout 60 docker pull -q "$base" >/dev/null 2>&1; } &&

@@ -1,12 +1,23 @@
 #!/bin/sh
 # Inside a Debian trixie root: the simulators and the Python of the simulation image. Run by the Dockerfile and by root.sh.
+# The simulators (tools.txt) come from Debian's next suite, which has the public benchmark's Icarus 13, and need nothing else of it.
 # Wheels are taken from ./wheels where root.sh has put them, else from the index that pip knows.
 set -eu
 cd "$(dirname "$0")"
 export DEBIAN_FRONTEND=noninteractive
+next=forky
+# A mirror that lags is no harm: the versions are named.
+echo "deb [check-valid-until=no] ${DEBIAN_MIRROR:-http://deb.debian.org/debian} $next main" >/etc/apt/sources.list.d/next.list
+printf 'Package: *\nPin: release n=%s\nPin-Priority: 50\n' $next >/etc/apt/preferences.d/next
 apt-get update -q
+install="apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-unsafe-io"
 # shellcheck disable=SC2046
-apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-unsafe-io $(cat packages.txt)
+$install $(cat packages.txt)
+# shellcheck disable=SC2046
+$install $(sed "/=/!s,\$,/$next," tools.txt) || {
+    echo "warning: the mirror has other versions than tools.txt; installing the newest of $next" >&2
+    $install $(sed "s,=.*,,; s,\$,/$next," tools.txt)
+}
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 
 from=

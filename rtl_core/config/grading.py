@@ -13,7 +13,9 @@ from rtl_core.types.section import Section
 
 class GradingSection(Section):
     executor: Literal["bubblewrap", "docker"] = "bubblewrap"
-    """Where simulators run: `bubblewrap` with this machine's tools, or `docker` with the pinned image."""
+    """Where simulators run: `bubblewrap` with this machine's tools, or `docker` with an image."""
+    image: str = "rtl-distill-sim"
+    """The image of `docker`: ours (`make sim-image`), or another with its tools and cocotb 2, such as the public benchmark's own."""
     workers: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^dask://[^\s/]+:\d+$")] = 0
     """Answers graded at once on this machine, 0 for one per core; or `dask://host:port`, the scheduler of a Dask cluster."""
     timeout_s: float = Field(default=60.0, gt=0)

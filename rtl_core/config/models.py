@@ -53,6 +53,9 @@ class ProblemsSection(Section):
     validate_first: bool = False
     """Validate all problems before anything is sampled, so that the plan knows which are fit. Off: each problem before it is first used; one
     that turns out unfit gives its place in a step to its neighbour in the curriculum."""
+    weak_ceiling: float = Field(default=0.0, ge=0)
+    """The most that an answer to a weak training problem may earn, whose harness also pays wrong designs. 0: such problems do not train.
+    Below the reward of a pass it keeps what a weak harness pays from outweighing the others. Held-out problems are never weak."""
     require_golden: bool = True
     """Train only on problems whose golden answer passes. Off: problems without one may train too (most of public CVDP)."""
 

@@ -104,7 +104,7 @@ def dump(case: Case, executor: Executor) -> Waves:
         )
     check = first_failing_check(result.steps, case.problem.harness)
     wave = _wave(result, check)
-    found = read_vcd(wave.vcd.decode("utf-8", "replace"))
+    found = read_vcd(wave.vcd)
     if b"$comment Dump file limit" in wave.vcd[-400:] and not (
         check and check.at_s and check.at_s <= found.end * found.step_s
     ):
@@ -146,7 +146,8 @@ def _wave(result: JobResult, check: Check | None) -> Wave:
     # A rewritten bench (problems/testbench) gives its names a suffix that means nothing to people.
     last = result.waves[-1]
     modules = {_SUFFIX.sub(b"", path.encode()).decode(): module for path, module in last.modules.items()}
-    return Wave(_SUFFIX.sub(b"", last.vcd), modules)
+    head, whole, body = last.vcd.partition(b"\n$enddefinitions")
+    return Wave(_SUFFIX.sub(b"", head) + whole + body, modules)
 
 
 def _scope(case: Case, modules: Mapping[str, str], found: Dump) -> str:
@@ -175,16 +176,17 @@ def _window(
 ) -> Waves:
     own = found.scopes[scope]
     named = [own[name] for name in ports if name in own] or list(own.values())
-    shown = [variable for variable in named if found.changes(variable)]
+    shown = [variable for variable in named if found.changed(variable)]
     if not shown:
         raise HistoryError(
             f"{key} has no waves: its simulator was ended before it wrote any", "a loop without a delay?"
         )
     reference = _reference(found, scope, shown, ports)
-    all_changes = {variable.name: found.changes(variable) for variable in shown}
-    should = {name: found.changes(variable) for name, variable in reference.items()}
-    times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
     told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
+    all_changes = found.around(shown, told, BEFORE, AFTER)
+    # Of the bench's own design every change within the same stretch of time.
+    should = found.around(list(reference.values()), told, BEFORE, AFTER) if reference else {}
+    times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
     place = max(0, bisect_right(times, told) - 1)
     begin = times[max(0, place - BEFORE)]
     end = times[min(len(times) - 1, place + AFTER)]

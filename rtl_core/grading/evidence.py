@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rtl_core.grading.executors.base import Session, StepResult
 from rtl_core.grading.requirements import uses_cocotb
 from rtl_core.types.verdict import InterfaceMismatch, MismatchKind
 
 _SETTING = re.compile(r"-P\w+\.(\w+)=(.*)", re.S)
+_NOT_TAKEN = re.compile(r"error: (?:parameter `(\w+)` not found in|Cannot override localparam `(\w+)` in)")
+"""What Icarus 13 says of a `-P` option; before, it went on with a warning."""
 _NUMBER = re.compile(r"-?\d{1,18}")
 ENOUGH_CHANGES = 16
 """Fewer changes of inputs say nothing about outputs that stay."""
@@ -80,6 +83,16 @@ def changed_parameters(
     return tuple(
         InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=wanted, got=got)
         for name, wanted, got in found
+    )
+
+
+def refused_parameters(build: Mapping[str, Any]) -> tuple[InterfaceMismatch, ...]:
+    """Parameters that a build of the harness set and that the compiler refused, for the design has none such."""
+    settings = _settings(build["argv"])
+    names = dict.fromkeys(first or second for first, second in _NOT_TAKEN.findall(build["output"]))
+    return tuple(
+        InterfaceMismatch(kind=MismatchKind.WRONG_PARAMETER, name=name, expected=settings.get(name), got="none")
+        for name in names
     )
 
 

@@ -140,6 +140,9 @@ class Grading:
         broken = next((build for build in builds if build["exit_code"] != 0), None)
         if broken is not None:
             self._add(Stage.SYNTAX, "failed", compile_reasons(broken["output"] or failed[0].output))
+            if refused := evidence.refused_parameters(broken):
+                self.mismatches = tuple(dict.fromkeys(self.mismatches + refused))
+                self._amend(Stage.INTERFACE, "failed", tuple(str(mismatch) for mismatch in self.mismatches))
             return False
         if builds:
             return True

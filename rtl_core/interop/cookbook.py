@@ -62,7 +62,7 @@ class Workbench:
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
-        executor = make_executor(config.grading.executor)
+        executor = make_executor(config.grading.executor, config.grading.image)
         self._grader = grader_of(config, executor, cache=MemoryCache())
 
     async def grade(self, problem: Problem, text: str) -> Verdict:

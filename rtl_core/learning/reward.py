@@ -14,6 +14,7 @@ A term is a function with the decorator `term`, here or in a module of your own 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,8 @@ from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 class Reward(BaseModel):
-    """A reward and how it came about: `total` is Σ weight × value over `terms`, term name -> (weight, value)."""
+    """A reward and how it came about: `total` is Σ weight × value over `terms`, term name -> (weight, value), or the most that its problem
+    may pay where that is less."""
 
     model_config = ConfigDict(frozen=True)
     total: float
@@ -81,8 +83,8 @@ def term(name: str) -> Callable[[Callable[[Graded], float]], Callable[[Graded], 
     return register
 
 
-def reward(answer: Graded, weights: Mapping[str, float]) -> Reward:
-    """The reward of an answer under `weights` (term name -> weight). A rejected answer has the value 0 in every term.
+def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf) -> Reward:
+    """The reward of an answer under `weights` (term name -> weight), `most` at most. A rejected answer has the value 0 in every term.
 
     Raises:
         InfrastructureError: the verdict says that grading itself failed; that is never a reward.
@@ -97,7 +99,7 @@ def reward(answer: Graded, weights: Mapping[str, float]) -> Reward:
         )
     every = {**weights, **{name: weights.get(name, 0.0) for name in TERMS}}
     terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
-    return Reward(total=sum(weight * value for weight, value in terms.values()), terms=terms)
+    return Reward(total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms)
 
 
 def _value(of: Term, answer: Graded) -> float:

@@ -111,7 +111,7 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:
         return done
-    executor = make_executor(config.grading.executor)
+    executor = make_executor(config.grading.executor, config.grading.image)
     work = _Auditing(history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done)
     asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done

@@ -7,6 +7,7 @@ one again after a crash does only what is missing.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -237,7 +238,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             continue
         one = stored.rollout
         graded = Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason)
-        earned = reward(graded, session.config.reward.weights)
+        earned = reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem_id, math.inf))
         rows.append((stored.rollout.key, verdict, earned))
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)

@@ -153,10 +153,6 @@ def label_of(executor: Executor, seed: int) -> str:
 
 
 def _executor(kind: str, image: str | None) -> Executor:
-    if image is None:
-        return make_executor(kind)
-    if kind != "docker":
+    if image is not None and kind != "docker":
         raise ConfigError(f"the executor {kind} uses no image", "add --executor docker, or leave --image out")
-    from rtl_core.grading.executors.docker import DockerExecutor
-
-    return DockerExecutor(image)
+    return make_executor(kind, image)

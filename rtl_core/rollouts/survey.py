@@ -112,12 +112,16 @@ class Survey:
 
     def mark_unfit(self) -> None:
         """Take every problem out of the session that may not train or evaluate, with the reason."""
-        without_golden = not self.session.config.problems.require_golden
+        session, config = self.session, self.session.config.problems
+        train = {problem.id for problem in session.loaded.train} if config.weak_ceiling else set()
         for problem_id, record in self.records.items():
-            if record.status == "fit" or (record.status == "fit_without_golden" and without_golden):
+            if record.status == "fit" or (record.status == "fit_without_golden" and not config.require_golden):
+                continue
+            if record.status == "weak" and problem_id in train:
+                session.graders.ceilings[problem_id] = config.weak_ceiling
                 continue
             reason = f"{record.status.replace('_', ' ')}: {record.evidence.get('reason', '')}"
-            self.session.unfit.setdefault(problem_id, reason)
+            session.unfit.setdefault(problem_id, reason)
 
     def in_words(self) -> str:
         """How many problems were found to be what."""

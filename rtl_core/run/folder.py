@@ -24,12 +24,14 @@ _FIXED = (
     "evaluation",
 )  # fmt: skip
 _MAY_CHANGE = {
-    "grading": {"workers", "retries", "executor"},
+    "grading": {"workers", "retries", "executor", "image"},
     "tinker": {"base_url", "teacher_base_url", "local_threads", "local_device", "local_models"},
     "backend": {"options"},
     "evaluation": {"samples", "k", "every", "teacher"},
     "problems": {"validate_first"},
 }
+JUDGES = ("iverilog", "verilator", "yosys", "cocotb", "cocotb1", "pytest")
+"""The tools whose versions decide verdicts."""
 
 
 def config_of(history: History, run: str) -> RunConfig:
@@ -94,8 +96,10 @@ def as_begun(config: RunConfig, history: History) -> RunConfig:
     return config.model_copy(update={"problems": problems, "learning": learning})
 
 
-def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History, accept_changes: bool) -> None:
-    """Refuse to go on with a run under another data set, reward or model than it was begun with.
+def check_unchanged(
+    config: RunConfig, loaded: LoadedProblems, history: History, tools: Mapping[str, str], *, accept_changes: bool
+) -> None:
+    """Refuse to go on with a run under another data set, reward or model, or with other tools than it was begun with.
 
     Raises:
         ConfigError: what changed, key by key.
@@ -118,6 +122,10 @@ def check_unchanged(config: RunConfig, loaded: LoadedProblems, history: History,
         changes.append(f"run.purpose: was {purpose!r}, is {config.run.purpose!r}")
     if before.problems_hash != loaded.fingerprint:
         changes.append("the problems themselves: the data set is not the one that the run began with")
+    for tool in JUDGES if "iverilog" in before.versions else ():  # earlier versions kept no tools
+        was, now = before.versions.get(tool), tools.get(tool)
+        if was != now:
+            changes.append(f"{tool}, which judges answers: was {was or 'not there'}, is {now or 'not there'}")
     if changes:
         raise ConfigError(
             f"run {config.run.name!r} exists and was begun with another configuration\n"
@@ -136,8 +144,9 @@ def _with_defaults(stored: dict[str, Any]) -> dict[str, Any]:
         return stored  # it holds keys or values that are refused today: shown as the differences that they are
 
 
-def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
-    packages = ("tinker", "prefect", "duckdb", "cocotb", "pyslang")
+def run_record(config: RunConfig, loaded: LoadedProblems, tools: Mapping[str, str]) -> RunRecord:
+    """The run's row. `tools` are the executor's, by name."""
+    packages = ("tinker", "prefect", "duckdb", "pyslang")
     return RunRecord(
         name=config.run.name,
         status="running",
@@ -147,5 +156,5 @@ def run_record(config: RunConfig, loaded: LoadedProblems) -> RunRecord:
         student=config.tinker.student,
         teacher=", ".join(dict.fromkeys(config.tinker.named_teachers.values())),
         problems_hash=loaded.fingerprint,
-        versions={"rtl-distill": __version__, **{name: version(name) for name in packages}},
+        versions={"rtl-distill": __version__, **{name: version(name) for name in packages}, **tools},
     )

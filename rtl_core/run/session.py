@@ -62,6 +62,8 @@ class Graders:
     pool: ThreadPoolExecutor
     at_once: int
     """How many answers are graded at once: the threads of `pool`."""
+    ceilings: dict[str, float] = field(factory=dict)
+    """Problem id -> the most that an answer may earn, where its harness is weak (`problems.weak_ceiling`)."""
 
 
 @define(eq=False)
@@ -225,7 +227,7 @@ async def open_session(
         loaded, executor, backend = await _start(stack, config, provider if readiness else None, cluster)
         ends += [executor.close, *([backend.abort] if backend else [])]
         if not as_visitor:
-            check_unchanged(config, loaded, history, accept_changes)
+            check_unchanged(config, loaded, history, executor.tools(), accept_changes=accept_changes)
             _tell_left_out(loaded)
         graders = _graders(config, history, executor, pool, at_once)
         stack.callback(graders.grader.close)
@@ -248,7 +250,10 @@ async def _start(
     """The problems, the graders' sandbox and the service: each takes seconds, in threads or processes of its own."""
     reading = await stack.enter_async_context(begun(partial(problems_of, config)))
     starting = await stack.enter_async_context(
-        begun(lambda: cluster or make_executor(config.grading.executor), close=lambda executor: executor.close())
+        begun(
+            lambda: cluster or make_executor(config.grading.executor, config.grading.image),
+            close=lambda executor: executor.close(),
+        )
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
@@ -274,7 +279,7 @@ def _recorder_of(config: RunConfig, provider: Provider, history: History) -> Rec
 async def _record_start(session: Session) -> None:
     """The run's own row and its problems; its configuration beside the report."""
     config, loaded, history = session.config, session.loaded, session.history
-    await session.recorder.call(history.start_run, run_record(config, loaded))
+    await session.recorder.call(history.start_run, run_record(config, loaded, session.graders.grader.executor.tools()))
     rows: list[tuple[Problem, str, int | None]] = [(problem, "train", None) for problem in loaded.train]
     rows += [(problem, "heldout", None) for problem in loaded.heldout]
     # Those that the run knows keep their place in the curriculum, or that they are left out.

@@ -12,7 +12,7 @@ from rtl_core.grading.cache import GRADER_VERSION
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
-VALIDATOR_VERSION = 3
+VALIDATOR_VERSION = 4
 """Raised whenever validation may come to another result than before."""
 
 LevelName = Literal["quick", "full"]
@@ -36,8 +36,8 @@ class Level:
 
 
 def quick_level(mutants: int, seed: int) -> Level:
-    """Before a training run: two seeds, the mutants of the configuration, and one stub where the problem is not generated."""
-    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros",), generated_stubs=())
+    """Before a training run: two seeds, the mutants of the configuration, and two stubs where the problem is not generated."""
+    return Level("quick", mutants, (seed, seed + 1), stubs=("zeros", "unknown"), generated_stubs=())
 
 
 def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:

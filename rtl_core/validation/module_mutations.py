@@ -15,6 +15,7 @@ from rtl_core.validation.mutation import Mutation
 
 _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
+_ASSIGNED = ("AssignmentExpression", "NonblockingAssignmentExpression")
 TEXTBOOK_WIDTH = 8
 """Registers that should be longer are cut to this width, for want of which answers from memory are wrong."""
 
@@ -28,6 +29,7 @@ def module_mutations(tree: SourceTree) -> Iterator[Mutation]:
         yield from _ignored_inputs(module)
         yield from _ignored_parameters(module)
         yield from _late_resets(module)
+        yield from _missing_resets(module)
 
 
 def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
@@ -128,6 +130,22 @@ def _late_resets(module: ModuleText) -> Iterator[Mutation]:
             reset, held, f"{before} wire {held} = {reset} {'|' if low else '&'} {reset}__before;"
         ):
             yield Mutation("late reset", f"`{reset}` acts only when it lasts for two edges", edits)
+
+
+def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
+    """A register that keeps its value in reset."""
+    tree = module.tree
+    for node in (n for n in walk(module.node) if name_of(n) == "ConditionalStatement"):
+        words = [token.rawText for token in tokens(node.predicate) if token.rawText not in ("(", ")")]
+        if not words or words[-1] not in module.resets or len(words) > 2 or words[:-1] not in ([], ["!"], ["~"]):
+            continue
+        active_branch = is_active_low(module.node, words[-1], module.edges) == (len(words) == 2)
+        branch = node.statement if active_branch else node.elseClause
+        for part in walk(branch) if branch is not None else ():
+            assigned = name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED
+            if assigned and (span := tree.span(part)):
+                told = f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
+                yield Mutation("missing reset", told, (Edit(*span, ";"),))
 
 
 def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:

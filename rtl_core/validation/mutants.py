@@ -3,7 +3,7 @@
 Made on the syntax tree, so that no comment, string or macro is touched, and never so that the interface changes, which the
 interface check would find before any test runs. Kinds: operator, constant, bit order, polarity, off by one,
 dropped branch, swapped operands and ports (`mutations.py`); truncated registers, inputs and parameters without effect, late
-resets (`module_mutations.py`); saturation in place of wrapping and the reverse (`saturation.py`); swapped priority
+and missing resets (`module_mutations.py`); saturation in place of wrapping and the reverse (`saturation.py`); swapped priority
 (`priorities.py`).
 
 Not covered: whether a mutant really behaves differently. Some do not (`a < b ? a : b` with `<=`); `differential.py` looks for

@@ -22,6 +22,7 @@ Kind = Literal[
     "ignored input",
     "ignored parameter",
     "late reset",
+    "missing reset",
     "priority",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

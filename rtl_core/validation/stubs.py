@@ -1,6 +1,6 @@
 """Stubs: modules with the right interface and no design behind it. A harness that pays one pays for nothing.
 
-Without a golden answer: every output 0, every output 1, every output an input passed through, an echo of the clock, and 0 with
+Without a golden answer: every output 0, every output 1, every output x, every output an input passed through, an echo of the clock, and 0 with
 one short pulse. With one, the golden answer stands inside the stub under another name: its outputs as they are after one right
 step, from then on constant; each output alone stuck at 0 and at 1, the others right.
 
@@ -21,15 +21,16 @@ from rtl_core.types.problem import Port, Problem
 from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
 from rtl_core.validation.module_text import HEAD, ModuleText
 
-Stub = Literal["zeros", "ones", "inputs", "clock", "blip", "one step", "stuck"]
+Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "blip", "one step", "stuck"]
 STUBS: tuple[Stub, ...] = get_args(Stub)
-WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "inputs", "clock", "blip")
+WITHOUT_DESIGN: tuple[Stub, ...] = ("zeros", "ones", "unknown", "inputs", "clock", "blip")
 """Stubs that hold nothing of the golden answer."""
 MOST_STUCK = 8
 """At most so many outputs are stuck in turn."""
 _WORDS: dict[str, str] = {
     "zeros": "all outputs 0",
     "ones": "all outputs 1",
+    "unknown": "all outputs x",
     "inputs": "inputs passed through to the outputs",
     "clock": "an echo of the clock on all outputs",
     "blip": "all outputs 0 with one short pulse",
@@ -208,6 +209,8 @@ def _value(stub: Stub, port: Port, inputs: list[Port]) -> str:
         return "0"
     if stub == "ones":
         return "~0"  # as wide as the output it is assigned to
+    if stub == "unknown":
+        return "'bx"
     data = [p for p in inputs if not CLOCK_LIKE.search(p.name) and not RESET_LIKE.search(p.name)] or inputs
     return next((p.name for p in data if p.width == port.width), data[0].name)
 

@@ -44,7 +44,7 @@ def test_the_verdict_is_the_same_again_and_waves_are_written(
     assert "verdict  tests failed" in done.stdout
     assert "\ncheck    " in done.stdout
     assert "▼" in done.stdout
-    assert read_vcd(file.read_text()).end > 0
+    assert read_vcd(file.read_bytes()).end > 0
     assert history.rollout(keys[name]) == before
 
 

@@ -34,6 +34,6 @@ def test_verdict_waves_and_shell(
         assert "\n/code/rundir\n" in done.stdout
         assert FAILS[name] in done.stdout[done.stdout.index("\nharness ") :]
         assert "/code/src/mine': Read-only file system" in done.stderr
-        assert read_vcd(file.read_text()).end > 0
+        assert read_vcd(file.read_bytes()).end > 0
     assert {container["Id"] for container in engine.containers(all=True)} <= before
     engine.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
+from rtl_core.debugging import vcd
 from rtl_core.debugging.vcd import read_vcd
 from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError
@@ -32,7 +34,7 @@ def test_a_failing_answer_shows_the_ports_around_its_failing_check(
     assert all(len(bits) == signal.width for signal in found.signals for _, bits in signal.changes)
     assert found.begin <= found.failed_at <= found.end
     assert found.failed_at in found.times
-    whole = read_vcd(found.vcd.decode())
+    whole = read_vcd(found.vcd)
     assert set(whole.scopes[found.scope]) >= {port.name for port in problem.interface.ports}
     assert history.rollout(keys[name]) == before
 
@@ -84,13 +86,45 @@ def test_a_rollout_that_is_not_there_is_said_so(executor: Executor, history: His
         waves_of(history, "nothing/of/that/name", executor)
 
 
+HEAD = (
+    b"$timescale 1ps $end\n$scope module m $end\n$var wire 1 ! a $end\n$var wire 4 % b [3:0] $end\n"
+    b"$var wire 1 %! c $end\n$upscope $end\n$enddefinitions $end\n"
+)
+
+
 def test_a_dump_that_is_cut_off_is_read_as_far_as_it_goes() -> None:
-    text = (
-        "$timescale 1ps $end\n$scope module m $end\n$var wire 1 ! a $end\n$var wire 4 % b [3:0] $end\n"
-        "$upscope $end\n$enddefinitions $end\n#0\n$dumpvars\nx!\nb101 %\n$end\n#5\n1!\nb1 %\n#7\nb0 %\n#1"
-    )
-    found = read_vcd(text)
+    found = read_vcd(HEAD + b"#0\n$dumpvars\nx!\nb101 %\n$end\n#5\n1!\nb1 %\n#7\nb0 %\n#1")
     variables = found.scopes["m"]
-    assert found.changes(variables["a"]) == ((0, "x"), (5, "1"))
-    assert found.changes(variables["b"]) == ((0, "0101"), (5, "0001"), (7, "0000"))
+    assert found.around(list(variables.values()), 7, 9, 9) == {
+        "a": ((0, "x"), (5, "1")),
+        "b": ((0, "0101"), (5, "0001"), (7, "0000")),
+        "c": (),
+    }
+    assert [found.changed(variables[name]) for name in "abc"] == [True, True, False]
     assert (found.end, found.step_s) == (7, 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_window_of_a_long_dump_is_what_reading_all_of_it_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vcd, "_BLOCK", 64)
+    chance, lines, truth = random.Random(seed), [b"#0"], dict[str, list[tuple[int, str]]](a=[], b=[], c=[])
+    for time in range(0, 3000, 3):
+        lines += [b"#%d" % time] if time else []
+        for name, code, often in (("a", "!", 0.3), ("b", "%", 0.1), ("c", "%!", 0.004)):
+            if chance.random() < often:
+                value = chance.choice(["0", "1", "x"]) if name != "b" else chance.choice(["0", "101", "xz"])
+                lines.append(f"b{value} {code}".encode() if name == "b" else f"{value}{code}".encode())
+                truth[name].append((time, value.rjust(4, "x" if value == "xz" else "0") if name == "b" else value))
+    found = read_vcd(HEAD + b"\n".join(lines) + b"\n")
+    variables = list(found.scopes["m"].values())
+    moments = sorted({time for changes in truth.values() for time, _ in changes})
+    for told in (0, 1, 2999, 5000, *(chance.randrange(3000) for _ in range(20))):
+        window = found.around(variables, told, 5, 2)
+        before, after = [at for at in moments if at <= told][-6:], [at for at in moments if at > told][:2]
+        begin, end = min([*before, *after]), max([*before, *after])
+        for name, changes in truth.items():
+            standing = [(at, value) for at, value in changes if at < begin][-1:]
+            within = [(at, value) for at, value in changes if begin <= at <= end]
+            got = [(at, value) for at, value in window[name] if at <= end]
+            assert [one for one in got if one[0] >= begin] == within
+            assert [one for one in got if one[0] < begin][-1:] == standing

@@ -42,7 +42,7 @@ def test_how_far_a_harness_got(given, expected):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("cont_adder_0023", Kind.OWN_CODE), ("secure_ALU_0001", Kind.JUDGES), ("elevator_control_0006", Kind.BEFORE)],
+    [("secure_ALU_0001", Kind.JUDGES), ("elevator_control_0006", Kind.BEFORE)],
 )
 def test_harnesses_that_run_are_told_from_those_that_cannot(single, grader, name, expected):
     problem = single[f"cvdp_copilot_{name}"]

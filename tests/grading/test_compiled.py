@@ -7,7 +7,7 @@ from rtl_core.grading.inside.lib import compiled
 HIDDEN = {
     "a task from a pasted macro": "`define T(x) $``x\nmodule top; integer f; initial f = `T(fopen)(\"x\"); endmodule\n",
     "a task behind an escaped name that looks like a comment": 'module top; wire \\// ; integer f; initial f = $fopen("x"); endmodule\n',
-    "a task under a macro that one parser defines": "`ifndef __slang__\nmodule top; initial $deposit(x, 1); reg x; endmodule\n`else\nmodule top; endmodule\n`endif\n",
+    "a task under a macro that one parser defines": "`ifndef __slang__\nmodule top; reg x; initial $deposit(x, 1); endmodule\n`else\nmodule top; endmodule\n`endif\n",
     "a task in a continuous assignment": 'module top; wire [31:0] f = $fopen("x"); endmodule\n',
     "a task in a function": 'module top; function integer f(input integer n); f = $fopen("x"); endfunction integer q; initial q = f(1); endmodule\n',
     "a task at the end": "module top; initial $finish; final $fdisplay(1, 1); endmodule\n",

@@ -1,6 +1,7 @@
 """A harness' own Dockerfile becomes a derived image when it adds something, and is told of when that cannot be had."""
 
 import contextlib
+import io
 import uuid
 
 import docker
@@ -11,6 +12,9 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.executors.docker_images import IMAGE, instructions
 from rtl_core.grading.executors.toolchain import Toolchain
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.starter import starter_problems
+from rtl_core.types.answer import Answer
 
 INSIDE = Toolchain(
     "/opt/sim/bin/python3",
@@ -72,3 +76,27 @@ def test_what_an_image_has_needs_no_other():
     job = Job({}, {}, (Step("direct", ("true",)),), dockerfile="FROM x\nRUN pip install cocotb-bus\n")
     with make_executor("docker") as executor:
         assert executor._images.digest(job.dockerfile) == executor.toolchain.tools["image"]
+
+
+@pytest.mark.docker
+def test_an_image_that_is_not_ours_grades_with_the_python_on_its_path():
+    """As the public benchmark's own: another place of Python, no /src and /rundir."""
+    lines = [
+        f"FROM {IMAGE}",
+        "RUN cp -a /opt/sim /venv && rm -rf /opt /src /rundir",
+        "ENV PATH=/venv/bin:/usr/bin:/bin",
+    ]
+    api, tag = docker.APIClient(version="auto"), f"{IMAGE}-other:{uuid.uuid4().hex}"
+    try:
+        log = list(api.build(fileobj=io.BytesIO("\n".join(lines).encode()), tag=tag, rm=True, decode=True))
+        assert not [line for line in log if "error" in line]
+        problem = starter_problems("train", 1, 0)[0]
+        with make_executor("docker", tag) as executor:
+            assert executor.toolchain.python.startswith("/venv/")
+            grader = Grader(executor)
+            assert grader.grade(problem, Answer(files=problem.golden)).passed
+            grader.close()
+    finally:
+        with contextlib.suppress(docker.errors.APIError):
+            api.remove_image(tag, force=True)
+        api.close()

@@ -130,6 +130,8 @@ def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, ar
     done = shell(
         f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x", files={"rtl/t.sv": text}
     )
+    if declared.split(" =")[0] != "parameter WIDTH" and ("not found in" in done.output or "localparam" in done.output):
+        return  # Icarus 13 refuses to set what is no parameter
     assert done.exit_code == 0, done.output
     assert bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
 

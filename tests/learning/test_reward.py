@@ -38,6 +38,13 @@ def earned(of: Verdict, weights: dict[str, float] = WEIGHTS, text: str = "module
 def test_a_passed_answer_earns_every_term() -> None:
     got = earned(verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3)), WEIGHTS)
     assert got.total == pytest.approx(1.6)
+
+
+def test_a_ceiling_bounds_the_total_and_leaves_the_terms() -> None:
+    passed = verdict(Outcome.PASSED, "format interface syntax tests", tests=(3, 3))
+    graded = Graded(PROBLEM, passed, "module a; endmodule", (1,), "stop")
+    got = reward(graded, WEIGHTS, most=0.8)
+    assert (got.total, got.terms) == (0.8, reward(graded, WEIGHTS).terms)
     assert got.terms["tests"] == (1.0, 1.0)
 
 

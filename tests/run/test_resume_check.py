@@ -15,10 +15,12 @@ from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.folder import as_begun, check_unchanged, config_of, run_record
 from rtl_core.run.session import open_session
 
+TOOLS = {"iverilog": "13.0", "cocotb": "2.0.1", "image": "sha256:1"}
+
 
 def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[str, ...]) -> History:
     """A history whose run was begun when some keys of `[learning]` and all of `[health]` did not exist."""
-    record = run_record(config, LoadedProblems())
+    record = run_record(config, LoadedProblems(), TOOLS)
     stored = dict(record.config)
     stored["learning"] = {key: value for key, value in stored["learning"].items() if key not in without}
     del stored["health"]
@@ -30,7 +32,7 @@ def begun_by_an_older_release(path: Path, config: RunConfig, *, without: tuple[s
 def test_a_run_of_an_older_release_goes_on_with_the_keys_that_have_come_since_at_their_defaults(tmp_path: Path) -> None:
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
-    check_unchanged(config, LoadedProblems(), history, accept_changes=False)
+    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
 
 
 def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp_path: Path) -> None:
@@ -38,15 +40,26 @@ def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=("staleness", "truncated"))
     stale = load_config("demo", ["learning.staleness=1"], environment={})
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
-        check_unchanged(stale, LoadedProblems(), history, accept_changes=False)
-    check_unchanged(stale, LoadedProblems(), history, accept_changes=True)
+        check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=False)
+    check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=True)
+
+
+def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(tmp_path: Path) -> None:
+    config = load_config("demo", environment={})
+    history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
+    check_unchanged(config, LoadedProblems(), history, {**TOOLS, "image": "sha256:2"}, accept_changes=False)
+    other = {"iverilog": "12.0", "cocotb": "2.0.1", "yosys": "0.66"}
+    with pytest.raises(ConfigError, match=r"iverilog, which judges answers: was 13\.0, is 12\.0") as refused:
+        check_unchanged(config, LoadedProblems(), history, other, accept_changes=False)
+    assert "yosys, which judges answers: was not there, is 0.66" in str(refused.value)
+    check_unchanged(config, LoadedProblems(), history, other, accept_changes=True)
 
 
 def test_safe_ranges_may_change_from_start_to_start(tmp_path: Path) -> None:
     config = load_config("demo", environment={})
     history = begun_by_an_older_release(tmp_path / "h.duckdb", config, without=())
     watched = load_config("demo", ['health.ranges={"optim/entropy" = {min = 0.1}}'], environment={})
-    check_unchanged(watched, LoadedProblems(), history, accept_changes=False)
+    check_unchanged(watched, LoadedProblems(), history, TOOLS, accept_changes=False)
 
 
 @pytest.mark.parametrize("loss", ["cispo", "ppo", "importance_sampling"])
@@ -58,7 +71,7 @@ def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_t
     )
     history = begun_by_an_older_release(tmp_path / "h.duckdb", older, without=())
     goes_on = as_begun(config, history)
-    check_unchanged(goes_on, LoadedProblems(), history, accept_changes=False)
+    check_unchanged(goes_on, LoadedProblems(), history, TOOLS, accept_changes=False)
     assert goes_on == older
     assert goes_on.learning.loss_settings == (
         {} if loss == "importance_sampling" else {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
@@ -67,7 +80,7 @@ def test_a_run_that_was_begun_with_the_bounds_of_an_older_release_goes_on_with_t
     said = as_begun(load_config("demo", [f"learning.loss={loss}", "learning.clip_low=0"]), history)
     assert (said.learning.clip_low, said.learning.clip_high) == (0.0, 1.2)
     with pytest.raises(ConfigError, match=r"learning\.clip_low: was 0\.8, is 0\.0"):
-        check_unchanged(said, LoadedProblems(), history, accept_changes=False)
+        check_unchanged(said, LoadedProblems(), history, TOOLS, accept_changes=False)
 
 
 def test_a_new_run_has_the_bounds_of_its_loss_and_keeps_them(tmp_path: Path) -> None:
@@ -104,7 +117,7 @@ def test_a_run_begun_before_splits_by_design_goes_on_with_the_same_problems_on_t
 ) -> None:
     config = on_agentic_problems(data, tmp_path)
     before = load_problems(config.problems.sources, config.run.seed, "id")
-    record = run_record(config, before)
+    record = run_record(config, before, {})
     stored = record.config | {"problems": {k: v for k, v in record.config["problems"].items() if k != "split"}}
     history = History(config.run.history)
     history.start_run(record.model_copy(update={"config": stored}))

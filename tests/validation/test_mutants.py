@@ -85,6 +85,9 @@ ignored parameter: wire [W-1:0] n = a; --> wire [(3)-1:0] n = a;
 late reset: always @(posedge clk) if (!rst) y <= 0; else y <= a; --> rst__before <= rst; always @(posedge clk) if (!rst__before)
 late reset: always @(posedge clk or negedge rst) if (!rst) y <= 0; --> wire rst__held = rst | rst__before;
 late reset: always @(posedge clk) if (rst) y <= 0; else y <= a; --> wire rst__held = rst & rst__before;
+missing reset: always @(posedge clk) if (!rst) begin y <= 0; z <= 1; end else y <= a; --> if (!rst) begin y <= 0; ; end else
+missing reset: always @(posedge clk or posedge rst) if (rst) y <= 0; else y <= a; --> if (rst) ; else y <= a;
+missing reset: always @(posedge clk or negedge rst) if (rst) y <= a; else y <= 0; --> if (rst) y <= a; else ;
 priority: always @(*) if (a > 1) y = 1; else if (b > 1) y = 2; --> if (b > 1) y = 2; else if (a > 1) y = 1;
 priority: always @(*) y = a > 1 ? 1 : (b > 1) ? 2 : 3; --> y = (b > 1) ? 2 : a > 1 ? 1 : 3;
 priority: always @(*) casez (a) 4'b1???: y = 1; 4'b?1??: y = 2; endcase --> casez (a) 4'b?1??: y = 2; 4'b1???: y = 1; endcase

@@ -123,6 +123,7 @@ endmodule
         ("stuck top at 1", "3/1 4/1 5/1 6/1 7/1 8/1 9/1 3/1"),
         ("blip", "0/0 0/0 0/0 0/0 0/0 0/0 0/0 0/0"),
         ("zeros", "0/0 0/0 0/0 0/0 0/0 0/0 0/0 0/0"),
+        ("unknown", "x/x x/x x/x x/x x/x x/x x/x x/x"),
     ],
 )
 def test_a_stub_does_what_its_name_says(tmp_path: Path, stub: str, seen: str) -> None:

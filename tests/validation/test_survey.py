@@ -101,3 +101,16 @@ def test_a_problem_without_a_golden_answer_takes_part_only_when_none_is_required
         assert (problem.id not in session.unfit) == takes_part
 
     in_session(tmp_path, work, f"problems.require_golden={required}")
+
+
+def test_a_weak_training_problem_trains_up_to_its_ceiling_and_a_held_out_one_never(tmp_path: Path) -> None:
+    async def work(session: Session) -> None:
+        under_way = await validate_all(session, quick_level(0, 1))
+        weak = {name: record.model_copy(update={"status": "weak"}) for name, record in under_way.records.items()}
+        under_way.records = weak
+        under_way.mark_unfit()
+        (train,), (heldout,) = session.loaded.train, session.loaded.heldout
+        assert session.graders.ceilings == {train.id: 0.6}
+        assert session.unfit.keys() == {heldout.id}
+
+    in_session(tmp_path, work, "problems.weak_ceiling=0.6")

@@ -19,6 +19,7 @@ from rtl_core.validation.differential import compare
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, Stub
 from rtl_core.validation.validate import validate_problem
+from tests.validation.conftest import BENCH
 
 Make = Callable[..., Problem]
 SHORT = Level("full", 4, (1, 2, 1), STUBS)
@@ -167,6 +168,14 @@ def test_a_harness_that_always_passes_is_weak(grader: Grader, planted: Make) -> 
     assert "a stub is paid" in found.evidence["reason"]
     quick = validate_problem(planted("pass\n"), grader, level=quick_level(2, 1))
     assert quick.status == "weak"
+
+
+def test_a_harness_that_pays_unknown_outputs_is_weak(grader: Grader, planted: Make) -> None:
+    """`!=` is x, and so false, where an output is x."""
+    lenient = BENCH.replace("!==", "!=")
+    found = validate_problem(planted(files={"src/bench.sv": lenient}), grader, level=quick_level(0, 1))
+    assert found.status == "weak"
+    assert "a stub is paid: all outputs x" in found.evidence["reason"]
 
 
 def test_a_harness_that_pays_most_mutants_is_weak(grader: Grader, planted: Make) -> None:

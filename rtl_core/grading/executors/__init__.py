@@ -8,14 +8,14 @@ from rtl_core.grading.executors.base import Executor
 NAMES = ("bubblewrap", "docker")
 
 
-def make_executor(name: str = "bubblewrap") -> Executor:
-    """The executor of that name, started and proven to work. Raises ConfigError for a name that is none."""
+def make_executor(name: str = "bubblewrap", image: str | None = None) -> Executor:
+    """The executor of that name, started and proven to work; `image` is Docker's, None our own. Raises ConfigError for a name that is none."""
     if name == "bubblewrap":
         from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
 
         return BubblewrapExecutor()
     if name == "docker":
-        from rtl_core.grading.executors.docker import DockerExecutor
+        from rtl_core.grading.executors.docker import IMAGE, DockerExecutor
 
-        return DockerExecutor()
+        return DockerExecutor(image or IMAGE)
     raise ConfigError(f"`{name}` is no executor", f"use one of {', '.join(NAMES)}")

@@ -58,6 +58,8 @@ def host(memory_mb: int, processes: int) -> dict[str, Any]:
         # AppArmor's profile for containers refuses every mount.
         "security_opt": ["no-new-privileges", "apparmor=unconfined", f"seccomp={_profile()}"],
         "read_only": True,
+        # So that every image has them: what a job mounts its own there.
+        "tmpfs": dict.fromkeys(("/code", "/src", "/rundir", "/tmp"), "size=1m,mode=755"),
         "mem_limit": memory_mb << 20,
         "memswap_limit": memory_mb << 20,
         "pids_limit": processes,

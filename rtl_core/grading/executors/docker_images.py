@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors.toolchain import PROBE, Toolchain
+from rtl_core.grading.executors.toolchain import PROBE, SIM_PYTHON, Toolchain
 
 IMAGE = "rtl-distill-sim"
+_ANY_PYTHON = (
+    f'for python in {SIM_PYTHON} python3; do command -v "$python" >/dev/null && exec "$python" -c "$0"; done; exit 127'
+)
+"""Looks into an image with our Python, or with the one on an image's PATH."""
 BUILD = "make sim-image (deployments/sim/build.sh)"
 
 
@@ -31,7 +35,7 @@ def look_into(api: Any, name: str, labels: Mapping[str, str]) -> Toolchain:
     try:
         container = api.create_container(
             digest,
-            entrypoint=[*PROBE],
+            entrypoint=["sh", "-c", _ANY_PYTHON, PROBE[-1]],
             labels=dict(labels),
             network_disabled=True,
             host_config=api.create_host_config(network_mode="none", cap_drop=["ALL"]),

@@ -25,8 +25,8 @@ PROBE = (SIM_PYTHON, "-c", (Path(__file__).parent / "probe.py").read_text())
 """The command that looks into a root file system, whose output `Toolchain.of_root` takes."""
 MANIFEST = "rtl-distill.json"
 """What an installed root was made of, and what is in it."""
-IMAGE_ICARUS = 12
-"""Major version of Icarus in the simulation image (Debian trixie)."""
+IMAGE_ICARUS = 13
+"""Major version of Icarus in the simulation image (deployments/sim/tools.txt)."""
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd", "group", "nsswitch.conf")
 
 

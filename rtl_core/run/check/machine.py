@@ -85,7 +85,7 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
                 Finding("executor", "wrong", text, "start `dask scheduler` there, or set grading.workers to a number")
             ], None
         return [Finding("executor", "ok", f"Dask workers of {host}:{port}; a run refuses those with other tools")], None
-    executor = make_executor(config.grading.executor)
+    executor = make_executor(config.grading.executor, config.grading.image)
     tools = executor.tools()
     words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
