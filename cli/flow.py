@@ -108,7 +108,8 @@ def stoppable(console: Console) -> Iterator[ConsoleProgress]:
 
 @contextmanager
 def quiet_logging() -> Iterator[None]:
-    """Silence what Prefect logs of failed flows and tasks, and of connections that SQLAlchemy's pool loses as the temporary server ends.
+    """Silence what Prefect logs of failed flows and tasks, of lost events, and of connections that SQLAlchemy's pool loses as the temporary
+    server ends.
 
     SQLAlchemy gives its loggers a level of their own, so none of Prefect's variables reaches them. A logging file that the user
     names (PREFECT_LOGGING_SETTINGS_PATH) is left as it is.
@@ -119,8 +120,9 @@ def quiet_logging() -> Iterator[None]:
     settings = yaml.safe_load(shipped.read_text(encoding="utf-8"))
     settings["loggers"]["sqlalchemy.pool"] = {"level": "CRITICAL"}
     # What ends a flow also reaches the command line, which says it once: in a sentence, or with its traceback if it is a bug.
-    for logger in ("prefect.flow_runs", "prefect.task_runs"):
-        settings["loggers"][logger]["level"] = "CRITICAL"
+    # Events decorate Prefect's pages; one that is lost while the temporary server starts costs nothing.
+    for logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.events"):
+        settings["loggers"].setdefault(logger, {})["level"] = "CRITICAL"
     with tempfile.TemporaryDirectory(prefix="rtl-distill-") as folder:
         path = Path(folder) / "logging.yml"
         path.write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -20,6 +20,7 @@ with quiet_logging():
 
     logging.getLogger("sqlalchemy.pool.impl.AsyncAdaptedQueuePool").error("a connection was cut")
     logging.getLogger("prefect.flow_runs").error("the flow failed, and its whole traceback")
+    logging.getLogger("prefect.events.utilities").error("an event was lost")
     logging.getLogger("sqlalchemy.engine").error("the database is broken")
     logging.getLogger("prefect.server").critical("the server is broken")
 """
@@ -28,6 +29,7 @@ with quiet_logging():
 def test_cut_connections_are_left_out_and_real_errors_are_told():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300, check=True)
     assert "a connection was cut" not in done.stderr
+    assert "an event was lost" not in done.stderr
     assert "whole traceback" not in done.stderr  # the command says what ended it, once
     assert "the database is broken" in done.stderr
     assert "the server is broken" in done.stderr
