@@ -37,10 +37,10 @@ def test_killed_graders_are_started_again_and_leave_nothing(tmp_path):
 @pytest.mark.docker
 def test_killed_graders_and_engines_are_started_again_and_leave_nothing(tmp_path, engine):
     """A small run of `python -m benchmarks.chaos`."""
-    outcome = chaos(300, tmp_path, kill_every=60, seed=5, engine=engine, restarts=2)
-    assert (outcome.graded, outcome.wrong, outcome.left) == (300, {}, [])
+    outcome = chaos(200, tmp_path, kill_every=50, seed=5, engine=engine, restarts=2)
+    assert (outcome.graded, outcome.wrong, outcome.left) == (200, {}, [])
     assert outcome.kills > 0
-    assert outcome.restarts == 2
+    assert outcome.restarts > 0  # grades go on while the engine is away, and may all be done by then
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", pytest.param("docker", marks=pytest.mark.docker)])

@@ -57,7 +57,7 @@ def test_the_installed_toolchain_is_the_images(installed):
     with BubblewrapExecutor(installed) as executor:
         tools = executor.tools()
         assert tools["toolchain"] == installed.tools["toolchain"]
-        assert tools["iverilog"].startswith("12.")
+        assert tools["iverilog"].startswith("13.")
         assert {"verilator", "yosys", "cocotb1"} <= set(tools)
         assert executor.has_module("cocotb_bus")
         assert not executor.has_module("torch")
