@@ -81,6 +81,7 @@ def store(folder: Path, steps: int) -> Iterator[Row]:
         timed("rollouts", history.record_rollouts, batch)
         cpu += time.process_time() - before
         timed("teacher, 2,000 floats", history.record_teacher, [teacher(r) for r in batch])
+        timed("trainer, 2,000 floats", history.record_trainer_tokens, [(r.key, r.logprobs_T) for r in batch])
         timed("verdicts and rewards", history.record_verdicts, [(r.key, VERDICT, REWARD) for r in batch])
         if number % 10 == 0:
             timed("the same again", history.record_rollouts, batch, times=10)

@@ -170,6 +170,7 @@ def write_step(history: History, step: int) -> tuple[float, float]:
         history.record_verdicts([(r.key, VERDICT, REWARD) for r in batch])
         history.record_teacher(scores)
         history.record_advantages([(r.key, Credit(1.6, 0.1, True)) for r in batch])
+        history.record_trainer_tokens([(s.rollout, s.logprobs_T) for s in scores])
     middle = time.perf_counter()
     history.finish_step(
         StepRecord(

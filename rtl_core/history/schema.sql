@@ -192,6 +192,12 @@ CREATE TABLE teacher_tokens (
     logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
 );
 
+-- The trainer's log-probabilities of the same T tokens, before the step that trained on them. No row for an answer that was left out.
+CREATE TABLE trainer_tokens (
+    rollout     VARCHAR PRIMARY KEY,
+    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
+);
+
 -- Reverse KL(student || teacher) per token, by three estimators of r = log p_student - log p_teacher:
 -- k1 = r; k2 = r^2 / 2; k3 = exp(-r) - 1 + r. Means over the rollout's tokens.
 CREATE TABLE teacher_scores (

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtl_core.algorithms.base import Algorithm, Group, Inputs, chosen, credit_of
 from rtl_core.algorithms.grpo import Grpo
 from rtl_core.algorithms.warm_start import WarmStart
-from rtl_core.backend.base import Datum
+from rtl_core.backend.base import Datum, StepResult
 from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
@@ -79,6 +80,17 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
         if inputs[algorithm.signal].any():
             alike[stored.rollout.prompt_P, stored.rollout.tokens_T].append(inputs)
     return [Datum(*texts, together(inputs, algorithm.signal)) for texts, inputs in alike.items()]
+
+
+def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -> list[tuple[str, NDArray[np.float64]]]:
+    """(rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on, equal ones alike."""
+    found = {(d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, trained.logprobs, strict=True)}
+    rows = []
+    for rollout in (stored.rollout for stored in answers_that_count(batch)):
+        values_T = found.get((rollout.prompt_P, rollout.tokens_T))
+        if values_T is not None:
+            rows.append((rollout.key, values_T))
+    return rows
 
 
 def together(alike: Sequence[Inputs], signal: str) -> Inputs:

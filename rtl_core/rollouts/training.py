@@ -13,7 +13,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.observe.usage import cost_metrics
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
-from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share
+from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
 from rtl_core.rollouts.metrics import (
     batch_metrics,
     batch_usage,
@@ -108,6 +108,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     rate = share * config.learning.learning_rate
     learning = config.learning
     trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
+    session.recorder.put("record_trainer_tokens", trainer_tokens(batch, datums, trained))
     metrics = {
         **batch_metrics(batch),
         **equal_difficulty_metrics(session, batch),

@@ -19,7 +19,14 @@ from rtl_core.history.store import History
 from rtl_core.history.transactions import Spent
 
 # Order within one transaction: a rollout before what refers to it.
-_ROWS = ("record_rollouts", "record_verdicts", "record_cached_verdicts", "record_teacher", "record_advantages")
+_ROWS = (
+    "record_rollouts",
+    "record_verdicts",
+    "record_cached_verdicts",
+    "record_teacher",
+    "record_advantages",
+    "record_trainer_tokens",
+)
 _SINGLE = ("finish_step", "record_evaluation")
 
 

@@ -72,8 +72,9 @@ def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, floa
         kl = _without(kl, "the teacher has not scored this answer")
     else:
         kl = _with(kl, k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
-    surprise = Overlay("surprise", "surprise", "−log p(student) of the sampled token, in nats", values=-student_T)
-    made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), *_unstored(stored, metrics)]
+    about = "−log p(student) of the sampled token, in nats: its mean is the entropy that a step tells (optim/entropy)"
+    surprise = Overlay("surprise", "surprise", about, values=-student_T)
+    made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), _mismatch(history, stored)]
     return {overlay.name: overlay for overlay in made}
 
 
@@ -110,19 +111,16 @@ def _mask(stored: StoredRollout) -> Overlay:
     return _with(bare, np.full(len(stored.rollout.tokens_T), -1.0 if stored.credit.counts else 0.0), (0.5,))
 
 
-def _unstored(stored: StoredRollout, metrics: Mapping[str, float]) -> list[Overlay]:
-    """Overlays that the history holds as a mean of the step alone."""
-    made = []
-    for name, title, metric, about in (
-        ("entropy", "entropy", "optim/entropy", "entropy of the sampler's distribution"),
-        ("mismatch", "trainer–sampler mismatch", "optim/kl_sample_train_v1", "log p(sampler) − log p(trainer)"),
-    ):
-        mean = metrics.get(metric)
-        words = (
-            "" if mean is None else f"; over step {stored.rollout.step} it was {mean:.3g} nats on average ({metric})"
-        )
-        made.append(Overlay(name, title, about, missing=f"not stored per token{words}"))
-    return made
+def _mismatch(history: History, stored: StoredRollout) -> Overlay:
+    bare = Overlay(
+        "mismatch",
+        "trainer–sampler mismatch",
+        "log p(sampler) − log p(trainer) before the step that trained on it, in nats",
+    )
+    found = history.query("SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]).to_pylist()
+    if not found:
+        return _without(bare, "not recorded: the answer was not trained on (or not yet)")
+    return _with(bare, np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64))
 
 
 def _with(bare: Overlay, values: NDArray[np.float64], shades: tuple[float, ...] = SHADES) -> Overlay:

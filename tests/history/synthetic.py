@@ -188,6 +188,7 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_verdicts(verdicts)
         history.record_teacher(teachers)
         history.record_advantages(advantages)
+        history.record_trainer_tokens([(r.key, [value - 0.001 for value in r.logprobs_T]) for r in rollouts])
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
     reward_mean = float(np.mean([earned.total for _, _, earned in verdicts]))
     pass_rate = float(np.mean([verdict.passed for _, verdict, _ in verdicts]))

@@ -152,6 +152,14 @@ def test_a_verdict_without_its_rollout_is_refused(tmp_path):
         History(tmp_path / "h.duckdb").record_verdicts([("r/step/00001/x/0", verdict, reward)])
 
 
+def test_what_the_trainer_said_is_kept_once_and_the_last_word_counts(tmp_path):
+    history = History(tmp_path / "h.duckdb")
+    history.record_trainer_tokens([("a", [-0.5, -1.0]), ("b", np.array([-2.0]))])
+    history.record_trainer_tokens([("a", [-0.25, -1.5])])
+    found = history.query("SELECT rollout, logprobs_T FROM trainer_tokens ORDER BY rollout").to_pylist()
+    assert found == [{"rollout": "a", "logprobs_T": [-0.25, -1.5]}, {"rollout": "b", "logprobs_T": [-2.0]}]
+
+
 def test_a_planned_step_keeps_its_plan(tmp_path):
     history = History(tmp_path / "h.duckdb")
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("b", "a")), StepPlan(step=1, problem_ids=("c",))])

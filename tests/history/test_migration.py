@@ -108,7 +108,7 @@ def test_a_reader_leaves_an_old_file_and_says_what_to_do(tmp_path):
     path = tmp_path / "h.duckdb"
     write_oldest(path)
     before = path.read_bytes()
-    with pytest.raises(HistoryError, match=f"has schema {NOW}; this rtl-distill reads {NOW + 2}"):
+    with pytest.raises(HistoryError, match=f"has schema {schema.OLDEST}; this rtl-distill reads {NOW + 2}"):
         History(path, read_only=True).runs()
     copy = take_snapshot(path, tmp_path / "copy.duckdb")
     assert path.read_bytes() == before

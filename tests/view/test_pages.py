@@ -170,7 +170,8 @@ def test_an_overlay_without_data_says_so(view, demo):
     evaluated = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1")[0]
     trained = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1")[0]
     assert "the teacher has not scored this answer" in view.get(rollout_link(evaluated, overlay="kl")).text
-    assert "not stored per token; over step" in html.unescape(view.get(rollout_link(trained, overlay="entropy")).text)
+    assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mismatch")).text
+    assert "was not trained on" not in view.get(rollout_link(trained, overlay="mismatch")).text
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
 
 
