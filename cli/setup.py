@@ -26,7 +26,7 @@ def toolchain(
 ) -> None:
     """Show the simulators and libraries that decide verdicts, or install those of the simulation image.
 
-    `install` puts the files of the simulation image (about 1 GB: Icarus 12, Verilator, Yosys, cocotb of both generations)
+    `install` puts the files of the simulation image (about 1 GB: Icarus 13, Verilator, Yosys, cocotb of both generations)
     under ~/.local/share/rtl-distill/tools, or RTL_DISTILL_TOOLS. From then on the bubblewrap executor runs the very tools
     that the docker executor runs. Remove its directory `root` to use this machine's own again.
 
