@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 4, 2
 _CLONE3 = 435
 _NEW_NAMESPACES = 0x7E020000
 """All CLONE_NEW* flags but CLONE_NEWTIME, which shares its bit with a signal number."""
-_MACHINES = {
+MACHINES = {
     "x86_64": (0xC000003E, 56, 272, 165, 166),
     "aarch64": (0xC00000B7, 220, 97, 40, 39),
     "riscv64": (0xC00000F3, 220, 97, 40, 39),
@@ -110,7 +110,7 @@ def become(uid):
 def refuse_namespaces():
     """From here on no namespace can be made, in which a process would be root and the kernel's rarer code in reach: `unshare`,
     `mount`, `umount2`, and `clone` with such flags, fail with EPERM, `clone3`, whose flags no filter sees, with ENOSYS."""
-    architecture, clone, *refused = _MACHINES[os.uname().machine]
+    architecture, clone, *refused = MACHINES[os.uname().machine]
     load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06  # of a classic BPF program
     program = (
         (load, 0, 0, 4),
