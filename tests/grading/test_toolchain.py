@@ -31,7 +31,7 @@ def test_a_damaged_toolchain_is_named_and_not_passed_over(home):
         BubblewrapExecutor()
 
 
-@pytest.mark.parametrize(("version", "times"), [("11.0", 1), ("12.0", 0), ("unknown", 0)])
+@pytest.mark.parametrize(("version", "times"), [("12.0", 1), ("13.0", 0), ("unknown", 0)])
 def test_older_tools_are_warned_of_once(version, times, caplog):
     warn_of_older.cache_clear()
     with caplog.at_level(logging.WARNING, "rtl_distill"):
