@@ -30,7 +30,6 @@ COMMANDS = (
     "rehearsal --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
     "rehearsal --config cvdp --only 'queue paused' 'sampler weights gone' 'trainer lost after its step' 'no sequence'",
     "service_start --rounds 1",
-    f"shared_prompts --model {STUDENT} --groups 2 --group 2 --prompt 20 --answer 10",
     "starter_strength --specs 1 --families mux",
     "step --steps 3",
     "view --rollouts 400 --steps 2 --folder view",
