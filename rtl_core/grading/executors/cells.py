@@ -131,7 +131,7 @@ class CellExecutor(ABC):
         try:
             answer = cell.connection.ask(job_message(job, cell.slot, self.toolchain), patience(job))
             # One in which memory ran out may have lost more than the job's own processes.
-            kept = not any(step["overrun"] == "memory" for step in answer.get("steps", [{"overrun": "memory"}]))
+            kept = "error" not in answer and not any(step["overrun"] == "memory" for step in answer["steps"])
             return answer
         except ExecutorDiedError:
             last_words = self._last_words(cell, job, started)
