@@ -33,7 +33,9 @@ def test_an_honest_harness_is_fit_with_its_mutation_score(grader: Grader, plante
     mutants = found.evidence["mutants"]
     assert mutants["score"] == 1.0
     assert mutants["killed"] >= 2
-    assert found.evidence["stubs"] == dict.fromkeys(("zeros", "ones", "unknown", "inputs", "blip", "one step"), "tests_failed")
+    assert found.evidence["stubs"] == dict.fromkeys(
+        ("zeros", "ones", "unknown", "inputs", "blip", "one step"), "tests_failed"
+    )
     assert found.evidence["empty"] == "no_answer"
     assert [v["seed"] for v in found.evidence["golden"]["verdicts"]] == [1, 2, 1]
     assert 0 < found.evidence["golden"]["cpu_s"] <= grader.known_good.golden[planted().fingerprint] + 0.001
