@@ -7,6 +7,11 @@ for pair in "$@"; do
     command -v "${pair%%=*}" >/dev/null 2>&1 || missing+=("${pair#*=}")
 done
 source "$(dirname "$0")/find-python.sh"
+again=
+if [ -z "$python" ] && ! command -v python3 >/dev/null; then
+    missing+=(python3 python3-venv)
+    again=yes  # for what that Python lacks
+fi
 if [ -n "$python" ]; then
     # Debian ships venv without ensurepip until python3-venv is installed.
     "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
@@ -45,3 +50,4 @@ if ! { "${as_root[@]}" apt-get update -q && "${as_root[@]}" env DEBIAN_FRONTEND=
     echo "error: apt-get could not install: ${missing[*]}" >&2
     exit 1
 fi
+[ -z "$again" ] || exec "$0" "$@"
