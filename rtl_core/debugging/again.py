@@ -134,7 +134,7 @@ def executor_of(case: Case, given: Executor | None = None) -> Iterator[Executor]
     if given is not None:
         yield given
         return
-    executor = make_executor(case.verdict.executor)
+    executor = make_executor(case.verdict.executor, case.config.grading.image)
     try:
         yield executor
     finally:

@@ -128,7 +128,7 @@ def open_regrading(
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(graders_of(config, cluster), thread_name_prefix="regrade")
         stack.callback(pool.shutdown, cancel_futures=True)
-        executor = cluster or _executor(config.grading.executor, image)
+        executor = cluster or _executor(config, image)
         stack.callback(executor.close)
         grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
@@ -152,7 +152,8 @@ def label_of(executor: Executor, seed: int) -> str:
     return f"{executor.name}-{tools}-seed{seed}"
 
 
-def _executor(kind: str, image: str | None) -> Executor:
+def _executor(config: RunConfig, image: str | None) -> Executor:
+    kind = config.grading.executor
     if image is not None and kind != "docker":
         raise ConfigError(f"the executor {kind} uses no image", "add --executor docker, or leave --image out")
-    return make_executor(kind, image)
+    return make_executor(kind, image or config.grading.image)
