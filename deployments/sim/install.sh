@@ -6,8 +6,10 @@ set -eu
 cd "$(dirname "$0")"
 export DEBIAN_FRONTEND=noninteractive
 next=forky
+mirror="$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
+    sed -n 's/^deb \(\[[^]]*\] \)\{0,1\}\([a-z]*:[^ ]*\) .*/\2/p; s/^URIs: *\([^ ]*\).*/\1/p' | head -n 1)"
 # A mirror that lags is no harm: the versions are named.
-echo "deb [check-valid-until=no] ${DEBIAN_MIRROR:-http://deb.debian.org/debian} $next main" >/etc/apt/sources.list.d/next.list
+echo "deb [check-valid-until=no] $mirror $next main" >/etc/apt/sources.list.d/next.list
 printf 'Package: *\nPin: release n=%s\nPin-Priority: 50\n' $next >/etc/apt/preferences.d/next
 apt-get update -q
 install="apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-unsafe-io"

@@ -35,7 +35,7 @@ if "$python" -m pip --version >/dev/null 2>&1; then
 fi
 # Mounts of its own, which end with the command however it ends.
 quietly unshare --mount --pid --fork sh -c 'mount -t proc proc "$1/proc" && exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/install \
-    ${DEBIAN_MIRROR:+DEBIAN_MIRROR="$DEBIAN_MIRROR"} ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} sh /install/install.sh' sh "$root"
+    ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} sh /install/install.sh' sh "$root"
 rm -rf "$root/install" "$root/var/log/bootstrap.log"
 : >"$root/etc/resolv.conf"
 rm -f "$root/etc/hostname"
