@@ -15,7 +15,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.rollouts.regrading import open_regrading
 from rtl_core.rollouts.resumable import ALL, Choice, Tally, work_off
 from rtl_core.run.folder import config_of
-from rtl_core.run.session import graders_of
+from rtl_core.run.graders import graders_of
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
 from rtl_distill.tasks.steps import regrade_problem

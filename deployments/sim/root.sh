@@ -14,7 +14,10 @@ command -v debootstrap >/dev/null || { echo "error: debootstrap is missing: apt-
 mkdir -p "$root"
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-quietly() { "$@" >"$log" 2>&1 || { tail -n 20 "$log" >&2; echo "error: failed: $1 (see above)" >&2; exit 1; }; }
+quietly() {
+    "$@" >"$log" 2>&1 || { tail -n 20 "$log" >&2; echo "error: failed: $1 (see above)" >&2; exit 1; }
+    grep '^warning: ' "$log" >&2 || true
+}
 quietly debootstrap --variant=minbase --include=ca-certificates trixie "$root" ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"}
 # Certificates that this machine trusts besides Debian's: a proxy's.
 if [ -d /usr/local/share/ca-certificates ]; then

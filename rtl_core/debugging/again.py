@@ -16,7 +16,7 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.folder import config_of
-from rtl_core.run.session import grader_of
+from rtl_core.run.graders import grader_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict

@@ -72,7 +72,7 @@ class Dump:
         }
 
     def _lines(self, start: int, stop: int) -> Iterator[tuple[int, str, str]]:
-        """(time, code, value) of each change between two places, each behind a line or at one of `#`."""
+        """(time, code, value) of each change between two places that lie between lines."""
         time = self._time_before(start)
         for line in self.body[start:stop].decode("utf-8", "replace").split("\n"):
             first = line[:1]

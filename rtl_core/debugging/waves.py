@@ -184,7 +184,7 @@ def _window(
     reference = _reference(found, scope, shown, ports)
     told = found.end if check is None or check.at_s is None else round(check.at_s / found.step_s)
     all_changes = found.around(shown, told, BEFORE, AFTER)
-    # Of the bench's own design every change within the same stretch of time.
+    # The same of the bench's own design.
     should = found.around(list(reference.values()), told, BEFORE, AFTER) if reference else {}
     times = sorted({time for of in (all_changes, should) for changes in of.values() for time, _ in changes}) or [0]
     place = max(0, bisect_right(times, told) - 1)

@@ -285,7 +285,7 @@ CREATE TABLE rewards (
     epoch       INTEGER NOT NULL,
     step        INTEGER NOT NULL,
     problem_id  VARCHAR NOT NULL,
-    total       DOUBLE NOT NULL             -- sum over terms of weight * value
+    total       DOUBLE NOT NULL             -- sum over terms of weight * value, or the problem's ceiling where that is less
 );
 
 CREATE TABLE reward_terms (

@@ -40,7 +40,6 @@ from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig, load_config
 from rtl_core.errors import InfrastructureError, ProblemError
 from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import make_executor
 from rtl_core.grading.pool import grade_all
 from rtl_core.learning.curriculum import order_problems
 from rtl_core.learning.reward import Graded, reward
@@ -48,7 +47,7 @@ from rtl_core.problems.load import load_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.budget import Prompt, build_prompt
 from rtl_core.prompting.chat import answer_text
-from rtl_core.run.session import grader_of, graders_of
+from rtl_core.run.graders import executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
@@ -57,12 +56,12 @@ class Workbench:
     """What the environments of one process share: tokenizer, grader and the threads that wait for it."""
 
     def __init__(self, config: RunConfig) -> None:
-        """Starts the executor of the configuration; see `make_executor` for what it raises."""
+        """Starts the executor of the configuration; see `executor_of` for what it raises."""
         self.config = config
         self.tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         self.chat = config.prompting.chat(self.tokenizer, config.tinker.student)
         self._pool = ThreadPoolExecutor(graders_of(config), thread_name_prefix="grade")
-        executor = make_executor(config.grading.executor, config.grading.image)
+        executor = executor_of(config)
         self._grader = grader_of(config, executor, cache=MemoryCache())
 
     async def grade(self, problem: Problem, text: str) -> Verdict:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.limits import Limits
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
@@ -35,7 +35,7 @@ from rtl_core.rollouts.resumable import (
     texts_of,
     work_off,
 )
-from rtl_core.run.session import limits_of
+from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.validation.differential import Comparison, Effort, compare
 from rtl_core.validation.level import golden_digest
@@ -111,7 +111,7 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
         done.without_golden += len(chosen.pop(problem_id))
     if not chosen:
         return done
-    executor = make_executor(config.grading.executor, config.grading.image)
+    executor = executor_of(config)
     work = _Auditing(history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done)
     asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done

@@ -30,7 +30,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.text import visible
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
-from rtl_core.run.session import Cluster, grader_of, graders_of
+from rtl_core.run.graders import Cluster, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -21,11 +20,11 @@ from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readines
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
-from rtl_core.errors import ConfigError, HistoryError, PolicyError
+from rtl_core.errors import HistoryError, PolicyError
 from rtl_core.grading.cache import MemoryCache
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
-from rtl_core.grading.limits import KnownGood, Limits
+from rtl_core.grading.limits import KnownGood
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
@@ -38,6 +37,7 @@ from rtl_core.run.check.prompts import Known, context, prepare, prompt_limit
 from rtl_core.run.check.readiness import ready, refuse_or_tell
 from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
 from rtl_core.run.forecast import prices_of
+from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import at_once_on_signal
@@ -45,12 +45,6 @@ from rtl_core.types.problem import Problem
 
 HEARTBEAT_S = 30.0
 Made = TypeVar("Made")
-
-
-class Cluster(Executor, Protocol):
-    """An executor on other machines; `slots` is how many jobs it runs at once."""
-
-    slots: int
 
 
 @define(eq=False)
@@ -250,10 +244,7 @@ async def _start(
     """The problems, the graders' sandbox and the service: each takes seconds, in threads or processes of its own."""
     reading = await stack.enter_async_context(begun(partial(problems_of, config)))
     starting = await stack.enter_async_context(
-        begun(
-            lambda: cluster or make_executor(config.grading.executor, config.grading.image),
-            close=lambda executor: executor.close(),
-        )
+        begun(lambda: cluster or executor_of(config), close=lambda executor: executor.close())
     )
     opening = provider.open(config, progress.get().line) if provider else nullcontext()
     backend = await stack.enter_async_context(opening)
@@ -333,43 +324,12 @@ async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable
     return bases
 
 
-def graders_of(config: RunConfig, cluster: Cluster | None = None) -> int:
-    """How many answers are graded at once. ConfigError when a cluster is configured and none is given."""
-    if cluster is not None:
-        return cluster.slots
-    if isinstance(config.grading.workers, str):
-        raise ConfigError(f"grading.workers: {config.grading.workers} cannot be used here", "give a number, or 0")
-    return config.grading.workers or os.cpu_count() or 1
-
-
 async def _heartbeat(session: Session) -> None:
     """Note every so often that the run is alive; its absence tells others that it is not (see flows/resume.py)."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
         with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
             await session.recorder.call(session.history.heartbeat, session.run)
-
-
-def grader_of(
-    config: RunConfig, executor: Executor, known_good: KnownGood | None = None, cache: MemoryCache | None = None
-) -> Grader:
-    """A grader with the limits and seeds that a run's configuration sets."""
-    limits, section = limits_of(config), config.grading
-    return Grader(executor, limits=limits, seed=section.seed, seeds=section.seeds, cache=cache, known_good=known_good)
-
-
-def limits_of(config: RunConfig) -> Limits:
-    """The grader's limits as the configuration sets them."""
-    section = config.grading
-    return Limits(
-        wall_s=section.timeout_s,
-        cpu_s=section.cpu_s,
-        cpu_floor_s=section.cpu_floor_s,
-        cpu_factor=section.cpu_factor,
-        memory_mb=section.memory_mb,
-        disk_mb=section.disk_mb,
-        processes=section.processes,
-    )
 
 
 def _tell_left_out(loaded: LoadedProblems) -> None:

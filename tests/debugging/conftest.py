@@ -17,7 +17,7 @@ from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.problems.starter.problems import starter_problems
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.run.session import limits_of
+from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome

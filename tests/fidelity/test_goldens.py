@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rtl_core.grading.stand_in import stand_in
@@ -26,7 +28,10 @@ CANNOT_PASS = {
     "elevator_control_0006": NO_DEFINES,
     "elevator_control_0033": NO_DEFINES,
     "elevator_control_0036": NO_DEFINES,
-    "cont_adder_0023": ("it imports `cocotb.sim_time_utils`, which cocotb 2 does not have", "sim_time_utils"),
+    "cont_adder_0023": (
+        "it imports `cocotb.sim_time_utils`, which cocotb 2 does not have",
+        "sim_time_utils|got none",
+    ),  # Icarus 13 stops before, at parameters that the stand-in lacks
     "scrambler_0018": (
         "its lint waivers match what Verilator 5.038 and later say of intra_block.sv, a given file",
         "Linting return errors",
@@ -67,9 +72,7 @@ def test_a_harness_that_nothing_passes_says_why(single, grader, name):
     problem = single[f"cvdp_copilot_{name}"]
     verdict = grader.grade(problem, Answer(files=stand_in(problem)))
     assert not verdict.passed
-    # Icarus 13 refuses to set the parameters that this stand-in lacks.
-    words = (CANNOT_PASS[name][1], *(["got none"] if name == "cont_adder_0023" else []))
-    assert any(word in reason for word in words for reason in verdict.reasons), verdict.reasons
+    assert any(re.search(CANNOT_PASS[name][1], reason) for reason in verdict.reasons), verdict.reasons
 
 
 def test_a_harness_that_refuses_its_own_build_is_no_verdict_on_the_answer(single, grader):

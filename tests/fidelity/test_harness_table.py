@@ -49,6 +49,13 @@ def test_harnesses_that_run_are_told_from_those_that_cannot(single, grader, name
     assert kind(grader.grade(problem, Answer(files=stand_in(problem)))) is expected
 
 
+def test_a_harness_that_fails_in_its_own_code_is_told_from_one_that_judges(single, grader):
+    problem = single["cvdp_copilot_secure_ALU_0001"]
+    test = "import no_such_module\n" + problem.harness["src/test_alu_seq.py"]
+    broken = problem.model_copy(update={"harness": {**problem.harness, "src/test_alu_seq.py": test}})
+    assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.OWN_CODE
+
+
 def test_a_stand_in_has_clocks_of_one_bit(single):
     (text,) = stand_in(single["cvdp_copilot_secure_ALU_0001"]).values()
     assert "input i_clk" in text

@@ -1,8 +1,11 @@
 """Facts that decide a verdict: parameters that arrive, outputs that move, whose fault a failure is, what an answer costs."""
 
+import re
+
 import pytest
 
 from rtl_core.grading.cache import normalised
+from rtl_core.grading.evidence import refused_parameters
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.inside.lib import compiled
 from rtl_core.grading.jobs import instructions
@@ -130,10 +133,26 @@ def test_what_a_compiled_program_says_of_a_parameter(shell, declared, wanted, ar
     done = shell(
         f"iverilog -g2012 -s top '-Ptop.WIDTH={wanted}' -o x /code/rtl/t.sv && cat x", files={"rtl/t.sv": text}
     )
-    if declared.split(" =")[0] != "parameter WIDTH" and ("not found in" in done.output or "localparam" in done.output):
-        return  # Icarus 13 refuses to set what is no parameter
-    assert done.exit_code == 0, done.output
+    if done.exit_code != 0:  # Icarus 13 refuses to set what is no parameter of this name
+        (refused,) = refused_parameters({"argv": [f"-Ptop.WIDTH={wanted}"], "output": done.output})
+        assert (refused.name, refused.expected) == ("WIDTH", wanted)
+        assert not re.match(r"parameter\b.*\bWIDTH", declared)
+        return
     assert bool(compiled.changed_parameters(done.output, "top", {"WIDTH": wanted})) is not arrives
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        (":0: error: parameter `WIDTH` not found in `top`.\n1 error(s) during elaboration.", ["WIDTH"]),
+        (":0: error: Cannot override localparam `WIDTH` in `top`.\n", ["WIDTH"]),
+        ("t.sv:1: warning: parameter `WIDTH` not found in `top`.\n", []),
+        ("t.sv:2: error: Unable to bind wire/reg/memory `x' in `top'\n", []),
+    ],
+)
+def test_what_icarus_13_says_of_a_parameter_that_it_cannot_set(said, names):
+    found = refused_parameters({"argv": ["iverilog", "-Ptop.WIDTH=8"], "output": said})
+    assert [(one.name, one.expected, one.got) for one in found] == [(name, "8", "none") for name in names]
 
 
 UNSET = RUNNER.replace(', parameters={"WIDTH": width}', "")

@@ -15,12 +15,13 @@ import httpx
 from rtl_core.backend.base import Provider, check_same_tokens, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import ConfigError, RtlDistillError
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.executors.toolchain import IMAGE_ICARUS
 from rtl_core.grading.requirements import missing_requirements
 from rtl_core.problems.load import load_problems
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.run.check.prompts import Prepared
+from rtl_core.run.graders import executor_of
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -85,7 +86,7 @@ def sandbox(config: RunConfig) -> tuple[list[Finding], Executor | None]:
                 Finding("executor", "wrong", text, "start `dask scheduler` there, or set grading.workers to a number")
             ], None
         return [Finding("executor", "ok", f"Dask workers of {host}:{port}; a run refuses those with other tools")], None
-    executor = make_executor(config.grading.executor, config.grading.image)
+    executor = executor_of(config)
     tools = executor.tools()
     words = ", ".join(f"{tool} {text[:19]}" for tool, text in tools.items())
     findings = [Finding("executor", "ok", f"{executor.name}: {words}")]
