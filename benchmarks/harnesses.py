@@ -50,7 +50,8 @@ class Kind(StrEnum):
 # What a test module that was written for another cocotb raises; a design's fault reads `contains no child object named`.
 _OWN_CODE = re.compile(
     r"\b(?:ImportError|ModuleNotFoundError|NameError|SyntaxError|TypeError|UnboundLocalError)\b"
-    r"|AttributeError: (?:'\w+' object|module '[\w.]+') has no attribute"
+    # cocotb's own `RegressionManager` raises this whenever the simulator ends before a test, whoever ended it.
+    r"|AttributeError: (?:'(?!RegressionManager)\w+' object|module '[\w.]+') has no attribute"
 )
 
 
@@ -69,9 +70,9 @@ def kind(verdict: Verdict) -> Kind:
     if verdict.stage(Stage.TESTS).status != "failed" and not verdict.stage(Stage.TESTS).reasons:
         return Kind.COMPILER
     own = [bool(_OWN_CODE.search(reason)) for reason in reasons]
-    # A test module that cannot be imported ends the simulator before any test; what it says first is why.
+    # A test module that cannot be imported ends the simulator before any test.
     before_any_test = any("Simulation terminated abnormally" in reason for reason in reasons)
-    return Kind.OWN_CODE if own and (all(own) or (before_any_test and own[0])) else Kind.JUDGES
+    return Kind.OWN_CODE if own and (all(own) or (before_any_test and any(own))) else Kind.JUDGES
 
 
 @dataclass(frozen=True)

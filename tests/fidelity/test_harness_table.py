@@ -8,6 +8,7 @@ from benchmarks.harnesses import Kind, kind, markdown
 from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
 
 
@@ -51,8 +52,8 @@ def test_harnesses_that_run_are_told_from_those_that_cannot(single, grader, name
 
 def test_a_harness_that_fails_in_its_own_code_is_told_from_one_that_judges(single, grader):
     problem = single["cvdp_copilot_secure_ALU_0001"]
-    test = "import no_such_module\n" + problem.harness["src/test_alu_seq.py"]
-    broken = problem.model_copy(update={"harness": {**problem.harness, "src/test_alu_seq.py": test}})
+    test = "from cocotb import no_such_name\n" + problem.harness["src/test_alu_seq.py"]
+    broken = Problem(**(dict(problem) | {"harness": {**problem.harness, "src/test_alu_seq.py": test}}))
     assert kind(grader.grade(broken, Answer(files=stand_in(problem)))) is Kind.OWN_CODE
 
 
