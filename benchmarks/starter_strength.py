@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from rich.console import Console
 from rich.table import Table
 
+from rtl_core.equivalence.differential import Effort, compare
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.grader import Grader
@@ -36,7 +37,6 @@ from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome
-from rtl_core.validation.differential import Effort, compare
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import INNER, AroundGolden, stubs
 
@@ -96,7 +96,7 @@ def wrong_designs(spec: Spec, seed: int = 0) -> Wrong:
     made = mutants(golden, spec.module, MUTANTS, seed)
     found = {f"{mutant.kind}: {mutant.description}": mutant.files for mutant in made}
     found |= {f"stub: {name}": files for name, files in stubs(problem).files.items()}
-    found |= dict(_relatives(spec, golden)) | dict(_rarely(problem, random.Random(f"{seed}/{spec}")))
+    found |= dict(_relatives(spec, golden)) | dict(rarely_wrong(problem, random.Random(f"{seed}/{spec}")))
     different = {tuple(files.items()): name for name, files in found.items() if files != golden}
     return {name: Answer(files=dict(files)) for files, name in different.items()}
 
@@ -116,8 +116,10 @@ def _relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[s
             )
 
 
-def _rarely(problem: Problem, rng: random.Random) -> Iterator[tuple[str, dict[str, str]]]:
-    """The golden answer with one output bit wrong while some bits of inputs, or of outputs, have one value."""
+def rarely_wrong(
+    problem: Problem, rng: random.Random, rarities: Sequence[int] = RARITIES
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The golden answer with one output bit wrong while some bits of inputs, or of outputs, have one value: so many bits."""
     around = AroundGolden(problem)
     for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
         bits = [
@@ -125,7 +127,7 @@ def _rarely(problem: Problem, rng: random.Random) -> Iterator[tuple[str, dict[st
             for p in ports
             for bit in range(p.width or 1)
         ]
-        for rarity in (number for number in RARITIES * EACH if number <= len(bits)):
+        for rarity in (number for number in (*rarities,) * EACH if number <= len(bits)):
             pattern = f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
             output = rng.choice(around.outputs)
             flipped = f"{output.name}{INNER} ^ (({pattern}) << {rng.randrange(output.width or 1)})"
@@ -160,7 +162,7 @@ def strength(
                 for name in survived
             ]
             for name, found in zip(survived, (one.result() for one in compared), strict=True):
-                if found.result == "same":
+                if found.agrees:
                     tally.same += 1
                 else:
                     tally.survivors.append(

@@ -16,16 +16,20 @@ def audit(
         int, typer.Option(min=100, help="Clock cycles, or random input patterns, of each simulation.")
     ] = 24_000,
     parameters: Annotated[int, typer.Option(min=0, help="How many other sets of parameter values are tried.")] = 6,
+    proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds of each proof; 0 means none.")] = 10.0,
     most: Annotated[int, typer.Option(min=1, help="How many passes at most.")] = 2**31 - 1,
     jobs: Annotated[int, typer.Option(min=0, help="Simulations at one time; 0 means one per core.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is wrong.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Simulate every passed answer of a run beside its problem's golden answer, and name those that were paid wrongly.
+    """Hold every passed answer of a run against its problem's golden answer, and name the doubtful ones.
+
+    An answer that simulation does not tell apart is proved equal where that can be done. Without a golden answer, the passes of
+    a problem are held against one another.
 
     What is found is kept in the history, and reports show it; the same command goes on where it stopped. Exit code 0 when every
-    pass was looked at (1 with --strict and a wrong one), 130 when it was interrupted.
+    pass was looked at (1 with --strict and a doubtful one), 130 when it was interrupted.
 
     Examples:
 
@@ -51,7 +55,7 @@ def audit(
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
-        plan = AuditPlan(Choice(purpose=purpose, most=most), cycles, parameters)
+        plan = AuditPlan(Choice(purpose=purpose, most=most), cycles, parameters, proof)
         done = audit_run(path, config_of(history, name), plan, jobs=jobs)
         tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])

@@ -30,6 +30,7 @@ ROOMS = (
     "rtl_core.pretrained",
     "rtl_core.localtinker",
     "rtl_core.validation",
+    "rtl_core.equivalence",
     "rtl_core.grading",
     "rtl_core.algorithms",
     "rtl_core.cost",

@@ -24,7 +24,7 @@ RunStatus = Literal["created", "running", "finished", "failed", "cancelled", "pa
 StepStatus = Literal["planned", "trained"]
 EvaluationStatus = Literal["running", "done", "failed"]
 ValidationStatus = Literal["fit", "fit_without_golden", "weak", "flaky", "broken", "unsupported"]
-AuditResult = Literal["same", "different", "unknown"]
+AuditResult = Literal["equal", "same", "different", "unknown"]
 VALIDATION_STATUSES: tuple[ValidationStatus, ...] = get_args(ValidationStatus)
 
 
@@ -67,7 +67,7 @@ class RunRecord(RunSettings):
 
 
 class AuditRecord(BaseModel):
-    """What simulating one passed rollout beside the golden answer found."""
+    """What holding one passed rollout against the golden answer, or against other passes, found."""
 
     model_config = ConfigDict(frozen=True)
     rollout: str
@@ -81,6 +81,14 @@ class AuditRecord(BaseModel):
     executor: str
     tools: dict[str, str] = Field(default_factory=dict)
     audited_at: datetime = Field(default_factory=utc_now)
+    method: Literal["proof", "simulation", "consensus"] = "simulation"
+    share: float | None = None
+    """By consensus: the share of the independent texts that behave alike."""
+    depth: int | None = None
+    """Clock cycles for which equality is proved, where it is for so many alone."""
+    cpu_s: float = 0.0
+    trace: list[dict[str, int]] = Field(default_factory=list)
+    """The shortest inputs that show a difference: step by step the value of each input."""
 
 
 class ValidationRecord(BaseModel):

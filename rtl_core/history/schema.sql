@@ -334,17 +334,22 @@ CREATE TABLE regrades (
     PRIMARY KEY (label, rollout)
 );
 
--- Passed rollouts, simulated beside the golden answer: was the pass deserved?
+-- Passed rollouts, held against the golden answer or against other passes: was the pass deserved?
 CREATE TABLE audits (
     rollout       VARCHAR PRIMARY KEY,
     run           VARCHAR NOT NULL,
     problem_id    VARCHAR NOT NULL,
-    result        VARCHAR NOT NULL,         -- same | different (wrongly paid) | unknown
+    result        VARCHAR NOT NULL,         -- equal (proved) | same (not told apart) | different (doubtful) | unknown
     detail        VARCHAR NOT NULL,         -- how many inputs were tried, the first difference, or why nothing is known
     key           VARCHAR NOT NULL,         -- hash of golden answer, effort and tools; another one is audited anew
     executor      VARCHAR NOT NULL,
     tools         JSON NOT NULL,
-    audited_at    TIMESTAMP NOT NULL
+    audited_at    TIMESTAMP NOT NULL,
+    method        VARCHAR,                  -- proof | simulation | consensus (no golden answer; other passes)
+    share         DOUBLE,                   -- by consensus: share of the independent texts that behave alike
+    depth         BIGINT,                   -- clock cycles for which equality is proved, where it is for so many alone
+    cpu_s         DOUBLE,
+    trace         JSON                      -- the shortest inputs that show a difference: [{input: value}, ...]
 );
 
 -- Verdicts by what was graded (problem, answer, tools, seed), whoever wrote the answer.

@@ -1,4 +1,4 @@
-"""What an audit of a run's passes found, summed up: how many answers were paid that behave unlike the golden answer?"""
+"""What an audit of a run's passes found, summed up: how many were proved, and how many are doubtful?"""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rtl_core.learning.intervals import Interval, wilson
 from rtl_core.reporting.text import rate_in_words, visible
 
 AUDITS_SQL = """
-SELECT a.rollout, a.problem_id, a.result, a.detail, p.source, p.family
+SELECT a.rollout, a.problem_id, a.result, a.method, a.detail, p.source, p.family
 FROM audits a JOIN verdicts v USING (rollout)
 JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
 """
-COUNTS = ("passes", "the same", "wrong", "unknown")
+COUNTS = ("passes", "proved", "the same", "doubtful", "unknown")
 """What `cells` counts, in order."""
 SHOWN = 20
-"""How many wrong passes are listed."""
+"""How many doubtful passes are listed."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,21 @@ class Slice:
     """Audited passes of some problems. The passes of equal answers count one by one, as they were paid."""
 
     name: str
+    equal: int
+    """Proved equal to the golden answer."""
     same: int
+    """Not told apart from the golden answer, or from the majority."""
     different: int
     unknown: int
 
     @property
     def passes(self) -> int:
-        return self.same + self.different + self.unknown
+        return self.equal + self.same + self.different + self.unknown
 
     @property
-    def wrong(self) -> Interval | None:
-        """Share of the passes about which something is known that were paid wrongly, with Wilson's 95 % interval."""
-        known = self.same + self.different
+    def doubtful(self) -> Interval | None:
+        """Share of the passes about which something is known that are doubtful, with Wilson's 95 % interval."""
+        known = self.equal + self.same + self.different
         if not known:
             return None
         return Interval(self.different / known, *wilson(self.different, known), known, "wilson")
@@ -56,21 +59,21 @@ class AuditSummary:
     whole: Slice
     parts: tuple[Slice, ...]
     """By source, and by family where problems have one."""
-    wrong: tuple[dict[str, Any], ...]
-    """Passes that were paid wrongly: rollout, problem_id, detail."""
+    doubtful: tuple[dict[str, Any], ...]
+    """Passes that are unlike the golden answer or the majority: rollout, problem_id, method, detail."""
     unknown: dict[str, int]
     """Why nothing is known -> of how many passes."""
 
     def in_words(self) -> str:
-        """One line: how many passes were audited, and how many of them were wrong."""
+        """One line: how many passes were audited, and what was found."""
         unknown = f", {self.whole.unknown} unknown" if self.whole.unknown else ""
-        return f"{self.whole.passes} passes, {self.whole.different} wrong{unknown}"
+        return f"{self.whole.passes} passes, {self.whole.equal} proved, {self.whole.different} doubtful{unknown}"
 
     def as_json(self) -> dict[str, Any]:
         return {
             **_as_json(self.whole),
             "parts": [_as_json(part) for part in self.parts],
-            "wrong": list(self.wrong),
+            "doubtful": list(self.doubtful),
             "unknown_because": self.unknown,
         }
 
@@ -89,48 +92,49 @@ def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
         for name in ("all", *names):
             counts[name][row["result"]] += 1
     whole, *parts = (
-        Slice(name, c["same"], c["different"], c["unknown"])
+        Slice(name, c["equal"], c["same"], c["different"], c["unknown"])
         for name, c in [("all", counts.pop("all", Counter())), *sorted(counts.items())]
     )
-    wrong = tuple(
-        {name: row[name] for name in ("rollout", "problem_id", "detail")}
+    doubtful = tuple(
+        {name: row[name] for name in ("rollout", "problem_id", "method", "detail")}
         for row in rows
         if row["result"] == "different"
     )
     why = Counter(row["detail"] for row in rows if row["result"] == "unknown")
-    return AuditSummary(whole, tuple(parts), wrong, dict(why.most_common()))
+    return AuditSummary(whole, tuple(parts), doubtful, dict(why.most_common()))
 
 
 def render(summary: AuditSummary) -> RenderableType:
-    """The figures by source and family, then every wrong pass with its first difference, and why others are unknown."""
-    table = Table(box=box.SIMPLE_HEAD, title="Passes beside the golden answers", title_justify="left")
+    """The figures by source and family, then every doubtful pass with its difference, and why others are unknown."""
+    table = Table(box=box.SIMPLE_HEAD, title="Were the passes deserved?", title_justify="left")
     table.add_column("problems")
     for name in COUNTS:
         table.add_column(name, justify="right")
-    table.add_column("share wrong, 95 %", justify="right", no_wrap=True)
+    table.add_column("share doubtful, 95 %", justify="right", no_wrap=True)
     for part in (summary.whole, *summary.parts):
         table.add_row(*cells(part))
-    lines = [Text(visible(f"wrong: {row['rollout']}: {row['detail']}")) for row in summary.wrong[:SHOWN]]
-    if len(summary.wrong) > SHOWN:
-        lines.append(Text(f"and {len(summary.wrong) - SHOWN} more: rtl-distill query audit"))
+    lines = [Text(visible(f"doubtful: {row['rollout']}: {row['detail']}")) for row in summary.doubtful[:SHOWN]]
+    if len(summary.doubtful) > SHOWN:
+        lines.append(Text(f"and {len(summary.doubtful) - SHOWN} more: rtl-distill query audit"))
     lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:SHOWN]]
     return Group(table, *lines)
 
 
 def cells(part: Slice) -> list[str]:
-    """A slice as a table's row: name, passes, the same, wrong, unknown, share wrong."""
-    counts = (part.passes, part.same, part.different, part.unknown)
-    return [visible(part.name), *(str(n) for n in counts), rate_in_words(part.wrong)]
+    """A slice as a table's row: name, `COUNTS`, share doubtful."""
+    counts = (part.passes, part.equal, part.same, part.different, part.unknown)
+    return [visible(part.name), *(str(n) for n in counts), rate_in_words(part.doubtful)]
 
 
 def _as_json(part: Slice) -> dict[str, Any]:
-    wrong = part.wrong
+    share = part.doubtful
     return {
         "problems": part.name,
         "passes": part.passes,
+        "proved": part.equal,
         "same": part.same,
-        "different": part.different,
+        "doubtful": part.different,
         "unknown": part.unknown,
-        "share_wrong": wrong.mean if wrong else None,
-        "interval": [wrong.lo, wrong.hi] if wrong else None,
+        "share_doubtful": share.mean if share else None,
+        "interval": [share.lo, share.hi] if share else None,
     }

@@ -1,10 +1,9 @@
-"""A run's passes held against the golden answers: which answers were paid though they behave differently?
+"""A run's passes looked at again: which answers were paid though they behave differently?
 
-Every distinct answer is simulated once beside the golden answer of its problem (`rtl_core.validation.differential`), for far longer
-than a harness looks, and what was found is kept in the table `audits`. A repetition does only what is missing: passes that are new,
-and those that were audited with another golden answer, effort or other tools.
-
-Not covered: problems without a golden answer, and whatever `differential` cannot tell apart.
+Every distinct answer is held once against the golden answer of its problem: simulated beside it for far longer than a harness looks,
+then proved equal where that can be done (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are held
+against one another (`rtl_core.equivalence.consensus`). What was found is kept in the table `audits`. A repetition does only what is
+missing: passes that are new, and those that were audited with another golden answer, other texts, effort or tools.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ import hashlib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rtl_core.config import RunConfig
+from rtl_core.equivalence.deserved import Deserved, by_consensus, by_golden
+from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import Executor
-from rtl_core.grading.limits import Limits
+from rtl_core.grading.grader import Grader
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
@@ -37,10 +38,10 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.validation.differential import Comparison, Effort, compare
+from rtl_core.validation.found_golden import with_golden
 from rtl_core.validation.level import golden_digest
 
-AUDITOR_VERSION = 2
+AUDITOR_VERSION = 3
 """Raised whenever an audit may come to another result than before."""
 
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
@@ -55,10 +56,12 @@ class AuditPlan:
     """Clock cycles, or random input patterns, for each set of parameters."""
     parameter_sets: int = 6
     """Other values of the parameters than the defaults, where a problem has parameters."""
+    proof_cpu_s: float = 10.0
+    """CPU seconds of each proof; 0 means none."""
 
     @property
     def effort(self) -> Effort:
-        return Effort.of_cycles(self.cycles, self.parameter_sets)
+        return Effort.of_cycles(self.cycles, self.parameter_sets, self.proof_cpu_s)
 
 
 @dataclass
@@ -70,27 +73,30 @@ class AuditDone:
     known: int = 0
     """Of those, audited before in the same way."""
     without_golden: int = 0
+    """Of those, passes of problems without a golden answer."""
     simulated: int = 0
-    """Distinct answers that were simulated now."""
+    """Distinct answers that were held against others now."""
     failed: Counter[str] = field(default_factory=Counter)
     """Why the executor failed -> for how many passes; a repetition tries them again."""
 
     def in_words(self) -> str:
         """One line."""
-        left = f", {self.without_golden} without a golden answer" if self.without_golden else ""
-        return (
-            f"{self.passes} passes, {self.known} known from before{left}; {self.simulated} distinct answers simulated"
-        )
+        without = f", {self.without_golden} without a golden answer" if self.without_golden else ""
+        return f"{self.passes} passes, {self.known} known from before{without}; {self.simulated} distinct answers looked at"
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """One distinct answer and the passes that it was paid."""
+class _Work:
+    """One distinct answer beside the golden one, or all that passed beside one another."""
 
     problem: Problem
-    files: dict[str, str]
-    rollouts: tuple[str, ...]
+    answers: tuple[tuple[dict[str, str], tuple[str, ...]], ...]
+    """(files, the rollouts that hold them)."""
     key: str
+
+    @property
+    def rollouts(self) -> int:
+        return sum(len(rollouts) for _, rollouts in self.answers)
 
 
 def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) -> AuditDone:
@@ -107,13 +113,12 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
     chosen = plan.choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
     problems = problems_as_recorded(history, run, chosen)
-    for problem_id in [name for name in chosen if name not in problems or problems[name].golden is None]:
-        done.without_golden += len(chosen.pop(problem_id))
+    done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
     if not chosen:
         return done
-    executor = executor_of(config)
-    work = _Auditing(history, run, executor, limits_of(config), plan, {p: problems[p] for p in chosen}, chosen, done)
-    asyncio.run(work.go(jobs or os.cpu_count() or 1))
+    with closing(Grader(executor_of(config), limits=limits_of(config))) as grader:
+        work = _Auditing(history, run, grader, plan, problems, {name: chosen[name] for name in problems}, done)
+        asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done
 
 
@@ -121,8 +126,7 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
 class _Auditing:
     history: History
     run: str
-    executor: Executor
-    limits: Limits
+    grader: Grader
     plan: AuditPlan
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
@@ -130,66 +134,73 @@ class _Auditing:
     done: AuditDone
 
     async def go(self, jobs: int) -> None:
-        """Simulate every answer that is not known; the executor is closed then."""
+        """Look at every answer that is not known; the executor is closed then."""
         tally = Tally("passes", sum(map(len, self.chosen.values())))
         found = NowAndThen[AuditRecord](lambda records: asyncio.to_thread(self.history.record_audits, records))
-        with daemon_threads(self.executor) as call:
+        with daemon_threads(self.grader.executor) as call:
 
-            async def simulate(answer: _Answer) -> None:
+            async def look(work: _Work) -> None:
                 try:
-                    comparison = await call(self._compare, answer)
+                    told = await call(self._look, work)
                 except InfrastructureError as error:
-                    self.done.failed[error.message] += len(answer.rollouts)
+                    self.done.failed[error.message] += work.rollouts
                 else:
-                    self.done.simulated += 1
-                    await found.add(*self._records(answer, comparison))
+                    self.done.simulated += len(work.answers)
+                    await found.add(*self._records(work, told))
 
             try:
                 await work_off(
-                    self._answers(tally), simulate, tally, at_once=jobs, name=lambda answer: answer.problem.id,
-                    size=lambda answer: len(answer.rollouts),
+                    self._work(tally), look, tally, at_once=jobs, name=lambda work: work.problem.id,
+                    size=lambda work: work.rollouts,
                 )  # fmt: skip
             finally:
                 await found.flush()
 
-    def _answers(self, tally: Tally) -> Iterator[_Answer]:
+    def _work(self, tally: Tally) -> Iterator[_Work]:
         """The distinct answers of one problem after the other, without those that are known."""
         known = {row["rollout"]: row["key"] for row in self.history.query(_KNOWN, {"run": self.run}).to_pylist()}
         for problem_id, rollouts in sorted(self.chosen.items()):
-            problem, key = self.problems[problem_id], self._key(self.problems[problem_id])
+            problem = self.problems[problem_id]
+            equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+            for text, keys in texts_of(self.history, self.run, problem_id, set(rollouts)).items():
+                equal[tuple(sorted(answer_to(problem, text).files.items()))] += keys
+            key = self._key(problem, equal)
             wanted = {rollout for rollout in rollouts if known.get(rollout) != key}
             self.done.known += len(rollouts) - len(wanted)
             tally.advance(len(rollouts) - len(wanted))
-            if not wanted:
+            if wanted and problem.golden is None:
+                answers = tuple((dict(pairs), tuple(k for k in keys if k in wanted)) for pairs, keys in equal.items())
+                yield _Work(problem, answers, key)
                 continue
-            equal: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
-            for text, keys in texts_of(self.history, self.run, problem_id, wanted).items():
-                equal[tuple(sorted(answer_to(problem, text).files.items()))] += keys
             for pairs, keys in equal.items():
-                yield _Answer(problem, dict(pairs), tuple(keys), key)
+                if left := tuple(rollout for rollout in keys if rollout in wanted):
+                    yield _Work(problem, ((dict(pairs), left),), key)
 
-    def _key(self, problem: Problem) -> str:
+    def _key(self, problem: Problem, answers: Iterable[tuple[tuple[str, str], ...]]) -> str:
         parts = [
             AUDITOR_VERSION,
-            golden_digest(problem),
+            golden_digest(problem) if problem.golden is not None else sorted(answers),
             asdict(self.plan.effort),
-            sorted(self.executor.tools().items()),
+            sorted(self.grader.executor.tools().items()),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def _compare(self, answer: _Answer) -> Comparison:
-        if not answer.files:
-            return Comparison("unknown", "the answer has no file that could be simulated")
-        assert answer.problem.golden is not None
-        return compare(
-            self.executor, answer.problem, answer.problem.golden, answer.files, self.limits, effort=self.plan.effort
+    def _look(self, work: _Work) -> list[Deserved]:
+        executor, limits, effort = self.grader.executor, self.grader.limits, self.plan.effort
+        answers = [files for files, _ in work.answers]
+        if work.problem.golden is not None:
+            return [by_golden(executor, work.problem, files, limits, effort) for files in answers]
+        return by_consensus(
+            executor, lambda files: with_golden(work.problem, files, self.grader), answers, limits, effort
         )
 
-    def _records(self, answer: _Answer, found: Comparison) -> list[AuditRecord]:
+    def _records(self, work: _Work, told: list[Deserved]) -> list[AuditRecord]:
         return [
             AuditRecord(
-                rollout=rollout, run=self.run, problem_id=answer.problem.id, result=found.result, detail=found.detail,
-                key=answer.key, executor=self.executor.name, tools=self.executor.tools(),
+                rollout=rollout, run=self.run, problem_id=work.problem.id, result=one.result, detail=one.detail,
+                key=work.key, executor=self.grader.executor.name, tools=self.grader.executor.tools(), method=one.method,
+                share=one.share, depth=one.depth, cpu_s=one.cpu_s, trace=[dict(step) for step in one.trace],
             )
-            for rollout in answer.rollouts
+            for (_, rollouts), one in zip(work.answers, told, strict=True)
+            for rollout in rollouts
         ]  # fmt: skip

@@ -11,13 +11,15 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rtl_core.equivalence.consensus import classes_of
+from rtl_core.equivalence.differential import compare
+from rtl_core.equivalence.pair import Comparison
 from rtl_core.grading.cache import normalised
 from rtl_core.grading.grader import Grader
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import InterfaceSource, Problem
-from rtl_core.validation.differential import compare
 
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
@@ -75,23 +77,15 @@ def find_golden(
     weights = [counts[tuple(sorted(files.items()))] for files in steady]
     if sum(weights) < MIN_AGREEING:
         return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
-    groups: list[list[int]] = []
-    for index, files in enumerate(steady):
-        for members in groups:
-            compared = compare(
-                grader.executor,
-                with_golden(problem, steady[members[0]], grader),
-                steady[members[0]],
-                files,
-                grader.limits,
-            )
-            if compared.result == "same":
-                members.append(index)
-                break
-        else:
-            groups.append([index])
-    best = max(groups, key=lambda members: sum(weights[i] for i in members))
-    agreeing, passing = sum(weights[i] for i in best), sum(weights)
+
+    def held(golden: int, other: int) -> Comparison:
+        files = steady[golden]
+        return compare(grader.executor, with_golden(problem, files, grader), files, steady[other], grader.limits)
+
+    classes, *_ = classes_of(weights, held)
+    if not classes:
+        return None, f"the {sum(weights)} passing samples cannot be held against one another"
+    best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)
     if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
         return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
     detail = f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"

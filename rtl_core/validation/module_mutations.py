@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rtl_core.problems.clocking import is_active_low
 from rtl_core.problems.tree import Edit, Node, SourceTree, is_token, name_of, tokens, walk
-from rtl_core.validation.clocking import is_active_low
 from rtl_core.validation.module_text import ModuleText, bounds_of, declarators
 from rtl_core.validation.mutation import Mutation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rtl_core.problems.clocking import edges_and_uses, split_clocks
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_core.validation.clocking import edges_and_uses, split_clocks
 from rtl_core.validation.mutation import prints
 
 HEAD = {"PortDeclaration", "ParameterDeclarationStatement", "TypedefDeclaration", "PackageImportDeclaration"}

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rtl_core.grading.stand_in import written
+from rtl_core.problems.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_core.types.problem import Port, Problem
-from rtl_core.validation.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
 from rtl_core.validation.module_text import HEAD, ModuleText
 
 Stub = Literal["zeros", "ones", "unknown", "inputs", "clock", "blip", "one step", "stuck"]

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rtl_core.equivalence.differential import Comparison, compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.grader import Grader
@@ -31,7 +32,6 @@ from rtl_core.history.records import ValidationRecord, ValidationStatus
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-from rtl_core.validation.differential import Comparison, compare
 from rtl_core.validation.expected import describe_interface
 from rtl_core.validation.level import Level, golden_digest, tools_key
 from rtl_core.validation.mutants import mutants
@@ -268,7 +268,7 @@ class _Validation:
                 continue
             if verdict.passed:
                 compared = self._compare(mutant.files)
-                if compared and compared.result == "same":
+                if compared and compared.agrees:
                     tally["equivalent"] += 1
                     same.append(mutant.description)
                     continue
@@ -304,7 +304,7 @@ def _held_against(name: str, compared: Comparison | None) -> bool:
     """Whether a stub that is paid makes a problem weak: one that behaves as the golden answer does never, one that holds no design
     already where nothing could be compared."""
     if kind_of(name) in WITHOUT_DESIGN:
-        return compared is None or compared.result != "same"
+        return compared is None or not compared.agrees
     return compared is not None and compared.result == "different"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rtl_core.equivalence.differential import compare
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
@@ -15,7 +16,6 @@ from rtl_core.grading.limits import Limits
 from rtl_core.problems.starter import problem_of, starter_problems, starter_specs
 from rtl_core.types.problem import Problem
 from rtl_core.validation import validate
-from rtl_core.validation.differential import compare
 from rtl_core.validation.level import Level, full_level, golden_digest, quick_level, tools_key
 from rtl_core.validation.stubs import STUBS, WITHOUT_DESIGN, Stub
 from rtl_core.validation.validate import validate_problem

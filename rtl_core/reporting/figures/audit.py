@@ -1,4 +1,4 @@
-"""Were the passes deserved? What an audit beside the golden answers found, where one was made."""
+"""Were the passes deserved? What an audit found, where one was made."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rtl_core.reporting.figures import SECTIONS, section
 
 
 @SECTIONS.register("audited")
-@section("Were the passes deserved?", "Passed answers beside the golden ones.", place=20)
+@section("Were the passes deserved?", "Passed answers beside the golden ones, or beside one another.", place=20)
 def blocks(source: Source) -> list[Block]:
-    """Passes by family, and those that were paid wrongly."""
-    return draw(source, audited, wrong)
+    """Passes by family, and those that are doubtful."""
+    return draw(source, audited, doubtful)
 
 
 def audited(source: Source) -> Table | None:
-    """How many passes behave as the golden answer does."""
+    """How many passes are proved, not told apart, or doubtful."""
     rows = source.ask(AUDITS_SQL)
     if not rows:
         return None
@@ -23,24 +23,25 @@ def audited(source: Source) -> Table | None:
     return Table(
         "audit",
         f"Audited: {summary.in_words()}",
-        "Each passed answer was simulated beside the golden one for long (rtl-distill audit). Wrong is what behaves differently; "
-        "the share leaves out what is unknown and has Wilson's 95 % interval.",
-        [("problems", "left"), *((name, "right") for name in (*COUNTS, "share wrong"))],
+        "Each passed answer was held against the golden one, or where there is none against the other passes (rtl-distill audit). "
+        "Proved: equal for all inputs. The same: no input tried tells them apart. Doubtful: one does. The share leaves out what is "
+        "unknown and has Wilson's 95 % interval.",
+        [("problems", "left"), *((name, "right") for name in (*COUNTS, "share doubtful"))],
         [cells(part) for part in (summary.whole, *summary.parts)],
     )
 
 
-def wrong(source: Source) -> Table | None:
-    """Passes that were paid wrongly, with the first difference."""
-    found = summary_of(source.ask(AUDITS_SQL)).wrong
+def doubtful(source: Source) -> Table | None:
+    """Passes that are unlike the golden answer or the majority, with the difference."""
+    found = summary_of(source.ask(AUDITS_SQL)).doubtful
     if not found:
         return None
     shown = found[:SHOWN]
     return Table(
-        "wrongly-paid",
-        "Passes that are wrong",
-        f"The first difference from the golden answer. {len(shown)} of {len(found)} are shown.",
-        [("rollout", "code"), ("difference", "left")],
-        [[row["rollout"], row["detail"]] for row in shown],
+        "doubtful",
+        "Doubtful passes",
+        f"What tells them apart. {len(shown)} of {len(found)} are shown.",
+        [("rollout", "code"), ("by", "left"), ("difference", "left")],
+        [[row["rollout"], row["method"], row["detail"]] for row in shown],
         links={i: row["rollout"] for i, row in enumerate(shown)},
     )

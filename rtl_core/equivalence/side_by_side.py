@@ -9,6 +9,8 @@ from rtl_core.types.problem import Interface, Port
 
 Values = Mapping[str, int]
 """Parameter -> value that an instance sets."""
+Trace = Sequence[Mapping[str, int]]
+"""The values of all inputs, step by step."""
 PHASES = 12
 STRETCHES = 8
 
@@ -31,13 +33,15 @@ class Effort:
     """How many other values of the parameters are tried."""
     cpu_s: float = 20.0
     """CPU time of each simulation."""
+    proof_cpu_s: float = 0.0
+    """CPU time of each proof of what was not told apart; 0 means none."""
 
     @classmethod
-    def of_cycles(cls, cycles: int, parameter_sets: int = 6) -> Effort:
+    def of_cycles(cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0) -> Effort:
         """Two runs of `cycles` clock cycles for each set of parameters, and half as many in the phases and stretches; or as
         many random patterns."""
         phase, stretch = max(8, cycles // (2 * PHASES)), max(8, cycles // (2 * STRETCHES))
-        return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200)
+        return cls(16, cycles, phase, stretch, cycles, parameter_sets, 20.0 + cycles / 200, proof_cpu_s)
 
 
 USUAL = Effort()
@@ -59,29 +63,69 @@ def bench(
         low: those of `resets` that act at 0.
         nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
     """
+    inputs = [p for p in interface.ports if p.direction == "input"]
+    data = [p for p in inputs if p.name not in clocks and p.name not in resets]
+    drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
+    lines = [*_declared(interface, nonce, values or {}), "  integer phase, cycle, density;", *_draw(data)]
+    return "\n".join([*lines, "  initial begin", *drive, *_told(nonce), ""])
+
+
+def replay(
+    interface: Interface,
+    nonce: str,
+    values: Values,
+    trace: Trace,
+    clocks: Sequence[str],
+    clock: tuple[str, bool] | None,
+) -> str:
+    """The bench that drives the inputs of `trace` and nothing else.
+
+    Args:
+        clocks: what a register may wait for. It takes the inputs as they were before the step in which its clock changes.
+        clock: the only clock of both designs, and whether its rising edge counts; each step is a cycle of it then.
+    """
+    drive = []
+    for step in trace:
+        put = {port: f"in_{port} = {_literal(interface, port, value)};" for port, value in step.items()}
+        if clock:
+            name, rises = clock
+            put[name] = f"in_{name} = {int(not rises)};"
+            edge = f"in_{name} = {int(rises)}; check; in_{name} = {int(not rises)}; check;"
+            drive.append(f"    {' '.join(put.values())} check; {edge}")
+        else:
+            first = [put.pop(name) for name in clocks if name in put]
+            drive.append(f"    {' '.join([*first, '#1', *put.values()])} check;")
+    return "\n".join([*_declared(interface, nonce, values), "  initial begin", *drive, *_told(nonce), ""])
+
+
+def _literal(interface: Interface, port: str, value: int) -> str:
+    width = next((p.width for p in interface.ports if p.name == port), None) or 1
+    return f"{width}'h{value:x}"
+
+
+def _declared(interface: Interface, nonce: str, values: Values) -> list[str]:
+    """The head of a bench: both designs on the same inputs, and the task that compares them."""
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
     outputs = [p for p in interface.ports if p.direction == "output"]
-    data = [p for p in inputs if p.name not in clocks and p.name not in resets]
     lines = ["`timescale 1ns/1ps", f"module bench__{nonce};"]
     lines += [f"  reg {_range(p)} in_{p.name};" for p in inputs]
     lines += [f"  wire {_range(p)} good_{p.name}, got_{p.name};" for p in outputs]
     for module, name, prefix in ((f"{interface.module}__{nonce}", "good", "good_"), (interface.module, "got", "got_")):
         wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({prefix}{p.name})" for p in outputs]
         lines.append(f"  {module}{set_} {name} ({', '.join(wires)});")
-    return "\n".join([
-        *lines,
-        "  integer tried = 0, known = 0, unsure = 0, phase, cycle, density;",
-        *_check(inputs, outputs, nonce),
-        *_draw(data),
-        "  initial begin",
-        *(_Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)),
+    return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *_check(inputs, outputs, nonce)]
+
+
+def _told(nonce: str) -> list[str]:
+    """The end of a bench: its verdict."""
+    return [
         "    if (4 * unsure > known && unsure > 0)",
         f'      $display("{nonce} different: %0d of %0d times X where the golden answer is known", unsure, known);',
         f'    else if (20 * known < tried) $display("{nonce} unknown: the golden answer gives X nearly always");',
         f'    else $display("{nonce} same: %0d inputs tried", tried);',
-        "    $finish;", "  end", "endmodule", "",
-    ])  # fmt: skip
+        "    $finish;", "  end", "endmodule",
+    ]  # fmt: skip
 
 
 def _check(inputs: list[Port], outputs: list[Port], nonce: str) -> list[str]:

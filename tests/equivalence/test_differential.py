@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rtl_core.equivalence.differential import Comparison, Effort, compare, other_values
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.problem import Interface, InterfaceSource, Parameter, Problem
-from rtl_core.validation.differential import Comparison, Effort, compare, other_values
 
 MIN = "module m(input [3:0] a, input [3:0] b, output [3:0] y);\n  assign y = (a < b) ? a : b;\nendmodule\n"
 REGISTER = """\

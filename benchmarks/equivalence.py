@@ -1,0 +1,235 @@
+"""What the proof of equivalence decides of golden answers, of harmless rewrites of them and of mutants.
+
+    python -m benchmarks.equivalence [--sets starter,VerilogEval,RTLLM] [--mutants 6] [--starter 78] [--cpu 10] [--data ../shared/data]
+
+Each golden answer is held against itself, three rewrites (internal signals renamed; blocks in another order; `always` blocks in place
+of `assign`) and mutants. `told apart` counts mutants that a side-by-side simulation tells from the golden answer, `rarely wrong` designs that are
+wrong for one value of an input or a state and that it does not tell. Every `different` is replayed in the simulator. The exit status is 1 if
+a design that the simulation tells apart, or one that is rarely wrong, is called equal, a golden answer or a rewrite different, or a
+difference is not shown by the simulator.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.answers import options
+from benchmarks.starter_strength import rarely_wrong
+from rtl_core.equivalence.pair import IncomparableError, Pair
+from rtl_core.equivalence.proof import Proof, prove
+from rtl_core.equivalence.side_by_side import USUAL
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.limits import Limits
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.sources.verilog_eval import read_verilog_eval
+from rtl_core.problems.starter import starter_problems
+from rtl_core.problems.tree import Edit, SourceTree, name_of
+from rtl_core.types.problem import Problem
+from rtl_core.validation.mutants import mutants
+
+RARE = (4, 8, 12, 16, 24)
+"""Bits of inputs that must match for a design that is rarely wrong: once in 16 to once in 16 million inputs."""
+LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
+EQUAL = ("itself", "renamed", "reordered", "always for assign")
+"""Kinds of answers that are equal to the golden one."""
+Files = Mapping[str, str]
+
+
+def renamed(tree: SourceTree) -> str:
+    """Other names for the signals that a module declares and that are no ports."""
+    text = tree.data.decode()
+    named = {
+        tree.text(node.name)
+        for node in tree.of("Declarator")
+        if name_of(node.parent) in ("DataDeclaration", "NetDeclaration")
+    }
+    ports = {node.declarator.name.rawText for node in tree.of("ImplicitAnsiPort")} | set(
+        re.findall(r"\.\s*(\w+)\s*\(", text)
+    )
+    ports |= {name for node in tree.of("PortDeclaration") for name in re.findall(r"\w+", tree.text(node))}
+    for name in sorted(filter(None, named - ports)):
+        text = re.sub(rf"(?<![\w$.`\\]){re.escape(name)}\b", f"{name}_other", text)
+    return text
+
+
+def reordered(tree: SourceTree) -> str:
+    """Blocks and assignments of each module in the opposite order, each in the place of another."""
+    edits = []
+    for module in tree.of("ModuleDeclaration"):
+        blocks = [
+            m
+            for m in module.members
+            if name_of(m) in ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
+        ]
+        for here, there in zip(blocks, reversed(blocks), strict=True):
+            if (span := tree.span(here)) and tree.span(there):
+                edits.append(Edit(*span, tree.text(there)))
+    return tree.edited(tuple(edits))
+
+
+def procedural(tree: SourceTree) -> str:
+    """`always @*` for each `assign` of something that changes."""
+    edits = []
+    for number, node in enumerate(tree.of("ContinuousAssign")):
+        if len(node.assignments) != 1 or not tree.span(node) or node.delay is not None or node.strength is not None:
+            continue
+        left, right = (tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right))
+        if (
+            not re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
+            or name_of(node.parent) != "ModuleDeclaration"
+        ):
+            continue
+        new = f"other_{number}"
+        body = f"logic [$bits({left})-1:0] {new}; always @* {new} = {right}; assign {left} = {new};"
+        edits.append(Edit(*tree.span(node), body))  # type: ignore[misc]
+    return tree.edited(tuple(edits))
+
+
+def answers(problem: Problem, count: int) -> Iterator[tuple[str, Files]]:
+    """(kind, files) that are held against the golden answer."""
+    golden = problem.golden or {}
+    yield "itself", golden
+    for kind, change in zip(EQUAL[1:], (renamed, reordered, procedural), strict=True):
+        yield (
+            kind,
+            {path: change(SourceTree(text)) if path.endswith((".v", ".sv")) else text for path, text in golden.items()},
+        )
+    assert problem.interface is not None
+    for mutant in mutants(golden, problem.interface.module, count, 0):
+        yield f"mutant: {mutant.description}", mutant.files
+    if problem.source == "starter":
+        for name, files in rarely_wrong(problem, random.Random(problem.id), RARE):
+            if name.startswith("one input"):  # outputs may never have the other kind's value
+                yield f"rarely wrong: {name}", files
+
+
+@dataclass(frozen=True)
+class Held:
+    """One answer held against the golden one."""
+
+    kind: str
+    simulated: str
+    proof: Proof
+    shown: bool
+    """Whether the simulator showed a difference that the proof told of."""
+    cpu_s: float
+
+    @property
+    def row(self) -> str:
+        if self.kind in EQUAL:
+            return self.kind
+        if self.simulated == "different":
+            return "told apart"
+        return "rarely wrong" if self.kind.startswith("rarely") else "mutant, not told apart"
+
+    @property
+    def wrong(self) -> bool:
+        outcome = self.proof.outcome
+        if self.kind in EQUAL:
+            return outcome == "different"
+        return outcome == "equal" and self.row != "mutant, not told apart"
+
+
+def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: float) -> Held | None:
+    """None where the two cannot be compared, or do not compile side by side."""
+    try:
+        pair = Pair.of(executor, problem, problem.golden or {}, files, LIMITS)
+    except IncomparableError:
+        return None
+    simulated = pair.simulate({}, pair.interface, USUAL)
+    if "compile" in simulated.detail or (kind.startswith("rarely") and simulated.result == "different"):
+        return None
+    if kind in EQUAL[1:] and simulated.result == "different":
+        return None  # the rewrite is none: a race, or a name of somebody else
+    before = pair.cpu_s
+    proof = prove(pair, {}, pair.interface, cpu_s)
+    cpu = pair.cpu_s - before
+    shown = (
+        proof.outcome != "different" or pair.replay({}, pair.interface, proof.trace, proof.clock).result == "different"
+    )
+    return Held(kind, simulated.result, proof, shown, cpu)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--sets", default="starter,VerilogEval,RTLLM")
+    parser.add_argument("--mutants", type=int, default=6, help="of each golden answer")
+    parser.add_argument("--starter", type=int, default=78, help="starter problems")
+    parser.add_argument("--cpu", type=float, default=10.0, help="CPU seconds of ABC for each proof")
+    parser.add_argument("--executor", default="bubblewrap")
+    arguments = parser.parse_args()
+    data: Path = arguments.data
+    readers = {
+        "starter": lambda: starter_problems("heldout", arguments.starter, 0),
+        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
+        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
+    }
+    console, wrong = Console(), 0
+    table = Table(
+        "set",
+        "answer",
+        "pairs",
+        "equal",
+        "bounded",
+        "different",
+        "undecided",
+        "decided",
+        "CPU s, median",
+        "most",
+        title="proofs beside golden answers",
+    )
+    with make_executor(arguments.executor) as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for name in arguments.sets.split(","):
+            todo = [
+                (p, kind, files)
+                for p in readers[name]()
+                if p.golden and p.interface
+                for kind, files in answers(p, arguments.mutants)
+            ]
+            found = list(pool.map(lambda one: (one[0], hold(executor, *one, arguments.cpu)), todo))
+            rows: dict[str, list[Held]] = defaultdict(list)
+            for problem, held in found:
+                if held is None:
+                    continue
+                rows[held.row].append(held)
+                if held.wrong or not held.shown:
+                    wrong += held.wrong
+                    console.print(
+                        f"{'WRONG' if held.wrong else 'not shown'}: {problem.id}: {held.kind}: {held.simulated}, {held.proof.outcome} {held.proof.why}",
+                        soft_wrap=True,
+                    )
+                elif held.proof.outcome == "undecided" and held.kind == "itself":
+                    console.print(f"undecided: {problem.id}: {held.proof.why}", soft_wrap=True)
+            for kind in sorted(rows, key=lambda row: (row not in EQUAL, row)):
+                table.add_row(name, kind, *_counts(rows[kind]))
+    console.print(table)
+    sys.exit(bool(wrong))
+
+
+def _counts(rows: list[Held]) -> list[str]:
+    counts = Counter(held.proof.outcome for held in rows)
+    spent = sorted(held.cpu_s for held in rows)
+    decided = counts["equal"] + counts["different"]
+    figures = [counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")]
+    return [
+        str(len(rows)),
+        *map(str, figures),
+        f"{100 * decided / len(rows):.0f} %",
+        f"{spent[len(spent) // 2]:.2f}",
+        f"{spent[-1]:.1f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Whether two designs have equal outputs in every clock cycle for all inputs. Runs in the sandbox: `python3 prover.py SPEC.json`.
+
+Both designs are read by Yosys, flattened and encoded in three values (`xprop`): a register that nothing has initialised is X, as in
+a simulator. A third module compares them: it is *bad* when, after the first reset, an output bit of the golden design is 0 or 1 and
+the other design's bit differs or is X. ABC then shows that no reachable state is bad (signal correspondence, then property directed
+reachability), finds inputs that lead to one, or runs out of CPU time.
+
+Where all registers of both have one clock and one edge, a step of the model is a cycle of that clock, and asynchronous resets and
+latches are looked at once a cycle. Else a step is any change of the inputs, clocks included (`clk2fflogic`).
+
+Standard output gets one line of JSON: {outcome, depth, why, clock, trace}. What the tools print goes elsewhere, because a design can
+make Yosys print (`$info`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pyosys import libyosys as ys
+
+_SLANG = (
+    "read_slang --single-unit --no-synthesis-define --no-default-translate-off-format -D __ICARUS__ --ignore-timing "
+    "--ignore-assertions -I /code/rtl --allow-use-before-declare --relax-enum-conversions --allow-dup-initial-drivers"
+)
+_OWN_MACROS = re.compile(r"\b(?:__slang\w*)")
+"""What the front end defines by itself: a design could be another one for it."""
+_CONDITIONAL = re.compile(r"`(?:ifdef|ifndef|elsif)|translate_o|synopsys|synthesis|pragma", re.I)
+"""What the second front end decides otherwise than a simulator."""
+_ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
+"""Attributes tell Yosys what no simulator heeds, such as `full_case` or `anyconst`. `@(*)` is none."""
+_CALLED = {"golden": "golden answer", "other": "answer"}
+MAX_BITS = 60_000
+"""Largest number of state bits that is tried, both designs together in three values."""
+
+
+class UndecidedError(Exception):
+    """Why nothing can be said."""
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Read both designs, compare, and return the result."""
+    try:
+        return _compare(spec)
+    except UndecidedError as error:
+        return {"outcome": "undecided", "why": str(error)}
+
+
+def _compare(spec: dict[str, Any]) -> dict[str, Any]:
+    clocks = {tuple(clock) for name in ("golden", "other") for clock in _read(spec, name)}
+    clock = clocks.pop() if len(clocks) == 1 else None
+    stepwise = bool(clocks)
+    inputs = _apart(lambda: _build(spec, stepwise), "Yosys cannot compare the two")
+    found = _decide(spec["cpu_s"])
+    if found["outcome"] == "different":
+        found["trace"] = _by_port(found.pop("cex"), inputs)
+    return {**found, "clock": clock}
+
+
+def _apart(work: Callable[[], Any], failed: str) -> Any:
+    """What `work` returns, called in a process of its own: an error of Yosys ends the process. Raises UndecidedError."""
+    with suppress(FileNotFoundError):
+        os.remove("told.json")
+    log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    child = os.fork()
+    if not child:
+        try:
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            told = json.dumps(work())
+            with open("told.json", "w") as file:
+                file.write(told)
+            os._exit(0)
+        except BaseException as error:
+            os.write(2, f"error: {error}\n".encode())
+        finally:
+            os._exit(1)
+    os.close(log)
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        with open("told.json") as file:
+            return json.load(file)
+    match = re.search(r"\b(?:error|ERROR): (.*)$", _logged(), re.M)
+    raise UndecidedError(f"{failed}: {match[1].strip()[:300] if match else f'it ended with status {status}'}")
+
+
+def _logged() -> str:
+    with open("log.txt", errors="replace") as file:
+        return file.read()
+
+
+def _run(design: Any, *commands: str) -> None:
+    for command in commands:
+        ys.run_pass(command, design)
+
+
+def _read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
+    """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
+    top, values = spec["top"], spec["values"]
+    texts = []
+    for path in spec[name]:
+        with open(path, errors="replace") as file:
+            texts.append(file.read())
+    for macro in _OWN_MACROS.findall("".join(texts)):
+        raise UndecidedError(f"the {_CALLED[name]} names the macro {macro}")
+    files = []
+    for number, text in enumerate(texts):
+        files.append(f"{name}{number}.sv")
+        with open(files[-1], "w") as copy:
+            # An incomplete `always_comb` holds its value in a simulator; Yosys' front ends refuse it.
+            copy.write(re.sub(r"\balways_comb\b", "always @*", _ATTRIBUTE.sub(" ", text)))
+    set_ = " ".join(f"-G {key}={value}" for key, value in values.items())
+    chosen = " ".join(f"-chparam {key} {value}" for key, value in values.items())
+    ways = [(f"{_SLANG} --top {top} {set_} {' '.join(files)}", f"hierarchy -check -top {top}")]
+    if not _CONDITIONAL.search("".join(texts)):
+        # For what slang is strict about and Icarus is not.
+        ways.append((f"read_verilog -sv -I/code/rtl {' '.join(files)}", f"hierarchy -check -top {top} {chosen}"))
+    first: UndecidedError | None = None
+    for way in ways:
+
+        def read(way: tuple[str, ...] = way) -> list[tuple[str, bool]]:
+            design = ys.Design()
+            _run(design, *way, "proc", "flatten", "opt_clean", "memory_map", "opt_expr -keepdc", "opt_clean")
+            _run(design, "check", f"write_rtlil {name}.il")
+            if "found logic loop" in _logged():
+                raise ValueError("it has a combinational loop")
+            return sorted(_clocks(design))
+
+        try:
+            return [tuple(clock) for clock in _apart(read, f"Yosys cannot read the {_CALLED[name]}")]
+        except UndecidedError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
+    """Encode both; write what compares them to miter.aig and map.txt, and what covers the golden answer to covered.aig.
+
+    Returns the inputs as (name, bits).
+    """
+    design = ys.Design()
+    ports = {}
+    for name in ("golden", "other"):
+        _encode(design, name, stepwise)
+        ports[name] = _ports(design)
+        _run(design, f"design -stash {name}")
+    if ports["golden"] != ports["other"]:
+        raise ValueError("their ports differ")
+    inputs, outputs = ports["golden"]
+    with open("miter.v", "w") as file:
+        file.write(_miter(inputs, outputs, spec["resets"]))
+    for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
+        _run(
+            design, "design -reset", *(f"design -copy-from {side} {side}" for side in sides), "read_verilog -formal miter.v",
+            f"hierarchy -check -top {top}", "proc", "flatten", "chformal -remove", "opt", "techmap", "opt -fast", "aigmap",
+            "opt_clean", f"write_aiger -zinit -map map.txt {top}.aig",
+        )  # fmt: skip
+    return inputs
+
+
+def _clocks(design: Any) -> set[tuple[str, bool]]:
+    found: set[tuple[str, bool]] = set()
+    for cell in design.top_module().cells_.values():
+        kind = str(cell.type)
+        if "dlatch" in kind or kind == "$sr":
+            return {("latch", True), ("latch", False)}
+        if cell.hasPort(_id("\\CLK")):
+            clock = cell.getPort(_id("\\CLK"))
+            name = str(clock.as_wire().name)[1:] if clock.is_wire() else f"a signal of cell {cell.name}"
+            found.add((name, cell.getParam(_id("\\CLK_POLARITY")).as_bool()))
+    return found
+
+
+def _id(name: str) -> Any:
+    return ys.IdString(name)
+
+
+def _encode(design: Any, name: str, stepwise: bool) -> None:
+    """Make the saved design the current one, with its outputs split in value and X."""
+    _run(
+        design, f"read_rtlil {name}.il",
+        *(("clk2fflogic",) if stepwise else ("async2sync", "dffunmap", "formalff -clk2ff")),
+        "xprop -split-outputs -assume-def-inputs -formal", "opt_clean",
+    )  # fmt: skip
+    top = str(design.top_module().name)[1:]
+    _run(design, f"rename {top} {name}")
+
+
+def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """(inputs, outputs) of the current design as (name, bits), sorted by name."""
+    inputs, outputs = [], []
+    for wire in design.top_module().wires_.values():
+        name = str(wire.name)[1:]
+        if wire.port_input and wire.port_output:
+            raise ValueError(f"port {name} is inout")
+        if wire.port_input:
+            inputs.append((name, wire.width))
+        elif wire.port_output and name.endswith("_d"):
+            outputs.append((name[:-2], wire.width))
+    return sorted(inputs), sorted(outputs)
+
+
+def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]]) -> str:
+    """Two modules: `miter` says whether the designs differ, `covered` whether every output of the golden one has been known.
+
+    All inputs are one vector, in the order of `inputs`, the first in the lowest bits.
+    """
+    at, place = 0, {}
+    for name, bits in inputs:
+        place[name] = f"in[{at + bits - 1}:{at}]"
+        at += bits
+    acts = [f"{'~' if low else ''}{place[name]}" for name, low in resets if name in place]
+    lines = []
+    for module, output, sides in (("miter", "bad", "go"), ("covered", "every", "g")):
+        lines += [f"module {module} (input [{max(at, 1) - 1}:0] in, output {output});"]
+        for side in sides:
+            for i, (_, bits) in enumerate(outputs):
+                lines.append(f"  wire [{bits - 1}:0] {side}{i}d, {side}{i}x;")
+            wires = [f".\\{name} ({where})" for name, where in place.items()]
+            wires += [f".\\{name}_{part} ({side}{i}{part})" for i, (name, _) in enumerate(outputs) for part in "dx"]
+            lines.append(f"  {'golden' if side == 'g' else 'other'} {side} ({', '.join(wires)});")
+        lines += [
+            "  reg was = 0;",
+            f"  wire seen = was | {' | '.join(acts) or '1'};",
+            "  always @($global_clock) was <= seen;",
+        ]
+        if module == "miter":
+            wrong = [f"|(~g{i}x & (o{i}x | (g{i}d ^ o{i}d)))" for i in range(len(outputs))]
+            lines.append(f"  assign bad = seen & ({' | '.join(wrong)});")
+        else:
+            now = ", ".join(f"seen & |~g{i}x" for i in range(len(outputs)))
+            lines += [
+                f"  reg [{len(outputs) - 1}:0] known = 0;",
+                f"  wire [{len(outputs) - 1}:0] now = known | {{{now}}};",
+            ]
+            lines += ["  always @($global_clock) known <= now;", "  assign every = &now;"]
+        lines.append("endmodule")
+    return "\n".join(lines)
+
+
+def _decide(cpu_s: float) -> dict[str, Any]:
+    """What ABC says of miter.aig, in at most so much CPU time."""
+    latches, constant = _header("miter.aig")
+    if constant is None and latches > MAX_BITS:
+        raise UndecidedError(f"{latches} bits of state in three values are too many")
+    said = ""
+    if constant is None and latches:
+        _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
+        small = "small.aig" if os.path.exists("small.aig") else "miter.aig"
+        latches, constant = _header(small)
+        if constant is None:
+            # The shortest difference first; then all cycles, then as many as there is time for.
+            said = _abc(f"read_aiger {small}; bmc3 -F 12; write_cex -s cex.txt", cpu_s / 6)
+            if not os.path.exists("cex.txt"):
+                said = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3)
+            if not os.path.exists("cex.txt") and "Property proved" not in said:
+                said = _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+    elif constant is None:
+        said = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s)
+    if constant:
+        return {"outcome": "different", "depth": 1, "cex": ["0" * _inputs("miter.aig")]}
+    if os.path.exists("cex.txt"):
+        return {"outcome": "different", "cex": (cex := _cex(latches)), "depth": len(cex)}
+    frames = [int(frame) for frame in re.findall(r"^\s*(\d+) [+.] :", said, re.M)]
+    proved = constant is False or "Property proved" in said or "UNSATISFIABLE" in said
+    if not (proved or frames):
+        raise UndecidedError("out of CPU time")
+    if _header("covered.aig")[1] is None:
+        _abc("read_aiger covered.aig; bmc3 -F 200; write_cex -s cover.txt", cpu_s / 6)
+    if _header("covered.aig")[1] is False or not (_header("covered.aig")[1] or os.path.exists("cover.txt")):
+        raise UndecidedError(
+            "an output of the golden answer is X for all that is known, because nothing initialises it"
+        )
+    return {"outcome": "equal", "depth": None} if proved else {"outcome": "bounded", "depth": max(frames) + 1}
+
+
+def _header(path: str) -> tuple[int, bool | None]:
+    """(latches, the value of the only output where it is a constant)."""
+    with open(path, "rb") as file:
+        _, _, _, latches, outputs, *_ = file.readline().split()
+        for _ in range(int(latches)):
+            file.readline()
+        literal = int(file.readline()) if int(outputs) else 0
+    return int(latches), {0: False, 1: True}.get(literal)
+
+
+def _inputs(path: str) -> int:
+    with open(path, "rb") as file:
+        return int(file.readline().split()[2])
+
+
+def _abc(script: str, cpu_s: float) -> str:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (max(1, round(cpu_s)),) * 2)
+
+    program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
+    done = subprocess.run(
+        [program, "-c", script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=limit,
+    )
+    return done.stdout.decode(errors="replace")
+
+
+def _cex(latches: int) -> list[str]:
+    """The bits of the vector `in` in each step, bit 0 first. Before the first step the file has the state, `latches` bits."""
+    with open("map.txt") as file:
+        order = [int(line.split()[2]) for line in file if line.startswith("input")]
+    with open("cex.txt") as file:
+        bits = "".join(re.findall(r"[01]", file.read().split("#")[0]))[latches:]
+    steps = [bits[at : at + len(order)] for at in range(0, len(bits), len(order))] if order else [""]
+    return ["".join(bit for _, bit in sorted(zip(order, step, strict=True))) for step in steps]
+
+
+def _by_port(steps: list[str], inputs: list[tuple[str, int]]) -> list[dict[str, int]]:
+    found = []
+    for bits in steps:
+        at, values = 0, {}
+        for name, width in inputs:
+            values[name] = int(bits[at : at + width][::-1] or "0", 2)
+            at += width
+        found.append(values)
+    return found
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as spec_file:
+        print(json.dumps(main(json.load(spec_file))))

@@ -1,0 +1,185 @@
+"""Two designs beside each other: how they are compiled and simulated in one bench, and what the bench says."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rtl_core.equivalence.side_by_side import Effort, Trace, Values, bench, replay
+from rtl_core.grading.design import as_graded
+from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
+from rtl_core.grading.limits import Limits
+from rtl_core.problems.clocking import active_low, clocks_and_resets
+from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.testbench import renamed
+from rtl_core.problems.tree import SourceTree, name_of, walk
+from rtl_core.types.problem import Interface, InterfaceSource, Problem
+
+HDL = (".v", ".sv")
+_UNITS = {"ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration"}
+_NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
+
+
+Result = Literal["equal", "same", "different", "unknown"]
+
+
+class IncomparableError(Exception):
+    """Why two designs cannot be held against each other."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is known of an answer beside the golden one.
+
+    `equal` was proved; `same` is what no simulation told apart; `unknown` where none could be made. `detail` says what, where or why.
+    """
+
+    result: Result
+    detail: str
+    by: Literal["proof", "simulation"] = "simulation"
+    depth: int | None = None
+    """Clock cycles after power-up for which equality is proved, where it is for so many alone."""
+    trace: Trace = ()
+    """The shortest inputs that tell the two apart, where model checking found them and the simulator shows them."""
+    cpu_s: float = 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two behave alike as far as anything tells."""
+        return self.result in ("equal", "same")
+
+
+@dataclass
+class Pair:
+    """A golden answer and another one, both read as a grader would: without test benches, the same for every tool."""
+
+    executor: Executor
+    problem: Problem
+    interface: Interface
+    """That of the top module with its default parameters."""
+    golden: Mapping[str, str]
+    """HDL files, path -> text."""
+    other: Mapping[str, str]
+    given: Mapping[str, str]
+    """What both are compiled with."""
+    limits: Limits
+    seed: int = 0
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+    """So that no design can name the other, or write the bench's verdict."""
+    cpu_s: float = 0.0
+    """CPU time of all that was run."""
+
+    @classmethod
+    def of(
+        cls,
+        executor: Executor,
+        problem: Problem,
+        golden: Mapping[str, str],
+        other: Mapping[str, str],
+        limits: Limits,
+        seed: int = 0,
+    ) -> Pair:
+        """Raises IncomparableError."""
+        interface = problem.interface
+        if interface is None:
+            raise IncomparableError("the interface of the top module is not known")
+        if bad := unusable(interface):
+            raise IncomparableError(f"port {bad} has no known width or direction")
+        golden, other = (as_graded(problem, files)[0] for files in (golden, other))
+        hdl = {path: text for path, text in golden.items() if path.endswith(HDL)}
+        if not hdl:
+            raise IncomparableError("the golden answer is no HDL")
+        if interface.module not in {name for text in hdl.values() for name in _units(text)}:
+            raise IncomparableError(f"the golden answer does not define {interface.module}")
+        given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
+        return cls(executor, problem, interface, hdl, other, given, limits, seed)
+
+    def simulate(self, values: Values, interface: Interface, effort: Effort) -> Comparison:
+        """Many inputs, with the parameters set to `values`, which give the ports of `interface`."""
+        text = bench(interface, *self.clocking(interface), self.nonce, values, effort)
+        return self._told(values, text, min(self.limits.cpu_s, effort.cpu_s))
+
+    def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:
+        """The inputs of a trace alone, see `side_by_side.replay`."""
+        text = replay(interface, self.nonce, values, trace, self.clocking(interface)[0], clock)
+        return self._told(values, text, self.limits.cpu_s)
+
+    def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
+        """(clocks, resets, those of the resets that act at 0), as the golden answer's text tells."""
+        clocks, resets = clocks_and_resets(self.golden, interface)
+        return clocks, resets, active_low(self.golden, resets)
+
+    def interface_with(self, values: Values) -> Interface | None:
+        """The interface that the golden answer has when its parameters are set; None where it cannot be read or driven."""
+        ports = parse_interface(self.golden, self.interface.module, InterfaceSource.GOLDEN, values)
+        return None if ports is None or unusable(ports) else ports
+
+    def run(
+        self, harness: Mapping[str, str], steps: Sequence[Step], cpu_s: float, other: Mapping[str, str]
+    ) -> tuple[StepResult, ...]:
+        """Run steps in a sandbox that holds `other`, the given files and `harness`. Raises InfrastructureError where the executor fails."""
+        job = Job(
+            files={**self.given, **other},
+            harness=harness,
+            steps=tuple(steps),
+            limits=self.limits.model_copy(update={"cpu_s": cpu_s}),
+            seed=self.seed,
+            stop_at_failure=True,
+        )
+        result = self.executor.run(job)
+        self.cpu_s += result.cpu_s
+        return result.steps
+
+    def _told(self, values: Values, text: str, cpu_s: float) -> Comparison:
+        steps = self._simulated(text, cpu_s, self.other)
+        if len(steps) < 2:
+            return Comparison("unknown", f"the two do not compile side by side: {_first_line(steps[0].output)}")
+        if values and _NO_PARAMETER.search(steps[0].output):
+            return Comparison("unknown", "one of the two has no such parameter")
+        if steps[1].overrun:
+            # It says nothing, unless the golden answer beside itself does end.
+            again = self._simulated(text, cpu_s, self.golden)
+            if len(again) == 2 and not again[1].overrun:
+                why = "it never settles, or takes far longer to simulate than the golden answer"
+                return Comparison("different", why)
+            return Comparison("unknown", "it takes too long to simulate")
+        if match := re.search(rf"^{self.nonce} (same|different|unknown): (.*)$", steps[1].output, re.M):
+            return Comparison(match[1], match[2])  # type: ignore[arg-type]
+        return Comparison("unknown", f"the simulation ended early: {_first_line(steps[1].output)}")
+
+    def _simulated(self, text: str, cpu_s: float, other: Mapping[str, str]) -> tuple[StepResult, ...]:
+        names = {name: f"{name}__{self.nonce}" for golden in self.golden.values() for name in _units(golden)}
+        harness = {f"src/golden{i}.sv": renamed(golden, names) for i, golden in enumerate(self.golden.values())}
+        harness["src/side_by_side.sv"] = text
+        sources = [f"/code/{path}" for path in (*harness, *self.given, *other) if path.endswith(HDL)]
+        compile_ = (
+            "iverilog",
+            "-g2012",
+            "-Wno-timescale",
+            "-I",
+            "/code/rtl",
+            "-s",
+            f"bench__{self.nonce}",
+            "-o",
+            "both",
+            *sources,
+        )
+        return self.run(
+            harness, (Step("compile", compile_), Step("simulate", ("vvp", "-n", "both", "-none"))), cpu_s, other
+        )
+
+
+def unusable(interface: Interface) -> str | None:
+    """The first port that a bench cannot drive or watch."""
+    return next((p.name for p in interface.ports if p.width is None or p.direction not in ("input", "output")), None)
+
+
+def _units(text: str) -> list[str]:
+    return [node.header.name.rawText for node in walk(SourceTree(text).root) if name_of(node) in _UNITS]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no output")[:200]

@@ -1,0 +1,173 @@
+"""A proof tells equal designs from those that differ for one input in millions, and says so where it cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rtl_core.equivalence.differential import compare
+from rtl_core.equivalence.pair import Comparison, Pair
+from rtl_core.equivalence.proof import Proof, prove
+from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.interface import parse_interface
+from rtl_core.types.problem import InterfaceSource, Problem
+
+EFFORT = replace(Effort.of_cycles(200), proof_cpu_s=10.0)
+ADDER = "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = a + b;\nendmodule\n"
+COUNTER = """\
+module m #(parameter W = 8) (input clk, input rst, input en, output reg [W-1:0] q, output last);
+  always @(posedge clk) if (rst) q <= 0; else if (en) q <= q + 1;
+  assign last = &q;
+endmodule
+"""
+GRAY = """\
+module m(input clk, input rst, input en, output [7:0] q, output last);
+  reg [7:0] gray; wire [7:0] binary; genvar i;
+  generate for (i = 0; i < 8; i = i + 1) assign binary[i] = ^(gray >> i); endgenerate
+  wire [7:0] next = binary + 8'd1;
+  always @(posedge clk) if (rst) gray <= 0; else if (en) gray <= next ^ (next >> 1);
+  assign q = binary, last = binary == 8'hff;
+endmodule
+"""
+LATCH = "module m(input g, input d, output reg q);\n  always_comb if (g) q = d;\nendmodule\n"
+
+
+def problem_of(golden: str, harness: dict[str, str] | None = None) -> Problem:
+    interface = parse_interface({"rtl/m.sv": golden}, "m", InterfaceSource.GOLDEN)
+    return Problem(
+        id="p", source="cvdp", category="cid003", difficulty="easy", prompt="p", targets=("rtl/m.sv",), context={},
+        harness=harness or {}, golden={"rtl/m.sv": golden}, interface=interface,
+    )  # fmt: skip
+
+
+def proof(grader: Grader, golden: str, other: str, cpu_s: float = 10.0) -> Proof:
+    pair = Pair.of(grader.executor, problem_of(golden), {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits)
+    return prove(pair, {}, pair.interface, cpu_s)
+
+
+def told(grader: Grader, golden: str, other: str, harness: dict[str, str] | None = None) -> Comparison:
+    problem = problem_of(golden, harness)
+    return compare(grader.executor, problem, {"rtl/m.sv": golden}, {"rtl/m.sv": other}, grader.limits, effort=EFFORT)
+
+
+@pytest.mark.parametrize(
+    ("golden", "other"),
+    [
+        (ADDER, ADDER.replace("a + b", "(a ^ b) + ((a & b) << 1)")),
+        (COUNTER, GRAY),
+        (COUNTER, COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en")),
+        (LATCH, LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;")),
+        (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),
+    ],
+)
+def test_designs_that_are_equal_are_proved_so(grader: Grader, golden: str, other: str) -> None:
+    assert golden != other
+    assert proof(grader, golden, other).outcome == "equal"
+
+
+@pytest.mark.parametrize(
+    ("golden", "before", "after"),
+    [
+        (ADDER, "a + b", "a + b + (a == 32'd77777777)"),
+        (COUNTER, "q + 1", "q + 1 + (q == 8'd200)"),
+        (COUNTER, "posedge clk", "negedge clk"),
+        (COUNTER, "if (rst) q <= 0; else ", ""),
+        (COUNTER, "@(posedge clk)", "@(posedge clk or posedge rst)"),
+    ],
+)
+def test_a_difference_is_found_with_the_inputs_that_show_it(
+    grader: Grader, golden: str, before: str, after: str
+) -> None:
+    found = proof(grader, golden, golden.replace(before, after))
+    assert (found.outcome, bool(found.trace)) == ("different", True)
+    assert found.depth == len(found.trace)
+
+
+def test_what_simulation_misses_is_refuted_and_shown_by_the_simulator(grader: Grader) -> None:
+    found = told(grader, ADDER, ADDER.replace("a + b", "a + b + (a == 32'd77777777)"))
+    assert (found.result, found.by, len(found.trace)) == ("different", "proof", 1)
+    assert found.trace[0]["a"] == 77777777
+    assert "y is" in found.detail
+
+
+def test_what_simulation_tells_apart_comes_with_the_shortest_inputs(grader: Grader) -> None:
+    found = told(grader, COUNTER, COUNTER.replace("q + 1", "q + 2"))
+    assert (found.result, found.by) == ("different", "simulation")
+    assert [(step["rst"], step["en"]) for step in found.trace] == [(1, 0), (0, 1), (0, 0)] or len(found.trace) == 3
+
+
+def test_the_parameters_that_the_harness_sets_are_proved_too(grader: Grader) -> None:
+    wrong = COUNTER.replace("q + 1", "q + 1 + (W == 12 && q == 12'd3000)")
+    assert told(grader, COUNTER, wrong).result == "equal"
+    found = told(grader, COUNTER, wrong, {"src/test.py": 'runner.build(parameters={"W": 12})'})
+    assert (found.result, found.by) == ("different", "proof")
+    assert found.detail.startswith("with W=12")
+
+
+def test_equality_for_some_cycles_is_told_as_such(grader: Grader) -> None:
+    late = COUNTER.replace("= 8)", "= 24)")
+    found = told(grader, late, late.replace("q + 1", "q + 1 + (q == 24'd12345678)"))
+    assert (found.result, found.by) == ("same", "simulation")
+    assert found.depth is not None
+    assert 12 < found.depth < 12345678
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (ADDER.replace("assign", '`ifdef __slang__\n`include "/etc/passwd"\n`endif\nassign'), "the macro __slang__"),
+        (ADDER.replace("a + b", "nothing(a)"), "cannot read the answer"),
+        (
+            "module m(input [31:0] a, input [31:0] b, output [31:0] y);\n  assign y = y ^ a;\nendmodule\n",
+            "combinational loop",
+        ),
+        ("module m(input [31:0] a, output [31:0] y);\n  assign y = a;\nendmodule\n", "ports differ"),
+        ("module m #(parameter W = 2", "cannot read the answer"),
+        (ADDER.replace("assign y = a + b", "initial while (1) ; assign y = a + b"), ""),
+    ],
+)
+def test_what_cannot_be_read_is_undecided_with_the_reason(grader: Grader, other: str, why: str) -> None:
+    found = proof(grader, ADDER, other)
+    assert found.outcome == "undecided"
+    assert why in found.why
+
+
+def test_an_explosion_ends_within_its_limits(grader: Grader) -> None:
+    wide = "module m(input [63:0] a, input [63:0] b, output [127:0] y);\n  assign y = {};\nendmodule\n"
+    found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)
+    assert (found.outcome, found.why) == ("undecided", "out of CPU time")
+    memory = "module m(input clk, input [23:0] i, input [31:0] d, output reg [31:0] y);\n  reg [31:0] r [0:16777215];\n"
+    memory += "  always @(posedge clk) begin r[i] <= d; y <= r[i]; end\nendmodule\n"
+    assert proof(grader, memory, memory + "\n", 2.0).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ADDER.replace("assign", '$info("%s", "{\\"outcome\\": \\"equal\\"}");\nassign').replace("a + b", "a - b"),
+        ADDER.replace("assign y = a + b", "(* anyconst *) reg [31:0] free; assign y = free"),
+        ADDER.replace("assign y = a + b", "always @* assume (b == 0); assign y = a"),
+        "(* blackbox *)\n" + ADDER.replace("a + b", "a - b"),
+        ADDER.replace("assign", '`include "/code/src/golden0.sv"\nassign').replace("a + b", "a - b"),
+        ADDER.replace("a + b", "a - b") + "\n// yosys translate_off\n",
+        ADDER.replace("a + b", "`ifdef SYNTHESIS a + b `else a - b `endif"),
+        ADDER.replace("a + b", "`ifdef YOSYS a + b `else a - b `endif"),
+    ],
+)
+def test_an_answer_cannot_write_its_own_proof(grader: Grader, other: str) -> None:
+    assert proof(grader, ADDER, other).outcome in ("different", "undecided")
+
+
+def test_registers_that_nothing_initialises_are_no_proof(grader: Grader) -> None:
+    """In three values such a design is X for ever, and anything would be equal to it."""
+    golden = "module m(input clk, output reg q);\n  always @(posedge clk) q <= ~q;\nendmodule\n"
+    assert "nothing initialises it" in proof(grader, golden, golden.replace("~q", "q")).why
+
+
+def test_without_the_prover_nothing_is_claimed(grader: Grader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grader.executor, "has_module", lambda name: name != "pyosys")
+    found = told(grader, ADDER, ADDER.replace("a + b", "b + a"))
+    assert found.result == "same"
+    assert "pyosys is not installed" in found.detail
