@@ -16,7 +16,7 @@ import random
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +161,15 @@ def hold(executor: Executor, problem: Problem, kind: str, files: Files, cpu_s: f
     return Held(kind, simulated.result, proof, shown, cpu)
 
 
+def readers(data: Path, starter: int) -> dict[str, Callable[[], Sequence[Problem]]]:
+    """Set -> its problems, of the starter set so many."""
+    return {
+        "starter": lambda: starter_problems("heldout", starter, 0),
+        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
+        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
+    }
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sets", default="starter,VerilogEval,RTLLM")
@@ -170,12 +179,7 @@ def main() -> None:
     parser.add_argument("--executor", default="bubblewrap")
     arguments = parser.parse_args()
     data: Path = arguments.data
-    readers = {
-        "starter": lambda: starter_problems("heldout", arguments.starter, 0),
-        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
-        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
-    }
-    console, wrong = Console(), 0
+    console, wrong = Console(width=140), 0
     table = Table(
         "set",
         "answer",
@@ -193,7 +197,7 @@ def main() -> None:
         for name in arguments.sets.split(","):
             todo = [
                 (p, kind, files)
-                for p in readers[name]()
+                for p in readers(data, arguments.starter)[name]()
                 if p.golden and p.interface
                 for kind, files in answers(p, arguments.mutants)
             ]

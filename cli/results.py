@@ -167,6 +167,8 @@ def show(
     """
 
     from rtl_core.reporting.rollout import rollout_view
+    from rtl_core.reporting.stimulus import audit_of
+    from rtl_core.reporting.text import visible
     from rtl_core.view.pieces import pieces
 
     history = open_history(db)
@@ -176,6 +178,11 @@ def show(
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
     console.print(rollout_view(stored, problem, texts))
+    if found := audit_of(history, stored.rollout.key):
+        console.print(
+            f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False
+        )
+        console.print(found["waveform"], markup=False, highlight=False)
     if stored.teacher and texts is None:
         console.print("no tokenizer is at hand, so tokens are shown by number; name one with --tokenizer", style="dim")
 

@@ -14,6 +14,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.rollouts import curriculum_sampling, planning
 from rtl_core.rollouts.batch import Batch, open_batch
 from rtl_core.rollouts.datums import credit_group
+from rtl_core.rollouts.doubting import doubt
 from rtl_core.rollouts.evaluation import is_due, plan_evaluation
 from rtl_core.rollouts.side_by_side import all_of, in_order
 from rtl_core.rollouts.survey import STEPS_AHEAD, ValidationAhead
@@ -159,6 +160,7 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
             await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
         for turn in range(2, session.config.refinement.turns + 1):
             await refine_group(session, step, turn, problem_id)
+        await doubt(session, step, problem_id)
         credit_group(session, step, problem_id)
 
     async def place(slot: int) -> None:

@@ -53,6 +53,11 @@ class Group:
         """Whether each was cut at the token limit."""
         return [stored.rollout.stop_reason == "length" for stored in self.answers]
 
+    @property
+    def doubtful_G(self) -> list[bool]:
+        """Whether each is a pass that was found doubtful."""
+        return [stored.audit == "different" for stored in self.answers]
+
 
 def _earned(answers: Sequence[StoredRollout]) -> NDArray[np.float64]:
     if missing := [stored.rollout.key for stored in answers if stored.reward is None]:

@@ -32,12 +32,13 @@ class Grpo(Algorithm):
             truncated=learning.truncated,
             penalty=learning.overlong_penalty,
             buffer=learning.overlong_buffer,
+            doubtful=learning.doubtful,
             improvement_weight=self.config.refinement.improvement_weight,
             baseline=learning.baseline,
             normalise_std=learning.normalise_std,
             reward_weight=learning.reward_weight,
         )
-        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.before_G)
+        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.before_G, group.doubtful_G)
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         return {

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rtl_core.learning.advantage import Baseline
-from rtl_core.learning.credit import Truncated
+from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
@@ -93,6 +93,11 @@ class LearningSection(Section):
     """Of the teacher's answers take only those that pass."""
     warm_start_learning_rate: float | None = Field(default=None, gt=0)
     """Adam's learning rate of the warm start; left out, `learning_rate` without its decay."""
+    doubtful: Doubtful = "keep"
+    """What becomes of a pass that a proof, a simulation beside the golden answer or the other passes of its group make doubtful: it keeps
+    its reward, is masked like a cut answer, or earns zero. `keep` looks at none (`rtl-distill audit` does afterwards)."""
+    doubtful_share: float = Field(default=0.25, gt=0, le=10)
+    """With `mask` and `zero`: how much CPU time may go into looking at passes, as a share of that of grading."""
     permute_advantages: bool = False
     """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
     permute_teacher: bool = False

@@ -1,6 +1,6 @@
 """Which answers to one problem behave alike, where no golden answer says which of them is right.
 
-Answers with the same outputs on all inputs that were tried form a class. A class that holds most of the independent texts is the
+Answers with the same outputs on all inputs that were tried form a class. A class that holds most of the independent texts, or by far the most, is the
 majority; an answer outside it is doubtful, or the specification leaves open what it does. What all answers do wrong is found by nobody.
 
 Two answers are told apart as an answer is told from a golden one (`rtl_core.equivalence.differential`), in both directions, because what
@@ -18,6 +18,9 @@ from rtl_core.equivalence.side_by_side import Trace
 
 MAX_CLASSES = 8
 """An answer is held against so many classes, the largest first; answers of all kinds tell little of each other."""
+
+MANY, AHEAD = 4, 3
+"""A class of so many texts, so many times the next one's, is the majority also where mistakes of all kinds outnumber it."""
 
 Compare = Callable[[int, int], Comparison]
 """Holds answer `other` against answer `golden`, by their places in the list."""
@@ -45,44 +48,60 @@ class Place:
     trace: Trace = ()
 
 
-def classes_of(
-    texts: Sequence[int], compare: Compare
-) -> tuple[list[AnswerClass], dict[int, str], dict[tuple[int, int], Comparison]]:
-    """(classes, the largest first; why others belong to none; what separates the first answers of two classes).
+@dataclass(frozen=True)
+class Classes:
+    """Answers by what they do."""
+
+    found: list[AnswerClass]
+    """The largest first."""
+    without: dict[int, str]
+    """Answers that cannot even be held against themselves -> why."""
+    apart: dict[frozenset[int], Comparison]
+    """What separates the answers that stand for two classes."""
+
+    @property
+    def majority(self) -> AnswerClass | None:
+        """The class of more than half of the independent texts that can be compared, or one that is by far the largest."""
+        first, second = [*self.found, AnswerClass(), AnswerClass()][:2]
+        most = 2 * first.texts > sum(one.texts for one in self.found)
+        far = first.texts >= MANY and first.texts >= AHEAD * second.texts
+        return first if first.texts > 1 and (most or far) else None
+
+
+def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
+    """The classes of distinct answers.
 
     Args:
         texts: for each distinct answer how many independent texts hold it.
         compare: called as seldom as possible.
     """
-    classes: list[AnswerClass] = []
-    apart: dict[tuple[int, int], Comparison] = {}
+    found: list[AnswerClass] = []
     without: dict[int, str] = {}
+    apart: dict[frozenset[int], Comparison] = {}
     for answer in sorted(range(len(texts)), key=lambda i: -texts[i]):
-        why = ""
-        for one in sorted(classes, key=lambda c: -c.texts)[:MAX_CLASSES]:
+        itself = compare(answer, answer)
+        if not itself.agrees:
+            without[answer] = itself.detail
+            continue
+        for one in sorted(found, key=lambda c: -c.texts)[:MAX_CLASSES]:
             told = _both_ways(one.members[0], answer, compare)
             if told.agrees:
                 one.members.append(answer)
                 one.texts += texts[answer]
                 break
-            apart[one.members[0], answer] = told
-            why = why or (told.detail if told.result == "unknown" else "")
+            apart[frozenset((one.members[0], answer))] = told
         else:
-            if why:
-                without[answer] = why
-            else:
-                classes.append(AnswerClass([answer], texts[answer]))
-    return sorted(classes, key=lambda c: -c.texts), without, apart
+            found.append(AnswerClass([answer], texts[answer]))
+    return Classes(sorted(found, key=lambda c: -c.texts), without, apart)
 
 
 def places(texts: Sequence[int], compare: Compare) -> list[Place]:
     """What consensus says of each distinct answer; `texts` and `compare` as for `classes_of`."""
-    classes, without, apart = classes_of(texts, compare)
-    whole = sum(texts)
-    found: dict[int, Place] = {i: Place("unknown", 0.0, why) for i, why in without.items()}
-    majority = classes[0] if classes and 2 * classes[0].texts > whole and classes[0].texts > 1 else None
-    sizes = ", ".join(str(one.texts) for one in classes)
-    for one in classes:
+    classes = classes_of(texts, compare)
+    majority, whole = classes.majority, sum(texts)
+    found: dict[int, Place] = {}
+    sizes = ", ".join(str(one.texts) for one in classes.found)
+    for one in classes.found:
         share = one.texts / whole
         for answer in one.members:
             if majority is None:
@@ -90,10 +109,18 @@ def places(texts: Sequence[int], compare: Compare) -> list[Place]:
             elif one is majority:
                 found[answer] = Place("same", share, f"behaves like {one.texts} of {whole} independent texts")
             else:
-                told = apart.get((majority.members[0], one.members[0])) or Comparison("different", "")
-                detail = f"differs from {majority.texts} of {whole} independent texts: {told.detail}"
-                found[answer] = Place("different", share, detail, told.trace)
+                told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
+                found[answer] = _apart(majority, whole, share, told)
+    for answer, why in classes.without.items():
+        found[answer] = Place("unknown", 0.0, why)
+        if majority is not None and (told := compare(majority.members[0], answer)).result == "different":
+            found[answer] = _apart(majority, whole, 0.0, told)
     return [found[i] for i in range(len(texts))]
+
+
+def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Place:
+    detail = f"differs from {majority.texts} of {whole} independent texts"
+    return Place("different", share, f"{detail}: {told.detail}" if told else detail, told.trace if told else ())
 
 
 def _both_ways(one: int, other: int, compare: Compare) -> Comparison:

@@ -50,6 +50,11 @@ def compare(
         pair = Pair.of(executor, problem, golden, other, limits, seed)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
+    if effort.proof_first:
+        found = _proved(pair, Comparison("unknown", ""), effort.proof_cpu_s)
+        if found.result != "unknown":
+            return replace(found, cpu_s=pair.cpu_s)
+        return replace(_simulated(pair, effort), cpu_s=pair.cpu_s)
     found = _simulated(pair, effort)
     if effort.proof_cpu_s and found.result == "same":
         found = _proved(pair, found, effort.proof_cpu_s)

@@ -35,6 +35,8 @@ class Effort:
     """CPU time of each simulation."""
     proof_cpu_s: float = 0.0
     """CPU time of each proof of what was not told apart; 0 means none."""
+    proof_first: bool = False
+    """Whether a proof comes before any simulation, which then tells what no proof decides."""
 
     @classmethod
     def of_cycles(cls, cycles: int, parameter_sets: int = 6, proof_cpu_s: float = 0.0) -> Effort:

@@ -207,6 +207,7 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
     scores = _by_key(con, "teacher_scores", keys)
     teacher = _by_key(con, "teacher_tokens", list(scores))
     credits = _by_key(con, "advantages", keys)
+    audits = _by_key(con, "audits", list(rewards))
 
     def reward(key: str) -> Reward:
         return noun(Reward, rewards[key], terms={t["term"]: (t["weight"], t["value"]) for t in terms[key]})
@@ -218,6 +219,7 @@ def _stored_rollouts(con: duckdb.DuckDBPyConnection, condition: str, params: Seq
             reward=reward(key) if key in rewards else None,
             teacher=noun(TeacherRecord, {**scores[key], **teacher[key]}) if key in scores else None,
             credit=noun(Credit, credits[key]) if key in credits else None,
+            audit=audits[key]["result"] if key in audits else None,
         )
         for key, head in zip(keys, heads, strict=True)
     ]

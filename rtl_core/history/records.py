@@ -238,6 +238,8 @@ class StoredRollout:
     reward: Reward | None = None
     teacher: TeacherRecord | None = None
     credit: Credit | None = None
+    audit: AuditResult | None = None
+    """Of a pass: what is known of it beside the golden answer, or beside other passes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ so that length itself is taught before the cut comes:
     p (length − (limit − buffer)) / buffer    in between
     p                                         cut
 
+A pass may be found doubtful (`rtl_core.equivalence`). Three ways: `keep` takes its reward as it is, `mask` leaves it out as above, `zero`
+lets it earn nothing, E_i = 0.
+
 Source: DAPO (Yu et al. 2025, arXiv:2503.14476), "overlong filtering" and "soft overlong punishment" (section 3.4), there with p = 1.
 """
 
@@ -30,6 +33,7 @@ from rtl_core.learning.advantage import Baseline, group_advantages
 from rtl_core.learning.kl import FloatArray
 
 Truncated = Literal["keep", "mask", "penalise"]
+Doubtful = Literal["keep", "mask", "zero"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Rules:
     """With `penalise`: what a cut answer loses, in units of reward."""
     buffer: int = 0
     """With `penalise`: over how many tokens before the limit the penalty rises."""
+    doubtful: Doubtful = "keep"
     improvement_weight: float = 0.0
     baseline: Baseline = "group_mean"
     normalise_std: bool = False
@@ -79,6 +84,7 @@ def credit(
     cut_G: Sequence[bool],
     rules: Rules,
     before_G: FloatArray | Sequence[float] | None = None,
+    doubtful_G: Sequence[bool] | None = None,
 ) -> GroupCredit:
     """Credit of the G answers of one group, by the formulas above.
 
@@ -89,8 +95,12 @@ def credit(
         lengths_G: tokens of each completion.
         cut_G: whether it was cut at `rules.limit` tokens.
         before_G: in a later turn, the reward of the answer that each follows; None in the first.
+        doubtful_G: whether it is a pass that was found doubtful; None where nothing was looked at.
     """
-    rewards_G: NDArray[np.float64] = np.asarray(earned_G, np.float64)
+    rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
+    doubted_G = np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
+    if rules.doubtful == "zero":
+        rewards_G[doubted_G] = 0.0
     if before_G is not None:
         rewards_G = rewards_G + rules.improvement_weight * (rewards_G - np.asarray(before_G, np.float64))
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
@@ -98,6 +108,8 @@ def credit(
         counts_G = ~np.asarray(cut_G, bool)
     elif rules.truncated == "penalise":
         rewards_G = rewards_G - overlong_penalty(lengths_G, cut_G, rules)
+    if rules.doubtful == "mask":
+        counts_G = counts_G & ~doubted_G
     advantages_G = np.zeros_like(rewards_G)
     if counts_G.any():
         advantages_G[counts_G] = group_advantages(

@@ -22,6 +22,7 @@ METRICS = {
     "env/all/duplicates": "share of answers equal to an earlier one of their group",
     "env/all/format_valid": "share of answers from which files could be read",
     "env/all/tests_passed": "share of answers that passed",
+    "passes/doubtful": "share of the passes looked at that are doubtful",
     "env/all/reward/total": "mean reward",
     "env/all/ac_tokens_per_turn": "mean tokens of an answer",
 }

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import Interval, wilson
+from rtl_core.learning.intervals import Interval, mean_interval, wilson
 from rtl_core.reporting.text import rate_in_words, visible
 
 AUDITS_SQL = """
@@ -20,6 +20,14 @@ SELECT a.rollout, a.problem_id, a.result, a.method, a.detail, p.source, p.family
 FROM audits a JOIN verdicts v USING (rollout)
 JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
 WHERE a.run = $run AND v.outcome = 'passed' ORDER BY a.rollout
+"""
+DESERVED_SQL = """
+SELECT e.evaluation, e.policy, e.step, p.problem_id, p.samples, p.passed, count(a.rollout) AS looked_at,
+       count(a.rollout) FILTER (WHERE a.result = 'different') AS doubtful
+FROM evaluation_problems p JOIN evaluations e USING (evaluation)
+LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation AND v.problem_id = p.problem_id AND v.outcome = 'passed'
+LEFT JOIN audits a ON a.rollout = v.rollout
+WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL ORDER BY e.step, e.policy, e.evaluation, p.problem_id
 """
 COUNTS = ("passes", "proved", "the same", "doubtful", "unknown")
 """What `cells` counts, in order."""
@@ -102,6 +110,25 @@ def summary_of(rows: list[dict[str, Any]]) -> AuditSummary:
     )
     why = Counter(row["detail"] for row in rows if row["result"] == "unknown")
     return AuditSummary(whole, tuple(parts), doubtful, dict(why.most_common()))
+
+
+def deserved_of(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interval]]:
+    """(evaluation in words, pass@1, pass@1 without the doubtful passes) of each evaluation whose passes were all looked at.
+
+    Takes rows as `DESERVED_SQL` gives them.
+    """
+    found = []
+    for name in dict.fromkeys(row["evaluation"] for row in rows):
+        own = [row for row in rows if row["evaluation"] == name]
+        if sum(row["passed"] for row in own) == sum(row["looked_at"] for row in own) > 0:
+            rates = [[(row["passed"] - less * row["doubtful"]) / row["samples"] for row in own] for less in (0, 1)]
+            words = (
+                f"{own[0]['policy']} after {own[0]['step']} steps"
+                if own[0]["policy"] == "student"
+                else own[0]["policy"]
+            )
+            found.append((words, mean_interval(rates[0]), mean_interval(rates[1])))
+    return found
 
 
 def render(summary: AuditSummary) -> RenderableType:

@@ -55,6 +55,11 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "staleness/max": max(behind),
         "grade/cached": np.mean([v.cached for v in verdicts]),
     }
+    if looked := [s.audit == "different" for s in stored if s.audit is not None]:
+        metrics |= {
+            "passes/looked_at": len(looked) / sum(v.passed for v in verdicts),
+            "passes/doubtful": np.mean(looked),
+        }
     teacher = [s.teacher for s in stored if s.teacher is not None]
     if teacher:
         tokens = sum(t.n_tokens for t in teacher)

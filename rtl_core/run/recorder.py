@@ -26,6 +26,7 @@ _ROWS = (
     "record_teacher",
     "record_advantages",
     "record_trainer_tokens",
+    "record_audits",
 )
 _SINGLE = ("finish_step", "record_evaluation")
 

@@ -42,6 +42,7 @@ from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.recorder import Recorder
 from rtl_core.run.signals import at_once_on_signal
 from rtl_core.types.problem import Problem
+from rtl_core.validation.doubts import Doubts
 
 HEARTBEAT_S = 30.0
 Made = TypeVar("Made")
@@ -58,6 +59,7 @@ class Graders:
     """How many answers are graded at once: the threads of `pool`."""
     ceilings: dict[str, float] = field(factory=dict)
     """Problem id -> the most that an answer may earn, where its harness is weak (`problems.weak_ceiling`)."""
+    doubts: Doubts = field(factory=Doubts)
 
 
 @define(eq=False)

@@ -82,7 +82,7 @@ def find_golden(
         files = steady[golden]
         return compare(grader.executor, with_golden(problem, files, grader), files, steady[other], grader.limits)
 
-    classes, *_ = classes_of(weights, held)
+    classes = classes_of(weights, held).found
     if not classes:
         return None, f"the {sum(weights)} passing samples cannot be held against one another"
     best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)

@@ -54,7 +54,7 @@ FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout) L
 GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most
 """
 _DIFFERENT = """
-SELECT a.rollout, a.problem_id, a.detail, v.step FROM audits a JOIN verdicts v USING (rollout)
+SELECT a.rollout, a.problem_id, a.method, a.detail, v.step FROM audits a JOIN verdicts v USING (rollout)
 WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY v.step DESC, a.rollout LIMIT $most
 """
 _CHANGED = "SELECT label, rollout, problem_id, was, now FROM changed_verdicts WHERE run = $run ORDER BY (was = 'passed') DESC, label, rollout LIMIT $most"

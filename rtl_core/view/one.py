@@ -8,6 +8,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.reporting.stimulus import audit_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.view.questions import Row
@@ -75,7 +76,7 @@ def whole(history: History, key: str) -> Whole:
             None,
             group,
             {row["name"]: row["value"] for row in metrics.to_pylist() if row["value"] is not None},
-            next(iter(history.query("SELECT * FROM audits WHERE rollout = $key", {"key": r.key}).to_pylist()), None),
+            audit_of(history, r.key),
             history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
         )  # fmt: skip
         parent = r.parent

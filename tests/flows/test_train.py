@@ -31,7 +31,8 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
 ) -> None:
     from rtl_distill.flows.train import train
 
-    report = asyncio.run(train("demo", small_run()))
+    looking = ("learning.doubtful=mask", "learning.doubtful_share=10")
+    report = asyncio.run(train("demo", small_run("small", *looking)))
     assert Path(report).stat().st_size > 100_000
     history = History(tmp_path / "history.duckdb")
     assert count(history, "SELECT count(*) AS n FROM rollouts WHERE purpose = 'train'") == 2 * 2 * 2 * 3
@@ -39,6 +40,8 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
     assert count(history, "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)") == 0
     scored = "SELECT count(*) AS n FROM rollouts ANTI JOIN teacher_scores USING (rollout) WHERE purpose = 'train'"
     assert count(history, scored) == 0
+    passes = "SELECT rollout, result FROM verdicts LEFT JOIN audits USING (rollout) WHERE outcome = 'passed' AND verdicts.purpose = 'train'"
+    assert {row["result"] for row in history.query(passes).to_pylist()} <= {"equal", "same"}, "each was looked at"
     unvalidated = "SELECT count(*) AS n FROM rollouts JOIN run_problems USING (run, problem_id) ANTI JOIN validations USING (fingerprint)"
     assert count(history, unvalidated) == 0
     assert [state.status for state in history.steps("small")] == ["trained"] * 4
@@ -55,7 +58,7 @@ def test_a_run_ends_with_every_rollout_graded_scored_and_trained_and_again_does_
 
     before = history.query("SELECT * FROM rollouts ORDER BY ALL")
     states = history.steps("small")
-    asyncio.run(train("demo", small_run()))
+    asyncio.run(train("demo", small_run("small", *looking)))
     assert history.query("SELECT * FROM rollouts ORDER BY ALL").equals(before)
     assert history.steps("small") == states
 

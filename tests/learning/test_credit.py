@@ -43,6 +43,20 @@ def test_mask_leaves_a_cut_answer_out_of_the_baseline_too() -> None:
     assert not counts.any()
 
 
+def test_a_doubtful_pass_keeps_its_reward_is_masked_or_earns_nothing() -> None:
+    doubtful = [True, False, False]
+    kept = credit(REWARDS, LENGTHS, CUT, Rules(100), doubtful_G=doubtful)
+    assert kept.advantages_G.tolist() == pytest.approx([0.4, -0.1, -0.3])
+    masked = credit(REWARDS, LENGTHS, CUT, Rules(100, doubtful="mask"), doubtful_G=doubtful)
+    assert masked.advantages_G.tolist() == pytest.approx([0.0, 0.1, -0.1])
+    assert masked.counts_G.tolist() == [False, True, True]
+    assert masked.rewards_G[0] == 1.0
+    zero = credit(REWARDS, LENGTHS, CUT, Rules(100, doubtful="zero"), doubtful_G=doubtful)
+    assert zero.rewards_G.tolist() == [0.0, 0.5, 0.3]
+    assert zero.counts_G.all()
+    assert REWARDS == [1.0, 0.5, 0.3]
+
+
 def test_penalise_takes_off_before_the_group_is_centred() -> None:
     # Penalties 0, 0.1, 0.2: rewards 1.0, 0.4, 0.1 around their mean of 0.5.
     rewards, advantages, counts = credit(

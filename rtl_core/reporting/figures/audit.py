@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from rtl_core.reporting.audit import AUDITS_SQL, COUNTS, SHOWN, cells, summary_of
+from rtl_core.reporting.audit import AUDITS_SQL, COUNTS, DESERVED_SQL, SHOWN, cells, deserved_of, summary_of
 from rtl_core.reporting.blocks import Block, Source, Table, draw
 from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.text import rate_in_words
 
 
 @SECTIONS.register("audited")
 @section("Were the passes deserved?", "Passed answers beside the golden ones, or beside one another.", place=20)
 def blocks(source: Source) -> list[Block]:
     """Passes by family, and those that are doubtful."""
-    return draw(source, audited, doubtful)
+    return draw(source, audited, deserved, doubtful)
 
 
 def audited(source: Source) -> Table | None:
@@ -28,6 +29,22 @@ def audited(source: Source) -> Table | None:
         "unknown and has Wilson's 95 % interval.",
         [("problems", "left"), *((name, "right") for name in (*COUNTS, "share doubtful"))],
         [cells(part) for part in (summary.whole, *summary.parts)],
+    )
+
+
+def deserved(source: Source) -> Table | None:
+    """pass@1 with and without the doubtful passes, of evaluations whose passes were all looked at."""
+    if not source.ask(AUDITS_SQL):
+        return None
+    rows = deserved_of(source.ask(DESERVED_SQL))
+    if not rows:
+        return None
+    return Table(
+        "deserved",
+        "pass@1 of deserved passes",
+        "Doubtful passes count as failed. Mean over the held-out problems with its 95 % interval.",
+        [("evaluation", "left"), ("pass@1", "right"), ("deserved", "right")],
+        [[words, rate_in_words(every), rate_in_words(kept)] for words, every, kept in rows],
     )
 
 

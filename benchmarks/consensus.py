@@ -1,0 +1,137 @@
+"""How well the passes of a problem tell which of them are wrong, with the golden answer hidden.
+
+    python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--shared] [--sets starter,VerilogEval,RTLLM]
+
+For each problem a harness whose checks were cut is imagined: whatever compiles passes. Of so many answers each is wrong with the chance
+`--wrong`, a mutant that the golden answer tells apart, and else a rewrite of the golden answer (benchmarks/equivalence.py), every text
+another. With --shared all wrong answers to a problem are the same mutant in other words. Printed are precision and recall of `doubtful`
+against the golden answer with Wilson's 95 % intervals, and how many answers had no majority.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.answers import options
+from benchmarks.equivalence import LIMITS, procedural, readers, renamed, reordered
+from rtl_core.equivalence.deserved import by_consensus, by_golden
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.learning.intervals import wilson
+from rtl_core.problems.tree import SourceTree
+from rtl_core.types.problem import Problem
+from rtl_core.validation.doubts import EFFORT
+from rtl_core.validation.mutants import mutants
+
+Files = Mapping[str, str]
+
+
+def in_other_words(files: Files, number: int, rng: random.Random, *, plain: bool = False) -> dict[str, str]:
+    """The same design as another text; `plain` where Icarus does not take a rewrite."""
+    changed = {}
+    for path, text in files.items():
+        for change in () if plain else rng.sample((renamed, reordered, procedural), rng.randrange(3)):
+            if SourceTree(again := change(SourceTree(text))).errors == 0:
+                text = again
+        changed[path] = text.replace("endmodule", f"  wire unused_{number};\nendmodule", 1)
+    return changed
+
+
+def answers(
+    executor: Executor, problem: Problem, wrong: list[Files], count: int, share: float, shared: bool, rng: random.Random
+) -> list[tuple[bool, Files]]:
+    """(whether it is right, files) of `count` answers."""
+    assert problem.golden is not None
+    found: list[tuple[bool, Files]] = []
+    one = rng.choice(wrong)
+    for number in range(count):
+        right = rng.random() >= share
+        files = problem.golden if right else one if shared else rng.choice(wrong)
+        text = in_other_words(files, number, rng)
+        if by_golden(executor, problem, text, LIMITS, EFFORT).result not in (
+            ("equal", "same") if right else ("different",)
+        ):
+            text = in_other_words(files, number, random.Random(number), plain=True)
+        found.append((right, text))
+    return found
+
+
+def measure(
+    executor: Executor, problem: Problem, counts: list[int], share: float, shared: bool
+) -> dict[int, Counter[str]]:
+    """Answers of the problem -> how many are right or wrong and doubtful, or neither."""
+    rng = random.Random(f"{problem.id}/{share}/{shared}")
+    assert problem.interface is not None
+    made = [m.files for m in mutants(problem.golden or {}, problem.interface.module, 12, 1)]
+    wrong = [files for files in made if by_golden(executor, problem, files, LIMITS, EFFORT).result == "different"]
+    tallies: dict[int, Counter[str]] = {count: Counter() for count in counts}
+    if not wrong:
+        return tallies
+    for count in counts:
+        drawn = answers(executor, problem, wrong, count, share, shared, rng)
+        truth = [right for right, _ in drawn]
+        found = by_consensus(
+            executor,
+            lambda files: problem.model_copy(update={"golden": dict(files)}),
+            [f for _, f in drawn],
+            LIMITS,
+            EFFORT,
+        )
+        for right, one in zip(truth, found, strict=True):
+            tallies[count][f"{'right' if right else 'wrong'} {one.result}"] += 1
+    return tallies
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--sets", default="starter,VerilogEval,RTLLM")
+    parser.add_argument("--answers", default="2,4,16")
+    parser.add_argument("--problems", type=int, default=24, help="of each set")
+    parser.add_argument("--wrong", type=float, default=0.25)
+    parser.add_argument("--shared", action="store_true")
+    arguments = parser.parse_args()
+    data: Path = arguments.data
+    counts = [int(count) for count in arguments.answers.split(",")]
+    table = Table("set", "answers", "right", "wrong", "doubtful", "precision", "95 %", "recall", "95 %", "no majority")
+    whole = {count: Counter[str]() for count in counts}
+    with make_executor("bubblewrap") as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for name in arguments.sets.split(","):
+            problems = [p for p in readers(data, 78)[name]() if p.golden and p.interface]
+            chosen = random.Random(0).sample(problems, min(arguments.problems, len(problems)))
+            done = list(pool.map(lambda p: measure(executor, p, counts, arguments.wrong, arguments.shared), chosen))
+            for count in counts:
+                tally = sum((one[count] for one in done), Counter[str]())
+                whole[count] += tally
+                table.add_row(name, str(count), *_row(tally))
+    table.add_section()
+    for count in counts:
+        table.add_row("all", str(count), *_row(whole[count]))
+    Console(width=140).print(table)
+
+
+def _row(tally: Counter[str]) -> list[str]:
+    right = sum(n for name, n in tally.items() if name.startswith("right"))
+    wrong = tally.total() - right
+    hit, false = tally["wrong different"], tally["right different"]
+    return [
+        str(right), str(wrong), str(hit + false), *_share(hit, hit + false), *_share(hit, wrong),
+        str(tally["right unknown"] + tally["wrong unknown"]),
+    ]  # fmt: skip
+
+
+def _share(part: int, of: int) -> tuple[str, str]:
+    if not of:
+        return "–", "–"
+    low, high = wilson(part, of)
+    return f"{part / of:.3f}", f"{low:.3f} to {high:.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Which passes of a train step are doubtful: looked at as soon as a group is graded (`rtl_core.validation.doubts`).
+
+What is found is kept in `audits`, and with `learning.doubtful` as `mask` or `zero` a doubtful pass is masked, or earns nothing. Passes for
+which there is no time keep their reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rtl_core.equivalence.deserved import Deserved
+from rtl_core.errors import InfrastructureError
+from rtl_core.history.records import AuditRecord, StoredRollout
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts.batch import Batch
+from rtl_core.run.session import Session
+
+
+async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
+    """Look at the passes of one group, in all turns of a train step. A failure of the executor is no finding."""
+    if session.config.learning.doubtful == "keep" or batch.purpose != "train":
+        return
+    for turn in (batch, *batch.later.values()):
+        await _look(session, turn, problem_id)
+
+
+async def _look(session: Session, batch: Batch, problem_id: str) -> None:
+    passes = [s for s in batch.group(problem_id) if s.verdict is not None and s.verdict.passed and s.audit is None]
+    if not passes:
+        return
+    problem, graders = session.problems[problem_id], session.graders
+    answers = [answer_to(problem, stored.rollout.text).files for stored in passes]
+    with batch.clock.measure("doubt"):
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(
+                graders.pool,
+                graders.doubts.look,
+                graders.grader,
+                problem,
+                answers,
+                session.config.learning.doubtful_share,
+            )
+        except InfrastructureError:
+            return
+    told = [(stored, one) for stored, one in zip(passes, found, strict=True) if one is not None]
+    for stored, one in told:
+        batch.update(stored, audit=one.result)
+    session.recorder.put("record_audits", [_record(session, stored, one) for stored, one in told])
+
+
+def _record(session: Session, stored: StoredRollout, found: Deserved) -> AuditRecord:
+    executor = session.graders.grader.executor
+    return AuditRecord(
+        rollout=stored.rollout.key, run=session.run, problem_id=stored.rollout.problem_id, result=found.result,
+        detail=found.detail, key="while training", executor=executor.name, tools=executor.tools(), method=found.method,
+        share=found.share, depth=found.depth, cpu_s=found.cpu_s, trace=[dict(step) for step in found.trace],
+    )  # fmt: skip

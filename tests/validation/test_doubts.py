@@ -1,0 +1,41 @@
+"""Passes are looked at while a run trains: each answer once, and no longer than there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rtl_core.grading.grader import Grader
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.validation.doubts import Doubts
+
+HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
+RIGHT = {"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}
+WRONG = {"rtl/inv.sv": f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"}
+
+
+def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, planted: Callable[..., Problem]) -> None:
+    problem, doubts = planted(), Doubts()
+    grader.grade(problem, Answer(files=RIGHT))
+    told = doubts.look(grader, problem, [RIGHT, WRONG, RIGHT], 1e6)
+    assert [one.result for one in told if one] == ["equal", "different", "equal"]
+    spent = doubts.spent_s
+    assert spent > 0
+    assert doubts.look(grader, problem, [WRONG], 1e-9) == [told[1]], "what is known costs nothing"
+    assert doubts.spent_s == spent
+    other = {"rtl/inv.sv": RIGHT["rtl/inv.sv"] + "// other\n"}
+    assert doubts.look(grader, problem, [other], 1e-9) == [None], "there is no time for more"
+
+
+@pytest.mark.parametrize(("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])])
+def test_without_a_golden_answer_a_few_texts_are_needed(
+    grader: Grader, planted: Callable[..., Problem], texts: int, results: list[str | None]
+) -> None:
+    forms = ("~a", "4'd15 - a", "a ^ 4'hf", "a")[:texts]
+    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    problem = planted(golden=None)
+    grader.grade(problem, Answer(files=answers[0]))
+    told = Doubts().look(grader, problem, answers, 1e6)
+    assert [one and one.result for one in told] == results
