@@ -43,8 +43,7 @@ def audit(
 
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
-    from rtl_core.reporting.audit import DESERVED_SQL, audit_summary, deserved_of, render, summary_of
-    from rtl_core.reporting.text import rate_in_words
+    from rtl_core.reporting.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
     from rtl_core.rollouts.resumable import Choice
     from rtl_core.run.folder import config_of
@@ -63,13 +62,9 @@ def audit(
     if json_:
         print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))
     else:
-        console.print(render(summary))
-        for words, every, kept in deserved_of(history.query(DESERVED_SQL, {"run": name}).to_pylist()):
-            console.print(f"pass@1 of {words}: {rate_in_words(every)}, of deserved passes {rate_in_words(kept)}")
+        console.print(render(history, name, summary))
     if done.failed:
-        ((reason, _),) = done.failed.most_common(1)
-        raise InfrastructureError(
-            f"the executor failed for {done.failed.total()} passes: {reason}", "the same command tries them again"
-        )
+        failed = f"the executor failed for {done.failed.total()} passes: {done.failed.most_common(1)[0][0]}"
+        raise InfrastructureError(failed, "the same command tries them again")
     if strict and summary.whole.different:
         raise typer.Exit(1)

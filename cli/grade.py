@@ -18,6 +18,21 @@ class Until(StrEnum):
     TESTS = "tests"
 
 
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        help="Limit of one service, in seconds in which it computes or sleeps; less where a right answer needed far less.",
+        min=1,
+        max=3600,
+    ),
+]
+AuditOption = Annotated[
+    Path | None,
+    typer.Option(help="Also hold passes against the golden answers, or against one another, and write findings there."),
+]
+RESULTS = {"equal": "proved", "same": "not told apart", "different": "doubtful", "unknown": "unknown"}
+
+
 def grade(
     problems: Annotated[Path, typer.Argument(help="Problems in a CVDP format, one JSON object a line.")],
     answers: Annotated[
@@ -37,15 +52,9 @@ def grade(
             min=1, help="Seeds of which a majority decides on answers that fail, where no golden answer is known."
         ),
     ] = 3,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            help="Limit of one service, in seconds in which it computes or sleeps; less where a right answer needed far less.",
-            min=1,
-            max=3600,
-        ),
-    ] = 120.0,
+    timeout: TimeoutOption = 120.0,
     repeat: Annotated[int, typer.Option(help="Grade each answer so often and report verdicts that flip.", min=1)] = 1,
+    audit: AuditOption = None,
 ) -> None:
     """Grade answers to CVDP problems and write their verdicts.
 
@@ -61,10 +70,13 @@ def grade(
         rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl
 
         rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --until syntax --jobs 8
+
+        rtl-distill grade problems.jsonl --answers answers.jsonl --output verdicts.jsonl --audit findings.jsonl
     """
     from rich.console import Console
 
     from rtl_core.grading.limits import Limits
+    from rtl_core.rollouts.audit_file import audit_file
     from rtl_core.rollouts.grade_file import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
@@ -73,5 +85,9 @@ def grade(
     asked = FileGrading(problems, answers, output, executor, Stage(until), jobs, seed, seeds, limits, repeat)
     with stoppable(Console(stderr=True)):
         done = grade_file(asked)
+        looked = {} if audit is None else audit_file(asked, done.records, audit)
     Console().print(done.table())
+    if audit is not None:
+        counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in looked.items()) or "none"
+        Console().print(f"passes looked at: {counts}; findings written to {audit}", soft_wrap=True)
     raise typer.Exit(0 if done.complete else 1)

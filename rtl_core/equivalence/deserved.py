@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rtl_core.equivalence.consensus import places
-from rtl_core.equivalence.differential import compare
+from rtl_core.equivalence.differential import alike_but_for, compare
 from rtl_core.equivalence.pair import Comparison, Result
 from rtl_core.equivalence.side_by_side import Effort, Trace
 from rtl_core.grading.executors.base import Executor
@@ -66,6 +66,10 @@ def by_consensus(
         nonlocal spent
         found = compare(executor, as_golden(texts[golden]), texts[golden], texts[other], limits, effort=effort)
         spent += found.cpu_s
+        if found.result == "different" and (
+            alike := alike_but_for(executor, as_golden(texts[golden]), texts[golden], texts[other], limits, effort)
+        ):
+            found = alike
         return found
 
     if len(texts) == 1:

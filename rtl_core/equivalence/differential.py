@@ -27,6 +27,9 @@ from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Interface, Problem
 
+_VALID = re.compile(r"(^|_)(valid|vld|dv|done)|valid$", re.I)
+LEAST_VALUES = 50
+"""So many values must have been compared before a difference is put down to latency."""
 MAX_VALUE = 1 << 16
 """Largest default of a parameter that is varied."""
 
@@ -61,6 +64,31 @@ def compare(
     elif effort.proof_cpu_s and found.result == "different":
         found = _shortest(pair, found, effort.proof_cpu_s)
     return replace(found, cpu_s=pair.cpu_s)
+
+
+def alike_but_for(
+    executor: Executor,
+    problem: Problem,
+    golden: Mapping[str, str],
+    other: Mapping[str, str],
+    limits: Limits,
+    effort: Effort,
+) -> Comparison | None:
+    """Whether two clocked designs that differ give the same values in order while an output says that these are valid. None where no
+    output has such a name, or where they do not. Raises InfrastructureError where the executor fails."""
+    try:
+        pair = Pair.of(executor, problem, golden, other, limits)
+    except IncomparableError:
+        return None
+    outputs = [port for port in pair.interface.ports if port.direction == "output"]
+    valid = next((port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None)
+    if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
+        return None
+    found = pair.simulate({}, pair.interface, effort, valid)
+    if found.result != "same" or int(found.detail.split()[0]) < LEAST_VALUES:
+        return None
+    detail = f"the same {found.detail.split()[0]} values while {valid} is 1; they differ in latency or in outputs while it is 0"
+    return Comparison("same", detail, cpu_s=pair.cpu_s)
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:

@@ -97,9 +97,9 @@ class Pair:
         given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
         return cls(executor, problem, interface, hdl, other, given, limits, seed)
 
-    def simulate(self, values: Values, interface: Interface, effort: Effort) -> Comparison:
-        """Many inputs, with the parameters set to `values`, which give the ports of `interface`."""
-        text = bench(interface, *self.clocking(interface), self.nonce, values, effort)
+    def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
+        """Many inputs, with the parameters set to `values`, which give the ports of `interface`. With `valid` values in order alone."""
+        text = bench(interface, *self.clocking(interface), self.nonce, values, effort, valid)
         return self._told(values, text, min(self.limits.cpu_s, effort.cpu_s))
 
     def replay(self, values: Values, interface: Interface, trace: Trace, clock: tuple[str, bool] | None) -> Comparison:

@@ -57,18 +57,21 @@ def bench(
     nonce: str,
     values: Values | None = None,
     effort: Effort = USUAL,
+    valid: str | None = None,
 ) -> str:
     """The side-by-side test bench in SystemVerilog.
 
     Args:
         interface: the ports as they are with the parameters at `values`.
         low: those of `resets` that act at 0.
+        valid: compare what the outputs are while this one is 1, in order, whenever that is; see `_in_order`.
         nonce: ends the names of the bench and of the golden answer's modules, and begins the bench's verdict.
     """
     inputs = [p for p in interface.ports if p.direction == "input"]
     data = [p for p in inputs if p.name not in clocks and p.name not in resets]
     drive = _Clocked(clocks, resets, low, data, effort).lines() if clocks else _combinational(data, effort)
-    lines = [*_declared(interface, nonce, values or {}), "  integer phase, cycle, density;", *_draw(data)]
+    compared = None if valid is None else _in_order(interface, clocks[0], {r: r in low for r in resets}, valid, nonce)
+    lines = [*_declared(interface, nonce, values or {}, compared), "  integer phase, cycle, density;", *_draw(data)]
     return "\n".join([*lines, "  initial begin", *drive, *_told(nonce), ""])
 
 
@@ -105,7 +108,7 @@ def _literal(interface: Interface, port: str, value: int) -> str:
     return f"{width}'h{value:x}"
 
 
-def _declared(interface: Interface, nonce: str, values: Values) -> list[str]:
+def _declared(interface: Interface, nonce: str, values: Values, compared: list[str] | None = None) -> list[str]:
     """The head of a bench: both designs on the same inputs, and the task that compares them."""
     set_ = f" #({', '.join(f'.{name}({value})' for name, value in values.items())})" if values else ""
     inputs = [p for p in interface.ports if p.direction == "input"]
@@ -116,7 +119,7 @@ def _declared(interface: Interface, nonce: str, values: Values) -> list[str]:
     for module, name, prefix in ((f"{interface.module}__{nonce}", "good", "good_"), (interface.module, "got", "got_")):
         wires = [f".{p.name}(in_{p.name})" for p in inputs] + [f".{p.name}({prefix}{p.name})" for p in outputs]
         lines.append(f"  {module}{set_} {name} ({', '.join(wires)});")
-    return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *_check(inputs, outputs, nonce)]
+    return [*lines, "  integer tried = 0, known = 0, unsure = 0;", *(compared or _check(inputs, outputs, nonce))]
 
 
 def _told(nonce: str) -> list[str]:
@@ -149,6 +152,45 @@ def _check(inputs: list[Port], outputs: list[Port], nonce: str) -> list[str]:
             f"    if ({good} !== ({good} ^ {got} ^ {good})) unsure = unsure + 1;",
         ]
     return [*lines, "  end endtask"]
+
+
+def _in_order(interface: Interface, clock: str, resets: Mapping[str, bool], valid: str, nonce: str) -> list[str]:
+    """The task that compares the other outputs in the cycles in which each design's `valid` is 1, the first with the first and so on.
+
+    So a constant latency and what outputs are in between do not count. In a reset all outputs must be equal, and both start anew.
+    `resets`: name -> whether it acts at 0.
+    """
+    others = [p for p in interface.ports if p.direction == "output" and p.name != valid]
+    width = sum(p.width or 1 for p in others)
+    reset = " || ".join(f"in_{name} === 1'b{int(not low)}" for name, low in resets.items()) or "0"
+    lines = [
+        f"  reg [{width - 1}:0] queue_good [0:1023], queue_got [0:1023];",
+        "  integer n_good = 0, n_got = 0, at; reg was = 0;",
+    ]
+    every = {side: f"{{{side}_{valid}, {', '.join(f'{side}_{p.name}' for p in others)}}}" for side in ("good", "got")}
+    lines += [
+        "  task check; begin", "    #1;", f"    if ({reset}) begin", "      n_good = 0; n_got = 0;",
+        f"      if (in_{clock} === 1'b1 && !was && |({every['good']} ^ {every['got']}) === 1'b1) begin",
+        f'        $display("{nonce} different: in reset the outputs are %h, golden %h", {every["got"]}, {every["good"]}); $finish;',
+        "      end", f"    end else if (in_{clock} === 1'b1 && !was) begin",
+    ]  # fmt: skip
+    for side, other in (("good", "got"), ("got", "good")):
+        outputs = ", ".join(f"{side}_{p.name}" for p in others)
+        lines += [
+            f"      if ({side}_{valid} === 1'b1) begin",
+            f"        at = n_{side} % 1024; queue_{side}[at] = {{{outputs}}}; n_{side} = n_{side} + 1;",
+            f"        if (n_{side} <= n_{other}) begin",
+            "          tried = tried + 1; known = known + 1;",
+            "          if (queue_good[at] !== queue_got[at]) begin",
+            f'            $display("{nonce} different: value %0d while {valid} is 1 is %h, golden %h", n_{side}, queue_got[at], queue_good[at]); $finish;',
+            "          end", "        end", "      end",
+        ]  # fmt: skip
+    lines += [
+        "      if (n_good > n_got + 64 || n_got > n_good + 64) begin",
+        f'        $display("{nonce} different: {valid} is 1 in %0d cycles, golden %0d", n_got, n_good); $finish;',
+        "      end", "    end", f"    was = in_{clock};", "  end endtask",
+    ]  # fmt: skip
+    return lines
 
 
 def _draw(data: list[Port]) -> list[str]:

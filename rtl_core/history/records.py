@@ -66,21 +66,13 @@ class RunRecord(RunSettings):
     finished_at: datetime | None = None
 
 
-class AuditRecord(BaseModel):
+class AuditFinding(BaseModel):
     """What holding one passed rollout against the golden answer, or against other passes, found."""
 
     model_config = ConfigDict(frozen=True)
-    rollout: str
-    run: str
-    problem_id: str
     result: AuditResult
     detail: str
     """How many inputs were tried, the first difference, or why nothing is known."""
-    key: str
-    """Hash of golden answer, effort and tools: the same key gives the same result."""
-    executor: str
-    tools: dict[str, str] = Field(default_factory=dict)
-    audited_at: datetime = Field(default_factory=utc_now)
     method: Literal["proof", "simulation", "consensus"] = "simulation"
     share: float | None = None
     """By consensus: the share of the independent texts that behave alike."""
@@ -89,6 +81,19 @@ class AuditRecord(BaseModel):
     cpu_s: float = 0.0
     trace: list[dict[str, int]] = Field(default_factory=list)
     """The shortest inputs that show a difference: step by step the value of each input."""
+
+
+class AuditRecord(AuditFinding):
+    """A finding on a rollout, and what it rests on."""
+
+    rollout: str
+    run: str
+    problem_id: str
+    key: str
+    """Hash of golden answer, effort and tools: the same key gives the same result."""
+    executor: str
+    tools: dict[str, str] = Field(default_factory=dict)
+    audited_at: datetime = Field(default_factory=utc_now)
 
 
 class ValidationRecord(BaseModel):

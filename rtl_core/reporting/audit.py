@@ -131,8 +131,8 @@ def deserved_of(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interva
     return found
 
 
-def render(summary: AuditSummary) -> RenderableType:
-    """The figures by source and family, then every doubtful pass with its difference, and why others are unknown."""
+def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
+    """The figures by source and family, then every doubtful pass with its difference, why others are unknown, and pass@1 without them."""
     table = Table(box=box.SIMPLE_HEAD, title="Were the passes deserved?", title_justify="left")
     table.add_column("problems")
     for name in COUNTS:
@@ -144,6 +144,8 @@ def render(summary: AuditSummary) -> RenderableType:
     if len(summary.doubtful) > SHOWN:
         lines.append(Text(f"and {len(summary.doubtful) - SHOWN} more: rtl-distill query audit"))
     lines += [Text(visible(f"unknown, {n} passes: {why}")) for why, n in list(summary.unknown.items())[:SHOWN]]
+    for words, every, kept in deserved_of(history.query(DESERVED_SQL, {"run": run}).to_pylist()):
+        lines.append(Text(f"pass@1 of {words}: {rate_in_words(every)}, of deserved passes {rate_in_words(kept)}"))
     return Group(table, *lines)
 
 

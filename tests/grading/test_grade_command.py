@@ -74,6 +74,19 @@ def test_a_verdict_for_every_answer_in_order(files):
     assert "conftest" in records[3]["stages"]["format"]["reasons"][0]
 
 
+def test_passes_are_looked_at_where_that_is_asked_for(files, tmp_path):
+    problems, lines, _ = files
+    answers, output, findings = tmp_path / "answers.jsonl", tmp_path / "verdicts.jsonl", tmp_path / "findings.jsonl"
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run(problems, "--answers", answers, "--output", output, "--audit", findings)
+    assert done.returncode == 0, done.stderr
+    passed = [verdict for verdict in read(output) if verdict["passed"]]
+    found = read(findings)
+    assert [(one["id"], one["sample"]) for one in found] == [(one["id"], one["sample"]) for one in passed]
+    assert {(one["result"], one["method"]) for one in found} == {("equal", "proof")}
+    assert f"passes looked at: {len(passed)} proved" in done.stdout
+
+
 def test_broken_answer_lines_are_named_and_the_others_graded(files):
     problems, lines, folder = files
     answers, output = folder / "broken.jsonl", folder / "broken-verdicts.jsonl"

@@ -222,6 +222,6 @@ def test_the_command_prints_json_and_exit_codes(run: Audited) -> None:
     assert summary is not None
     console = Console(width=120, color_system=None)
     with console.capture() as shown:
-        console.print(render(summary))
+        console.print(render(run.history, "r", summary))
     assert "50.0 % [" in shown.get()
     assert f"doubtful: {summary.doubtful[0]['rollout']}: after" in shown.get()

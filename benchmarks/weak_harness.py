@@ -1,0 +1,126 @@
+"""What a policy learns from harnesses that pay wrong answers, with `learning.doubtful` as keep, mask and zero.
+
+    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--folder build/weak-harness]
+
+The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
+problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
+(`rtl-distill audit` after the run), the held-out pass rate, and the CPU time of looking at passes as a share of that of grading. A run that
+the folder holds is not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.answers import ROOT
+from rtl_core.history.store import History
+from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.problems.starter import Split
+from rtl_core.types.problem import Problem
+
+CHECKS = 1
+"""How many outputs of each test are compared."""
+_BEFORE = '        """Compare every output'
+_WEAK = f"        self.seen = getattr(self, 'seen', 0) + 1\n        self.compared = self.seen <= {CHECKS}\n"
+_COMPARED = "            if get() != format(value, form):"
+BENCH = "src/starter_bench.py"
+LAST_SQL = """
+SELECT count(*) FILTER (WHERE a.result = 'different') AS doubtful, count(*) FILTER (WHERE a.result <> 'unknown') AS known
+FROM audits a JOIN verdicts v USING (rollout)
+WHERE a.run = $run AND v.purpose = 'train' AND v.step >= (SELECT .75 * (max(step) + 1) FROM verdicts WHERE run = $run AND purpose = 'train')
+"""
+COST_SQL = """
+SELECT (SELECT sum(cpu_s) FROM (SELECT DISTINCT ON (r.text, a.problem_id) a.cpu_s FROM audits a JOIN rollouts r USING (rollout) WHERE a.run = $run)) AS looked,
+       (SELECT sum(CAST(verdict ->> 'cpu_s' AS DOUBLE)) FROM verdict_cache) AS graded
+"""
+
+
+class WeakStarter(StarterSource):
+    """The starter set with weak harnesses on the training side."""
+
+    def make(self, split: Split, count: int, seed: int) -> list[Problem]:
+        problems = super().make(split, count, seed)
+        return [weakened(problem) for problem in problems] if split == "train" else problems
+
+
+def weakened(problem: Problem) -> Problem:
+    """The problem with a harness that compares the first `CHECKS` times alone."""
+    bench = problem.harness[BENCH]
+    assert bench.count(_COMPARED) == 1
+    assert bench.count(_BEFORE) == 1
+    at = bench.index("        self.following, expected")
+    bench = bench[:at] + _WEAK + bench[at:]
+    bench = bench.replace(_COMPARED, _COMPARED.replace("if ", "if self.compared and "))
+    return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
+
+
+def train(folder: Path, mode: str, seed: int, epochs: int) -> Path:
+    """The history of one run, which is made where it is missing."""
+    history = folder / f"{mode}-{seed}.duckdb"
+    changes = [
+        f"run.name={mode}", f"run.seed={seed}", f"run.epochs={epochs}", f"run.directory={folder / f'{mode}-{seed}'}",
+        f"run.history={history}", "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", "problems.sources.0.train=208",
+        "problems.sources.0.heldout=32", "curriculum.problems_per_step=16", "sampling.group_size=12", "evaluation.every=100",
+        "evaluation.teacher=false", f"learning.doubtful={mode}",
+    ]  # fmt: skip
+    command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*command, *(part for change in changes for part in ("--set", change))], check=True, env=environment)
+    return history
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--modes", default="keep,mask,zero")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "weak-harness")
+    arguments = parser.parse_args()
+    table = Table(
+        "doubtful",
+        "seed",
+        "undeserved passes, last quarter",
+        "held-out before",
+        "held-out after",
+        "looking / grading CPU",
+    )
+    for seed in map(int, arguments.seeds.split(",")):
+        for mode in arguments.modes.split(","):
+            path = train(arguments.folder, mode, seed, arguments.epochs)
+            history = History(path)
+            (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
+            program = str(Path(sys.executable).parent / "rtl-distill")
+            audit = [
+                program,
+                "audit",
+                mode,
+                "--db",
+                str(path),
+                "--purpose",
+                "train",
+                "--cycles",
+                "2000",
+                "--parameters",
+                "2",
+            ]
+            subprocess.run(audit, check=True, stdout=subprocess.DEVNULL)
+            (last,) = history.query(LAST_SQL, {"run": mode}).to_pylist()
+            rates = [
+                e.pass_at_1 for e in sorted(history.evaluations(mode), key=lambda e: e.step) if e.policy == "student"
+            ]
+            table.add_row(
+                mode, str(seed), f"{last['doubtful']} of {last['known']} = {last['doubtful'] / max(last['known'], 1):.3f}",
+                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", "–" if mode == "keep" else f"{(cost['looked'] or 0) / cost['graded']:.2f}",
+            )  # fmt: skip
+            Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Three published harnesses pay wrong answers. Beside right ones, their golden answers hidden, these are told apart with the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.equivalence import renamed, reordered
+from rtl_core.equivalence.deserved import by_consensus
+from rtl_core.grading.grader import Grader
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.problems.sources.rtllm import read_rtllm
+from rtl_core.problems.tree import SourceTree
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.validation.doubts import EFFORT
+from rtl_core.validation.stubs import stubs
+
+INDEX_NOT_RESET = (
+    "grant_index <= 3'b000;\n        end \n        else begin\n            if (priority_override",
+    "end \n        else begin\n            if (priority_override",
+)
+LOWEST_OF_OVERRIDE = ("grant <= priority_override;", "grant <= priority_override & -priority_override;")
+
+
+@pytest.fixture(scope="module")
+def problems(data: Path) -> dict[str, Problem]:
+    found = [*(data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")]
+    sets = [*map(read_cvdp, found), read_rtllm(data / "RTLLM")]
+    return {problem.id: problem for one in sets for problem in one.problems}
+
+
+def changed(before: str, after: str) -> Callable[[Problem], dict[str, str]]:
+    def change(problem: Problem) -> dict[str, str]:
+        ((path, text),) = (problem.golden or {}).items()
+        assert before in text
+        return {path: text.replace(before, after)}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("cvdp_agentic_fixed_arbiter_0001", changed(*INDEX_NOT_RESET)),
+        ("cvdp_agentic_fixed_arbiter_0001", changed(*LOWEST_OF_OVERRIDE)),
+        ("cvdp_copilot_lfsr_0001", lambda problem: stubs(problem).files["one step"]),
+        ("rtllm_sequence_detector", lambda problem: stubs(problem).files["unknown"]),
+    ],
+)
+def test_an_answer_that_a_weak_harness_pays_is_doubtful(
+    problems: dict[str, Problem], grader: Grader, name: str, wrong: Callable[[Problem], dict[str, str]]
+) -> None:
+    problem = problems[name]
+    ((path, text),) = (problem.golden or {}).items()
+    right = [{path: form} for form in dict.fromkeys([text, *(f(SourceTree(text)) for f in (renamed, reordered))])]
+    right += [{path: text.replace("endmodule", f"wire unused{i};\nendmodule")} for i in range(3 - len(right))]
+    answers = [*right, wrong(problem)]
+    assert [grader.grade(problem, Answer(files=files)).outcome.value for files in answers] == ["passed"] * len(answers)
+    found = by_consensus(
+        grader.executor,
+        lambda files: problem.model_copy(update={"golden": dict(files)}),
+        answers,
+        grader.limits,
+        EFFORT,
+    )
+    assert [one.result for one in found] == ["same"] * len(right) + ["different"]
+    assert found[-1].trace or ": after " in found[-1].detail, "the inputs that separate them"
