@@ -32,7 +32,7 @@ class Doubts:
 
     def room(self, grader: Grader, share: float) -> bool:
         """Whether less was spent than that share of the CPU time of grading."""
-        graded_s = getattr(grader.executor, "cpu_s", 0.0) - self.spent_s
+        graded_s = grader.executor.cpu_s - self.spent_s
         return self.spent_s < share * graded_s
 
     def look(self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float) -> list[Deserved | None]:
