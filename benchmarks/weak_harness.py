@@ -1,10 +1,11 @@
 """What a policy learns from harnesses that pay wrong answers, with `learning.doubtful` as keep, mask and zero.
 
-    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--folder build/weak-harness]
+    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--share 1.0] [--folder build/weak-harness]
 
 The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
 problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
-(`rtl-distill audit` after the run), the held-out pass rate, and the CPU time of looking at passes as a share of that of grading. A run that
+(`rtl-distill audit` after the run), the held-out pass rate, the share of passes that were
+looked at, and the wall time of looking as a share of that of grading. A run that
 the folder holds is not made again.
 """
 
@@ -37,8 +38,8 @@ FROM audits a JOIN verdicts v USING (rollout)
 WHERE a.run = $run AND v.purpose = 'train' AND v.step >= (SELECT .75 * (max(step) + 1) FROM verdicts WHERE run = $run AND purpose = 'train')
 """
 COST_SQL = """
-SELECT (SELECT sum(cpu_s) FROM (SELECT DISTINCT ON (r.text, a.problem_id) a.cpu_s FROM audits a JOIN rollouts r USING (rollout) WHERE a.run = $run)) AS looked,
-       (SELECT sum(CAST(verdict ->> 'cpu_s' AS DOUBLE)) FROM verdict_cache) AS graded
+SELECT (SELECT avg(value) FROM step_metrics WHERE run = $run AND name = 'passes/looked_at') AS looked_at,
+       (SELECT sum(value) FROM step_metrics WHERE run = $run AND name = 'time/doubt') / (SELECT sum(value) FROM step_metrics WHERE run = $run AND name = 'time/grade') AS time
 """
 
 
@@ -61,14 +62,14 @@ def weakened(problem: Problem) -> Problem:
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
 
 
-def train(folder: Path, mode: str, seed: int, epochs: int) -> Path:
+def train(folder: Path, mode: str, seed: int, epochs: int, share: float) -> Path:
     """The history of one run, which is made where it is missing."""
     history = folder / f"{mode}-{seed}.duckdb"
     changes = [
         f"run.name={mode}", f"run.seed={seed}", f"run.epochs={epochs}", f"run.directory={folder / f'{mode}-{seed}'}",
         f"run.history={history}", "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", "problems.sources.0.train=208",
         "problems.sources.0.heldout=32", "curriculum.problems_per_step=16", "sampling.group_size=12", "evaluation.every=100",
-        "evaluation.teacher=false", f"learning.doubtful={mode}",
+        "evaluation.teacher=false", f"learning.doubtful={mode}", f"learning.doubtful_share={share}",
     ]  # fmt: skip
     command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -81,6 +82,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--modes", default="keep,mask,zero")
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "weak-harness")
     arguments = parser.parse_args()
     table = Table(
@@ -93,7 +95,7 @@ def main() -> None:
     )
     for seed in map(int, arguments.seeds.split(",")):
         for mode in arguments.modes.split(","):
-            path = train(arguments.folder, mode, seed, arguments.epochs)
+            path = train(arguments.folder, mode, seed, arguments.epochs, arguments.share)
             history = History(path)
             (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
             program = str(Path(sys.executable).parent / "rtl-distill")
@@ -117,7 +119,7 @@ def main() -> None:
             ]
             table.add_row(
                 mode, str(seed), f"{last['doubtful']} of {last['known']} = {last['doubtful'] / max(last['known'], 1):.3f}",
-                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", "–" if mode == "keep" else f"{(cost['looked'] or 0) / cost['graded']:.2f}",
+                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", *(("–", "–") if mode == "keep" else (f"{cost['looked_at']:.2f}", f"{cost['time']:.2f}")),
             )  # fmt: skip
             Console(width=130).print(table)
 

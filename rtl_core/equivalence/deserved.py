@@ -58,7 +58,7 @@ def by_consensus(
     """
     copies: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for number, files in enumerate(answers):
-        copies.setdefault(tuple(sorted((path, _words(text)) for path, text in files.items())), []).append(number)
+        copies.setdefault(tuple(sorted((path, words_of(text)) for path, text in files.items())), []).append(number)
     texts = [answers[numbers[0]] for numbers in copies.values()]
     spent = 0.0
 
@@ -84,6 +84,6 @@ def by_consensus(
     return told
 
 
-def _words(text: str) -> str:
+def words_of(text: str) -> str:
     """The text without comments and with single blanks: what is left of two copies is the same."""
     return " ".join(bare(text)[0].split())

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from attrs import define, field
 
-from rtl_core.equivalence.deserved import Deserved, by_consensus, by_golden
+from rtl_core.equivalence.deserved import Deserved, by_consensus, by_golden, words_of
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
 from rtl_core.types.problem import Problem
@@ -27,7 +27,7 @@ class Doubts:
     """What was found of passing answers so far, and the CPU time that it took. One for a run's process."""
 
     known: dict[tuple[str, tuple[tuple[str, str], ...]], Deserved] = field(factory=dict)
-    """(problem's fingerprint, files) -> what is known beside the golden answer."""
+    """(problem's fingerprint, files without comments and white space) -> what is known beside the golden answer."""
     spent_s: float = 0.0
 
     def room(self, grader: Grader, share: float) -> bool:
@@ -47,7 +47,7 @@ class Doubts:
             return list(found)
         told: list[Deserved | None] = []
         for files in answers:
-            key = problem.fingerprint, tuple(sorted(files.items()))
+            key = problem.fingerprint, tuple(sorted((path, words_of(text)) for path, text in files.items()))
             if key not in self.known and self.room(grader, share):
                 self.known[key] = by_golden(grader.executor, problem, files, grader.limits, EFFORT)
                 self.spent_s += self.known[key].cpu_s

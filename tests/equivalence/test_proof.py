@@ -31,6 +31,12 @@ module m(input clk, input rst, input en, output [7:0] q, output last);
   assign q = binary, last = binary == 8'hff;
 endmodule
 """
+GATED = """\
+module m(input clk, input en, input rst, input [3:0] d, output reg [3:0] q);
+  wire gated = clk & en;
+  always @(posedge gated or posedge rst) if (rst) q <= 0; else q <= d;
+endmodule
+"""
 LATCH = "module m(input g, input d, output reg q);\n  always_comb if (g) q = d;\nendmodule\n"
 
 
@@ -57,6 +63,7 @@ def told(grader: Grader, golden: str, other: str, harness: dict[str, str] | None
     [
         (ADDER, ADDER.replace("a + b", "(a ^ b) + ((a & b) << 1)")),
         (COUNTER, GRAY),
+        (GATED, GATED.replace("clk & en", "!(!en | !clk)")),
         (COUNTER, COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en")),
         (LATCH, LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;")),
         (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),
@@ -75,6 +82,7 @@ def test_designs_that_are_equal_are_proved_so(grader: Grader, golden: str, other
         (COUNTER, "posedge clk", "negedge clk"),
         (COUNTER, "if (rst) q <= 0; else ", ""),
         (COUNTER, "@(posedge clk)", "@(posedge clk or posedge rst)"),
+        (GATED, "clk & en", "clk & d[0]"),
     ],
 )
 def test_a_difference_is_found_with_the_inputs_that_show_it(

@@ -37,6 +37,8 @@ _CONDITIONAL = re.compile(r"`(?:ifdef|ifndef|elsif)|translate_o|synopsys|synthes
 _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 """Attributes tell Yosys what no simulator heeds, such as `full_case` or `anyconst`. `@(*)` is none."""
 _CALLED = {"golden": "golden answer", "other": "answer"}
+_NO_CLOCK = {("", True), ("", False)}
+"""Stands for registers without a clock of their own, so that there is more than one."""
 MAX_BITS = 60_000
 """Largest number of state bits that is tried, both designs together in three values."""
 
@@ -167,15 +169,17 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
 
 
 def _clocks(design: Any) -> set[tuple[str, bool]]:
+    """The clocks of the current design: (input, whether the rising edge counts); `_NO_CLOCK` where not all registers have one."""
     found: set[tuple[str, bool]] = set()
     for cell in design.top_module().cells_.values():
         kind = str(cell.type)
         if "dlatch" in kind or kind == "$sr":
-            return {("latch", True), ("latch", False)}
+            return _NO_CLOCK
         if cell.hasPort(_id("\\CLK")):
             clock = cell.getPort(_id("\\CLK"))
-            name = str(clock.as_wire().name)[1:] if clock.is_wire() else f"a signal of cell {cell.name}"
-            found.add((name, cell.getParam(_id("\\CLK_POLARITY")).as_bool()))
+            if not (clock.is_wire() and clock.as_wire().port_input):
+                return _NO_CLOCK  # what makes it, a gate perhaps, is part of the comparison
+            found.add((str(clock.as_wire().name)[1:], cell.getParam(_id("\\CLK_POLARITY")).as_bool()))
     return found
 
 
@@ -209,7 +213,7 @@ def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
 
 
 def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]]) -> str:
-    """Two modules: `miter` says whether the designs differ, `covered` whether every output of the golden one has been known.
+    """Two modules: `miter` says whether the designs differ, `covered` whether every output bit of the golden one has been known.
 
     All inputs are one vector, in the order of `inputs`, the first in the lowest bits.
     """
@@ -236,11 +240,9 @@ def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets
             wrong = [f"|(~g{i}x & (o{i}x | (g{i}d ^ o{i}d)))" for i in range(len(outputs))]
             lines.append(f"  assign bad = seen & ({' | '.join(wrong)});")
         else:
-            now = ", ".join(f"seen & |~g{i}x" for i in range(len(outputs)))
-            lines += [
-                f"  reg [{len(outputs) - 1}:0] known = 0;",
-                f"  wire [{len(outputs) - 1}:0] now = known | {{{now}}};",
-            ]
+            last = sum(bits for _, bits in outputs) - 1
+            unknown = ", ".join(f"g{i}x" for i in range(len(outputs)))
+            lines += [f"  reg [{last}:0] known = 0;", f"  wire [{last}:0] now = seen ? known | ~{{{unknown}}} : known;"]
             lines += ["  always @($global_clock) known <= now;", "  assign every = &now;"]
         lines.append("endmodule")
     return "\n".join(lines)
