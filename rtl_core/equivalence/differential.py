@@ -122,8 +122,8 @@ def _proved(pair: Pair, simulated: Comparison, cpu_s: float) -> Comparison:
             told = pair.replay(values, ports, proof.trace, proof.clock)
             if told.result == "different":
                 return Comparison("different", f"{with_}{told.detail}", "proof", trace=proof.trace)
-            # Three values are more pessimistic than a simulator.
-            proof = Proof("undecided", why="a difference that the simulator does not show")
+            # Three values are more pessimistic than a simulator, and a simulation of some length tells X that matter.
+            proof = Proof("undecided", why="a difference in X alone, or one that the simulator does not show")
         if proof.outcome == "undecided":
             return replace(simulated, detail=f"{simulated.detail}; not proved: {with_}{proof.why}")
         depths += [proof.depth or 0] if proof.outcome == "bounded" else []

@@ -1,6 +1,6 @@
 """A proof that an answer equals the golden one: model checking by Yosys and ABC, in the sandbox (`inside/prover.py` says how).
 
-What is proved is equality for every sequence of inputs, in three values, cycle by cycle, from the first reset on.
+What is proved is equality for every sequence of inputs, in three values, cycle by cycle, after the first reset.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
     names = [interface.module, *values]
     if odd := next((name for name in names if not _PLAIN.fullmatch(name)), None):
         return Proof("undecided", why=f"{odd} is no plain identifier")
-    _, resets, low = pair.clocking(interface)
+    clocks, resets, low = pair.clocking(interface)
     given = [f"/code/{path}" for path in pair.given if path.endswith(HDL)]
     # Under a name that the other design cannot guess: it could include the golden answer, and be equal.
     golden = {f"src/{pair.nonce}/golden{i}.sv": text for i, text in enumerate(pair.golden.values())}
@@ -55,6 +55,7 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
         "values": dict(values),
         "golden": [*given, *(f"/code/{path}" for path in golden)],
         "other": [*given, *(f"/code/{path}" for path in pair.other if path.endswith(HDL))],
+        "clocks": clocks,
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
     }

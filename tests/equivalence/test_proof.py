@@ -37,6 +37,10 @@ module m(input clk, input en, input rst, input [3:0] d, output reg [3:0] q);
   always @(posedge gated or posedge rst) if (rst) q <= 0; else q <= d;
 endmodule
 """
+NEGEDGE = (
+    "module m(input clk, input rst, input d, output reg q, output reg r);\n  always @(negedge clk) if (rst) q <= 0; else q <= d;\n"
+)
+NEGEDGE += "  always @(posedge clk) if (rst) r <= 0; else r <= q;\nendmodule\n"
 LATCH = "module m(input g, input d, output reg q);\n  always_comb if (g) q = d;\nendmodule\n"
 
 
@@ -64,6 +68,8 @@ def told(grader: Grader, golden: str, other: str, harness: dict[str, str] | None
         (ADDER, ADDER.replace("a + b", "(a ^ b) + ((a & b) << 1)")),
         (COUNTER, GRAY),
         (GATED, GATED.replace("clk & en", "!(!en | !clk)")),
+        (COUNTER.replace("output reg [W-1:0] q,", "output reg [W-1:0] q = 5,"), COUNTER),
+        (NEGEDGE.replace("output reg q", "output reg q = 1"), NEGEDGE),
         (COUNTER, COUNTER.replace("if (rst) q <= 0; else if (en) q <= q + 1", "q <= rst ? 0 : q + en")),
         (LATCH, LATCH.replace("always_comb if (g) q = d;", "always @* if (g === 1'b1) q <= d;")),
         (COUNTER, COUNTER.replace("posedge clk) if", "posedge clk) (* full_case *) if")),

@@ -67,4 +67,4 @@ def test_an_answer_that_a_weak_harness_pays_is_doubtful(
         EFFORT,
     )
     assert [one.result for one in found] == ["same"] * len(right) + ["different"]
-    assert found[-1].trace or ": after " in found[-1].detail, "the inputs that separate them"
+    assert found[-1].trace or ": after " in found[-1].detail or "times X" in found[-1].detail, "what separates them"

@@ -1,7 +1,7 @@
 """Whether two designs have equal outputs in every clock cycle for all inputs. Runs in the sandbox: `python3 prover.py SPEC.json`.
 
 Both designs are read by Yosys, flattened and encoded in three values (`xprop`): a register that nothing has initialised is X, as in
-a simulator. A third module compares them: it is *bad* when, after the first reset, an output bit of the golden design is 0 or 1 and
+a simulator. A third module compares them: it is *bad* when, after the first whole cycle of reset, an output bit of the golden design is 0 or 1 and
 the other design's bit differs or is X. ABC then shows that no reachable state is bad (signal correspondence, then property directed
 reachability), finds inputs that lead to one, or runs out of CPU time.
 
@@ -158,7 +158,7 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
         raise ValueError("their ports differ")
     inputs, outputs = ports["golden"]
     with open("miter.v", "w") as file:
-        file.write(_miter(inputs, outputs, spec["resets"]))
+        file.write(_miter(inputs, outputs, spec["resets"], spec["clocks"] if stepwise else []))
     for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
         _run(
             design, "design -reset", *(f"design -copy-from {side} {side}" for side in sides), "read_verilog -formal miter.v",
@@ -212,7 +212,28 @@ def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     return sorted(inputs), sorted(outputs)
 
 
-def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]]) -> str:
+def _seen(acts: str, ticks: list[str]) -> list[str]:
+    """The signal `seen`: a reset has been on for a whole cycle, before which registers may hold anything.
+
+    Where a step is any change of the inputs (`ticks`: the clocks), that is a rising and a falling edge of each.
+    """
+    if not acts:
+        return ["  wire seen = 1;"]
+    if not ticks:
+        return ["  reg seen = 0;", f"  always @($global_clock) seen <= seen | {acts};"]
+    clocks, wide = f"{{{', '.join(ticks)}}}", f"[{len(ticks) - 1}:0]"
+    return [
+        f"  reg {wide} before = 0, rose = 0, fell = 0; reg on = 0, seen = 0;",
+        f"  wire {wide} hold = {{{len(ticks)}{{on & ({acts})}}}};",
+        f"  always @($global_clock) begin before <= {clocks}; on <= {acts};",
+        f"    rose <= rose | (hold & ~before & {clocks}); fell <= fell | (hold & before & ~{clocks}); seen <= seen | (&rose & &fell);",
+        "  end",
+    ]
+
+
+def _miter(
+    inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets: list[list[Any]], clocks: list[str]
+) -> str:
     """Two modules: `miter` says whether the designs differ, `covered` whether every output bit of the golden one has been known.
 
     All inputs are one vector, in the order of `inputs`, the first in the lowest bits.
@@ -221,7 +242,8 @@ def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets
     for name, bits in inputs:
         place[name] = f"in[{at + bits - 1}:{at}]"
         at += bits
-    acts = [f"{'~' if low else ''}{place[name]}" for name, low in resets if name in place]
+    acts = " | ".join(f"{'~' if low else ''}{place[name]}" for name, low in resets if name in place)
+    ticks = [place[name] for name in clocks if name in place]
     lines = []
     for module, output, sides in (("miter", "bad", "go"), ("covered", "every", "g")):
         lines += [f"module {module} (input [{max(at, 1) - 1}:0] in, output {output});"]
@@ -231,11 +253,7 @@ def _miter(inputs: list[tuple[str, int]], outputs: list[tuple[str, int]], resets
             wires = [f".\\{name} ({where})" for name, where in place.items()]
             wires += [f".\\{name}_{part} ({side}{i}{part})" for i, (name, _) in enumerate(outputs) for part in "dx"]
             lines.append(f"  {'golden' if side == 'g' else 'other'} {side} ({', '.join(wires)});")
-        lines += [
-            "  reg was = 0;",
-            f"  wire seen = was | {' | '.join(acts) or '1'};",
-            "  always @($global_clock) was <= seen;",
-        ]
+        lines += _seen(acts, ticks)
         if module == "miter":
             wrong = [f"|(~g{i}x & (o{i}x | (g{i}d ^ o{i}d)))" for i in range(len(outputs))]
             lines.append(f"  assign bad = seen & ({' | '.join(wrong)});")
