@@ -37,9 +37,7 @@ module m(input clk, input en, input rst, input [3:0] d, output reg [3:0] q);
   always @(posedge gated or posedge rst) if (rst) q <= 0; else q <= d;
 endmodule
 """
-NEGEDGE = (
-    "module m(input clk, input rst, input d, output reg q, output reg r);\n  always @(negedge clk) if (rst) q <= 0; else q <= d;\n"
-)
+NEGEDGE = "module m(input clk, input rst, input d, output reg q, output reg r);\n  always @(negedge clk) if (rst) q <= 0; else q <= d;\n"
 NEGEDGE += "  always @(posedge clk) if (rst) r <= 0; else r <= q;\nendmodule\n"
 LATCH = "module m(input g, input d, output reg q);\n  always_comb if (g) q = d;\nendmodule\n"
 

@@ -25,7 +25,9 @@ def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, plante
     assert spent > 0
     assert doubts.look(grader, problem, [WRONG], 1e-9) == [told[1]], "what is known costs nothing"
     assert doubts.spent_s == spent
-    other = {"rtl/inv.sv": RIGHT["rtl/inv.sv"] + "// other\n"}
+    copied = {"rtl/inv.sv": RIGHT["rtl/inv.sv"] + "// other\n"}
+    assert doubts.look(grader, problem, [copied], 1e-9) == [told[0]], "nor do comments"
+    other = {"rtl/inv.sv": RIGHT["rtl/inv.sv"].replace("~a", "4'd15 - a")}
     assert doubts.look(grader, problem, [other], 1e-9) == [None], "there is no time for more"
 
 
