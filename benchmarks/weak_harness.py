@@ -1,6 +1,6 @@
 """What a policy learns from harnesses that pay wrong answers, with `learning.doubtful` as keep, mask and zero.
 
-    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--share 1.0] [--folder build/weak-harness]
+    python -m benchmarks.weak_harness [--seeds 0,1,2] [--modes keep,mask,zero] [--epochs 2] [--problems 208] [--share 1.0] [--folder build/weak-harness]
 
 The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
 problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
@@ -62,15 +62,17 @@ def weakened(problem: Problem) -> Problem:
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
 
 
-def train(folder: Path, mode: str, seed: int, epochs: int, share: float) -> Path:
+def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path:
     """The history of one run, which is made where it is missing."""
     history = folder / f"{mode}-{seed}.duckdb"
+    epochs, share, problems = asked.epochs, asked.share, asked.problems
     changes = [
         f"run.name={mode}", f"run.seed={seed}", f"run.epochs={epochs}", f"run.directory={folder / f'{mode}-{seed}'}",
-        f"run.history={history}", "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", "problems.sources.0.train=208",
+        f"run.history={history}", "problems.sources.0.kind=benchmarks.weak_harness:WeakStarter", f"problems.sources.0.train={problems}",
         "problems.sources.0.heldout=32", "curriculum.problems_per_step=16", "sampling.group_size=12", "evaluation.every=100",
-        "evaluation.teacher=false", f"learning.doubtful={mode}", f"learning.doubtful_share={share}",
+        "evaluation.teacher=false", f"learning.doubtful={mode}",
     ]  # fmt: skip
+    changes += [] if mode == "keep" else [f"learning.doubtful_share={share}"]
     command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([*command, *(part for change in changes for part in ("--set", change))], check=True, env=environment)
@@ -82,6 +84,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--modes", default="keep,mask,zero")
     parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
     parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "weak-harness")
     arguments = parser.parse_args()
@@ -95,7 +98,7 @@ def main() -> None:
     )
     for seed in map(int, arguments.seeds.split(",")):
         for mode in arguments.modes.split(","):
-            path = train(arguments.folder, mode, seed, arguments.epochs, arguments.share)
+            path = train(arguments.folder, mode, seed, arguments)
             history = History(path)
             (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
             program = str(Path(sys.executable).parent / "rtl-distill")

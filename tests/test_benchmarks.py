@@ -17,6 +17,8 @@ STUDENT = str(model_path("student"))
 MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequences 4 --length 32 --steps 2"
 COMMANDS = (
     "agreement --starter 1 --executors bubblewrap --data .",
+    "consensus --sets starter --problems 1 --answers 4",
+    "equivalence --sets starter --starter 2 --mutants 1",
     "grading --count 2 --rounds 1",
     "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
     "hanging honest --starter 1 --loads 1 --sets starter",
@@ -34,6 +36,7 @@ COMMANDS = (
     "step --steps 3",
     "view --rollouts 400 --steps 2 --folder view",
     "step --staleness --steps 4 --factor 0.01",
+    "weak_harness --seeds 0 --modes mask --epochs 1 --problems 16 --folder weak",
 )
 
 
