@@ -94,7 +94,8 @@ def main() -> None:
         "undeserved passes, last quarter",
         "held-out before",
         "held-out after",
-        "looking / grading CPU",
+        "looked at",
+        "time of looking / grading",
     )
     for seed in map(int, arguments.seeds.split(",")):
         for mode in arguments.modes.split(","):

@@ -18,7 +18,7 @@ class Grpo(Algorithm):
     Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
     Credit: `A_i = ρ (R_i − mean(R))`, R with a later turn's improvement and the penalty of a cut answer (learning/credit.py).
     Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); with
-    `kl_on` = `failed` λ is 0 for answers that passed.
+    `kl_on` = `failed` λ is 0 for answers that passed and are paid.
 
     With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
     with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
@@ -48,8 +48,10 @@ class Grpo(Algorithm):
 
     def kl_weight_of(self, answer: StoredRollout, kl_weight: float) -> float:
         """λ of one answer: 0 where `learning.kl_on` leaves it to its reward alone."""
+        learning = self.config.learning
         passed = answer.verdict is not None and answer.verdict.passed
-        return 0.0 if passed and self.config.learning.kl_on == "failed" else kl_weight
+        unpaid = learning.doubtful == "zero" and answer.audit == "different"
+        return 0.0 if passed and not unpaid and learning.kl_on == "failed" else kl_weight
 
     def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
         """Advantage of each of the answer's T tokens, from a scalar one and the KL; with 0, the KL's part alone."""

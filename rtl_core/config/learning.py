@@ -95,7 +95,7 @@ class LearningSection(Section):
     """Adam's learning rate of the warm start; left out, `learning_rate` without its decay."""
     doubtful: Doubtful = "keep"
     """What becomes of a pass that a proof, a simulation beside the golden answer or the other passes of its group make doubtful: it keeps
-    its reward, is masked like a cut answer, or earns zero. `keep` looks at none (`rtl-distill audit` does afterwards)."""
+    its reward, is masked like a cut answer, or earns zero and, with `kl_on` = `failed`, is corrected by the teacher. `keep` looks at none (`rtl-distill audit` does afterwards)."""
     doubtful_share: float = Field(default=0.25, gt=0, le=10)
     """With `mask` and `zero`: how much CPU time may go into looking at passes, as a share of that of grading."""
     permute_advantages: bool = False
