@@ -146,9 +146,7 @@ def test_the_teacher_on_failed_answers_alone_leaves_the_others_their_reward() ->
     passed = made.group("a")[0]
     made.update(passed, audit="different")
     unpaid = config('learning.kl_on="failed"', 'learning.doubtful="zero"')
-    assert tokens(made, unpaid, 0.1)[0] == pytest.approx([0.45, 0.5]), (
-        "a pass that is not paid is corrected like a failure"
-    )
+    assert tokens(made, unpaid, 0.1)[0] == pytest.approx([-0.05, 0.0]), "what earns nothing is corrected like a failure"
 
 
 def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_size() -> None:
