@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def store(folder: Path, steps: int) -> Iterator[Row]:
     """Rollouts (10,000) of 5 KB and 2 × 2,000 numbers, a step of 64 problems × 8 samples a transaction; then the teacher's."""
     history = History(folder / "store.duckdb")
     history.start_run(RunRecord(name=RUN))
-    seconds = {"rollouts": 0.0, "the same again": 0.0, "teacher, 2,000 floats": 0.0, "verdicts and rewards": 0.0}
+    seconds: dict[str, float] = defaultdict(float)
     cpu, total = 0.0, 0
 
     def timed(what: str, work: Callable[[list], None], rows: list, times: int = 1) -> None:
