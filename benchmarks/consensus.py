@@ -22,7 +22,8 @@ from rich.table import Table
 
 from benchmarks.answers import options
 from benchmarks.equivalence import LIMITS, procedural, readers, renamed, reordered
-from rtl_core.equivalence.deserved import by_consensus, by_golden
+from rtl_core.equivalence.consensus import by_consensus
+from rtl_core.equivalence.differential import compare
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.learning.intervals import wilson
 from rtl_core.problems.tree import SourceTree
@@ -55,9 +56,8 @@ def answers(
         right = rng.random() >= share
         files = problem.golden if right else one if shared else rng.choice(wrong)
         text = in_other_words(files, number, rng)
-        if by_golden(executor, problem, text, LIMITS, EFFORT).result not in (
-            ("equal", "same") if right else ("different",)
-        ):
+        told = compare(executor, problem, problem.golden, text, LIMITS, effort=EFFORT)
+        if not (told.agrees if right else told.result == "different"):
             text = in_other_words(files, number, random.Random(number), plain=True)
         found.append((right, text))
     return found
@@ -69,8 +69,9 @@ def measure(
     """Answers of the problem -> how many are right or wrong and doubtful, or neither."""
     rng = random.Random(f"{problem.id}/{share}/{shared}")
     assert problem.interface is not None
-    made = [m.files for m in mutants(problem.golden or {}, problem.interface.module, 12, 1)]
-    wrong = [files for files in made if by_golden(executor, problem, files, LIMITS, EFFORT).result == "different"]
+    golden = problem.golden or {}
+    made = [m.files for m in mutants(golden, problem.interface.module, 12, 1)]
+    wrong = [f for f in made if compare(executor, problem, golden, f, LIMITS, effort=EFFORT).result == "different"]
     tallies: dict[int, Counter[str]] = {count: Counter() for count in counts}
     if not wrong:
         return tallies

@@ -10,8 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from rtl_core.grading.grader import Grader
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -26,6 +30,18 @@ def data() -> Path:
             f"{PUBLISHED} is missing: set RTL_DISTILL_DATA to the folder that holds cvdp, verilog-eval and RTLLM"
         )
     return PUBLISHED
+
+
+@pytest.fixture(scope="session")
+def grader() -> Iterator[Grader]:
+    """A grader in bubblewrap without a memory of verdicts; some rooms have one of their own."""
+    from rtl_core.grading.executors import make_executor
+    from rtl_core.grading.grader import Grader
+
+    with make_executor("bubblewrap") as executor:
+        made = Grader(executor)
+        yield made
+        made.close()
 
 
 @pytest.fixture(scope="session")

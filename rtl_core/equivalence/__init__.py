@@ -1,0 +1,1 @@
+"""Whether two designs behave alike: side by side in a simulator (`differential`), by proof (`proof`), by consensus (`consensus`)."""

@@ -10,11 +10,16 @@ is a constant number of clock cycles, is told as such: the two are `alike but fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from rtl_core.equivalence.pair import Comparison, Result
-from rtl_core.equivalence.side_by_side import Trace
+from rtl_core.equivalence import differential
+from rtl_core.equivalence.pair import Comparison
+from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.grading.executors.base import Executor
+from rtl_core.grading.limits import Limits
+from rtl_core.prompting.verilog_text import bare
+from rtl_core.types.problem import Problem
 
 MAX_CLASSES = 8
 """An answer is held against so many classes, the largest first; answers of all kinds tell little of each other."""
@@ -22,6 +27,7 @@ MAX_CLASSES = 8
 MANY, AHEAD = 4, 3
 """A class of so many texts, so many times the next one's, is the majority also where mistakes of all kinds outnumber it."""
 
+Files = Mapping[str, str]
 Compare = Callable[[int, int], Comparison]
 """Holds answer `other` against answer `golden`, by their places in the list."""
 
@@ -34,18 +40,6 @@ class AnswerClass:
     """Places in the list of distinct answers; the first stands for the class."""
     texts: int = 0
     """Independent texts that hold them."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """What consensus says of one answer."""
-
-    result: Result
-    """`same`: in the majority; `different`: outside it; `unknown`: there is no majority, or it cannot be compared."""
-    share: float
-    """Share of the independent texts that are in its class."""
-    detail: str
-    trace: Trace = ()
 
 
 @dataclass(frozen=True)
@@ -95,32 +89,67 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
     return Classes(sorted(found, key=lambda c: -c.texts), without, apart)
 
 
-def places(texts: Sequence[int], compare: Compare) -> list[Place]:
+def by_consensus(
+    executor: Executor, as_golden: Callable[[Files], Problem], answers: Sequence[Files], limits: Limits, effort: Effort
+) -> list[Comparison]:
+    """What the passing answers of one problem say of each other. Copies of one text count once.
+
+    Args:
+        as_golden: the problem with one of the answers for a golden one, and the interface that it has.
+
+    Raises InfrastructureError where the executor fails.
+    """
+    names = [words_of(files) for files in answers]
+    texts = dict(zip(reversed(names), reversed(answers), strict=True))
+    distinct = list(texts)
+    spent: list[float] = []
+
+    def held(golden: int, other: int) -> Comparison:
+        one, two = texts[distinct[golden]], texts[distinct[other]]
+        found = differential.compare(executor, as_golden(one), one, two, limits, effort=effort, by_value=True)
+        spent.append(found.cpu_s)
+        return found
+
+    found = dict(zip(distinct, places([1] * len(distinct), held), strict=True))
+    return [replace(found[name], cpu_s=sum(spent) / len(answers)) for name in names]
+
+
+def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
     """What consensus says of each distinct answer; `texts` and `compare` as for `classes_of`."""
+    if len(texts) == 1:
+        return [Comparison("unknown", "no other text passed", "consensus", 1.0)]
     classes = classes_of(texts, compare)
     majority, whole = classes.majority, sum(texts)
-    found: dict[int, Place] = {}
+    found: dict[int, Comparison] = {}
     sizes = ", ".join(str(one.texts) for one in classes.found)
     for one in classes.found:
         share = one.texts / whole
         for answer in one.members:
             if majority is None:
-                found[answer] = Place("unknown", share, f"no majority: classes of {sizes} of {whole} independent texts")
+                why = f"no majority: classes of {sizes} of {whole} independent texts"
+                found[answer] = Comparison("unknown", why, "consensus", share)
             elif one is majority:
-                found[answer] = Place("same", share, f"behaves like {one.texts} of {whole} independent texts")
+                found[answer] = Comparison(
+                    "same", f"behaves like {one.texts} of {whole} independent texts", "consensus", share
+                )
             else:
                 told = classes.apart.get(frozenset((majority.members[0], one.members[0])))
                 found[answer] = _apart(majority, whole, share, told)
     for answer, why in classes.without.items():
-        found[answer] = Place("unknown", 0.0, why)
+        found[answer] = Comparison("unknown", why, "consensus", 0.0)
         if majority is not None and (told := compare(majority.members[0], answer)).result == "different":
             found[answer] = _apart(majority, whole, 0.0, told)
     return [found[i] for i in range(len(texts))]
 
 
-def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Place:
-    detail = f"differs from {majority.texts} of {whole} independent texts"
-    return Place("different", share, f"{detail}: {told.detail}" if told else detail, told.trace if told else ())
+def words_of(files: Files) -> tuple[tuple[str, str], ...]:
+    """(path, text without comments and with single blanks) of each file: what is left of two copies is the same."""
+    return tuple(sorted((path, " ".join(bare(text)[0].split())) for path, text in files.items()))
+
+
+def _apart(majority: AnswerClass, whole: int, share: float, told: Comparison | None) -> Comparison:
+    detail = f"differs from {majority.texts} of {whole} independent texts" + (f": {told.detail}" if told else "")
+    return Comparison("different", detail, "consensus", share, trace=told.trace if told else ())
 
 
 def _both_ways(one: int, other: int, compare: Compare) -> Comparison:

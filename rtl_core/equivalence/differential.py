@@ -42,10 +42,14 @@ def compare(
     limits: Limits,
     seed: int = 0,
     effort: Effort = USUAL,
+    by_value: bool = False,
 ) -> Comparison:
     """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones; then, where the effort
     has CPU time for it, prove that the two are equal with the default parameters and with those that the harness sets, or find the
     shortest inputs that tell them apart.
+
+    Args:
+        by_value: whether two that differ are the same where they give the same values in order while an output says that these are valid.
 
     Raises InfrastructureError where the executor fails.
     """
@@ -55,31 +59,20 @@ def compare(
         return Comparison("unknown", str(error))
     if effort.proof_first:
         found = _proved(pair, Comparison("unknown", ""), effort.proof_cpu_s)
-        if found.result != "unknown":
-            return replace(found, cpu_s=pair.cpu_s)
-        return replace(_simulated(pair, effort), cpu_s=pair.cpu_s)
-    found = _simulated(pair, effort)
-    if effort.proof_cpu_s and found.result == "same":
-        found = _proved(pair, found, effort.proof_cpu_s)
-    elif effort.proof_cpu_s and found.result == "different":
-        found = _shortest(pair, found, effort.proof_cpu_s)
+        found = _simulated(pair, effort) if found.result == "unknown" else found
+    else:
+        found = _simulated(pair, effort)
+        if effort.proof_cpu_s and found.result == "same":
+            found = _proved(pair, found, effort.proof_cpu_s)
+        elif effort.proof_cpu_s and found.result == "different":
+            found = _shortest(pair, found, effort.proof_cpu_s)
+    if by_value and found.result == "different":
+        found = _same_values(pair, effort) or found
     return replace(found, cpu_s=pair.cpu_s)
 
 
-def alike_but_for(
-    executor: Executor,
-    problem: Problem,
-    golden: Mapping[str, str],
-    other: Mapping[str, str],
-    limits: Limits,
-    effort: Effort,
-) -> Comparison | None:
-    """Whether two clocked designs that differ give the same values in order while an output says that these are valid. None where no
-    output has such a name, or where they do not. Raises InfrastructureError where the executor fails."""
-    try:
-        pair = Pair.of(executor, problem, golden, other, limits)
-    except IncomparableError:
-        return None
+def _same_values(pair: Pair, effort: Effort) -> Comparison | None:
+    """That two clocked designs differ in latency, or in outputs that nobody is to read; None where no output is named so, or they do not."""
     outputs = [port for port in pair.interface.ports if port.direction == "output"]
     valid = next((port.name for port in outputs if port.width == 1 and _VALID.search(port.name)), None)
     if valid is None or len(outputs) < 2 or not pair.clocking(pair.interface)[0]:
@@ -87,8 +80,10 @@ def alike_but_for(
     found = pair.simulate({}, pair.interface, effort, valid)
     if found.result != "same" or int(found.detail.split()[0]) < LEAST_VALUES:
         return None
-    detail = f"the same {found.detail.split()[0]} values while {valid} is 1; they differ in latency or in outputs while it is 0"
-    return Comparison("same", detail, cpu_s=pair.cpu_s)
+    count = found.detail.split()[0]
+    return Comparison(
+        "same", f"the same {count} values while {valid} is 1; they differ in latency or in outputs while it is 0"
+    )
 
 
 def _simulated(pair: Pair, effort: Effort) -> Comparison:

@@ -21,8 +21,6 @@ from rtl_core.types.problem import Interface, InterfaceSource, Problem
 HDL = (".v", ".sv")
 _UNITS = {"ModuleDeclaration", "PackageDeclaration", "InterfaceDeclaration"}
 _NO_PARAMETER = re.compile(r"parameter .* not found", re.I)
-
-
 Result = Literal["equal", "same", "different", "unknown"]
 
 
@@ -32,14 +30,16 @@ class IncomparableError(Exception):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is known of an answer beside the golden one.
+    """What is known of an answer beside the golden one or, by consensus, beside other passes.
 
-    `equal` was proved; `same` is what no simulation told apart; `unknown` where none could be made. `detail` says what, where or why.
+    `equal` was proved; `same` is what nothing told apart; `unknown` where nothing could be said. `detail` says what, where or why.
     """
 
     result: Result
     detail: str
-    by: Literal["proof", "simulation"] = "simulation"
+    method: Literal["proof", "simulation", "consensus"] = "simulation"
+    share: float | None = None
+    """By consensus: the share of the independent texts that behave alike."""
     depth: int | None = None
     """Clock cycles after power-up for which equality is proved, where it is for so many alone."""
     trace: Trace = ()
@@ -89,6 +89,8 @@ class Pair:
         if bad := unusable(interface):
             raise IncomparableError(f"port {bad} has no known width or direction")
         golden, other = (as_graded(problem, files)[0] for files in (golden, other))
+        if not other:
+            raise IncomparableError("the answer has no file that could be simulated")
         hdl = {path: text for path, text in golden.items() if path.endswith(HDL)}
         if not hdl:
             raise IncomparableError("the golden answer is no HDL")

@@ -17,7 +17,7 @@ STRETCHES = 8
 
 @dataclass(frozen=True)
 class Effort:
-    """How long two designs are simulated side by side before they are called the same."""
+    """How much goes into telling two designs apart, before they are called the same."""
 
     exhaustive_bits: int = 12
     """Combinational designs with at most so many input bits see every pattern."""

@@ -11,18 +11,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rtl_core.equivalence.deserved import Deserved, by_consensus, by_golden
-from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.equivalence.pair import Comparison
 from rtl_core.errors import ProblemError
 from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.rollouts.auditing import AuditPlan
 from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
-from rtl_core.validation.found_golden import with_golden
-
-EFFORT = Effort.of_cycles(24_000, 6, 10.0)
+from rtl_core.validation.doubts import hold
 
 
 def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
@@ -40,7 +38,7 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
     for line in lines:
         if (line.problem.id, line.sample) in passed:
             by_problem[line.problem.id].append(line)
-    found: dict[str, list[Deserved]] = {}
+    found: dict[str, list[Comparison]] = {}
     with (
         closing(make_executor(asked.executor)) as executor,
         closing(Grader(executor, limits=asked.limits, seed=asked.seed)) as grader,
@@ -59,22 +57,15 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
 
 
 async def _look_at_all(
-    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Deserved]], at_once: int
+    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
 ) -> None:
     with daemon_threads(grader.executor) as call:
 
         async def look(name: str) -> None:
-            found[name] = await call(_look, grader, lines[name])
+            answers = [line.answer.files for line in lines[name]]
+            found[name] = await call(hold, grader, lines[name][0].problem, answers, AuditPlan().effort)
 
         total = sum(map(len, lines.values()))
         await work_off(
             lines, look, Tally("passes looked at", total), at_once=at_once, size=lambda name: len(lines[name])
         )
-
-
-def _look(grader: Grader, lines: list[AnswerLine]) -> list[Deserved]:
-    problem, executor, limits = lines[0].problem, grader.executor, grader.limits
-    if problem.golden is not None:
-        return [by_golden(executor, problem, line.answer.files, limits, EFFORT) for line in lines]
-    answers = [line.answer.files for line in lines]
-    return by_consensus(executor, lambda files: with_golden(problem, files, grader), answers, limits, EFFORT)

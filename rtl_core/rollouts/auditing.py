@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rtl_core.config import RunConfig
-from rtl_core.equivalence.deserved import Deserved, by_consensus, by_golden
+from rtl_core.equivalence.pair import Comparison
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
@@ -38,7 +39,7 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.validation.found_golden import with_golden
+from rtl_core.validation.doubts import hold
 from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 3
@@ -185,22 +186,22 @@ class _Auditing:
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def _look(self, work: _Work) -> list[Deserved]:
-        executor, limits, effort = self.grader.executor, self.grader.limits, self.plan.effort
-        answers = [files for files, _ in work.answers]
-        if work.problem.golden is not None:
-            return [by_golden(executor, work.problem, files, limits, effort) for files in answers]
-        return by_consensus(
-            executor, lambda files: with_golden(work.problem, files, self.grader), answers, limits, effort
-        )
+    def _look(self, work: _Work) -> list[Comparison]:
+        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort)
 
-    def _records(self, work: _Work, told: list[Deserved]) -> list[AuditRecord]:
+    def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [
-            AuditRecord(
-                rollout=rollout, run=self.run, problem_id=work.problem.id, result=one.result, detail=one.detail,
-                key=work.key, executor=self.grader.executor.name, tools=self.grader.executor.tools(), method=one.method,
-                share=one.share, depth=one.depth, cpu_s=one.cpu_s, trace=[dict(step) for step in one.trace],
-            )
+            audit_record(self.run, rollout, work.problem.id, one, self.grader.executor, work.key)
             for (_, rollouts), one in zip(work.answers, told, strict=True)
             for rollout in rollouts
-        ]  # fmt: skip
+        ]
+
+
+def audit_record(
+    run: str, rollout: str, problem_id: str, found: Comparison, executor: Executor, key: str
+) -> AuditRecord:
+    """What is stored of a finding; `key` says what it rests on."""
+    return AuditRecord(
+        run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
+        **vars(found) | {"trace": [dict(step) for step in found.trace]},
+    )  # fmt: skip

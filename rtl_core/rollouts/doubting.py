@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
-from rtl_core.equivalence.deserved import Deserved
 from rtl_core.errors import InfrastructureError
-from rtl_core.history.records import AuditRecord, StoredRollout
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts.auditing import audit_record
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
+
+WHILE_TRAINING = "while training"
+"""The key of such a finding in `audits`; `rtl-distill audit` looks again."""
 
 
 async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
@@ -45,13 +47,10 @@ async def _look(session: Session, batch: Batch, problem_id: str) -> None:
     told = [(stored, one) for stored, one in zip(passes, found, strict=True) if one is not None]
     for stored, one in told:
         batch.update(stored, audit=one.result)
-    session.recorder.put("record_audits", [_record(session, stored, one) for stored, one in told])
-
-
-def _record(session: Session, stored: StoredRollout, found: Deserved) -> AuditRecord:
-    executor = session.graders.grader.executor
-    return AuditRecord(
-        rollout=stored.rollout.key, run=session.run, problem_id=stored.rollout.problem_id, result=found.result,
-        detail=found.detail, key="while training", executor=executor.name, tools=executor.tools(), method=found.method,
-        share=found.share, depth=found.depth, cpu_s=found.cpu_s, trace=[dict(step) for step in found.trace],
-    )  # fmt: skip
+    session.recorder.put(
+        "record_audits",
+        [
+            audit_record(session.run, stored.rollout.key, problem_id, one, graders.grader.executor, WHILE_TRAINING)
+            for stored, one in told
+        ],
+    )

@@ -99,29 +99,30 @@ def test_a_difference_is_found_with_the_inputs_that_show_it(
 
 def test_what_simulation_misses_is_refuted_and_shown_by_the_simulator(grader: Grader) -> None:
     found = told(grader, ADDER, ADDER.replace("a + b", "a + b + (a == 32'd77777777)"))
-    assert (found.result, found.by, len(found.trace)) == ("different", "proof", 1)
+    assert (found.result, found.method, len(found.trace)) == ("different", "proof", 1)
     assert found.trace[0]["a"] == 77777777
     assert "y is" in found.detail
 
 
 def test_what_simulation_tells_apart_comes_with_the_shortest_inputs(grader: Grader) -> None:
     found = told(grader, COUNTER, COUNTER.replace("q + 1", "q + 2"))
-    assert (found.result, found.by) == ("different", "simulation")
-    assert [(step["rst"], step["en"]) for step in found.trace] == [(1, 0), (0, 1), (0, 0)] or len(found.trace) == 3
+    assert (found.result, found.method) == ("different", "simulation")
+    assert len(found.trace) == 3, "a reset, one step, and a look"
+    assert (found.trace[0]["rst"], found.trace[1]["rst"], found.trace[1]["en"]) == (1, 0, 1)
 
 
 def test_the_parameters_that_the_harness_sets_are_proved_too(grader: Grader) -> None:
     wrong = COUNTER.replace("q + 1", "q + 1 + (W == 12 && q == 12'd3000)")
     assert told(grader, COUNTER, wrong).result == "equal"
     found = told(grader, COUNTER, wrong, {"src/test.py": 'runner.build(parameters={"W": 12})'})
-    assert (found.result, found.by) == ("different", "proof")
+    assert (found.result, found.method) == ("different", "proof")
     assert found.detail.startswith("with W=12")
 
 
 def test_equality_for_some_cycles_is_told_as_such(grader: Grader) -> None:
     late = COUNTER.replace("= 8)", "= 24)")
     found = told(grader, late, late.replace("q + 1", "q + 1 + (q == 24'd12345678)"))
-    assert (found.result, found.by) == ("same", "simulation")
+    assert (found.result, found.method) == ("same", "simulation")
     assert found.depth is not None
     assert 12 < found.depth < 12345678
 

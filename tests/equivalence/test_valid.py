@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rtl_core.equivalence.deserved import by_consensus
+from rtl_core.equivalence.consensus import by_consensus
 from rtl_core.grading.grader import Grader
 from rtl_core.validation.doubts import EFFORT
 from tests.equivalence.test_proof import problem_of

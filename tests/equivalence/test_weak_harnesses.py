@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.equivalence import renamed, reordered
-from rtl_core.equivalence.deserved import by_consensus
+from rtl_core.equivalence.consensus import by_consensus
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.sources.rtllm import read_rtllm

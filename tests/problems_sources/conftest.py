@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -22,11 +18,3 @@ def data() -> Path:
             f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`, `verilog-eval`, `RTLLM`"
         )
     return folder
-
-
-@pytest.fixture(scope="session")
-def grader() -> Iterator[Grader]:
-    with make_executor("bubblewrap") as executor:
-        made = Grader(executor)
-        yield made
-        made.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import problem_from_record, read_cvdp
 from rtl_core.types.problem import Problem
 
@@ -44,28 +41,10 @@ sys.exit(0 if "all good" in done.stdout else 1)
 
 
 @pytest.fixture(scope="session")
-def data() -> Path:
-    folder = Path(os.environ.get("RTL_DISTILL_DATA", REPOSITORY.parent / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.fail(
-            f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds `cvdp`, `verilog-eval`, `RTLLM`"
-        )
-    return folder
-
-
-@pytest.fixture(scope="session")
 def examples(data: Path) -> dict[str, Problem]:
     """Problem id -> problem, for the published examples that open tools can grade."""
     found = [read_cvdp(path) for path in (data / "cvdp").glob("*v1.1.0_example*no_commercial*.jsonl")]
     return {problem.id: problem for problems in found for problem in problems.problems}
-
-
-@pytest.fixture(scope="session")
-def grader() -> Iterator[Grader]:
-    with make_executor("bubblewrap") as executor:
-        made = Grader(executor)
-        yield made
-        made.close()
 
 
 @pytest.fixture

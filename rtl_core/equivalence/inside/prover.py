@@ -39,6 +39,8 @@ _ATTRIBUTE = re.compile(r"\(\*(?!\s*\)).*?\*\)", re.S)
 _CALLED = {"golden": "golden answer", "other": "answer"}
 _NO_CLOCK = {("", True), ("", False)}
 """Stands for registers without a clock of their own, so that there is more than one."""
+SHORTEST = 12
+"""Up to so many cycles the inputs that show a difference are the shortest; of longer ones there may be shorter ones."""
 MAX_BITS = 60_000
 """Largest number of state bits that is tried, both designs together in three values."""
 
@@ -273,18 +275,19 @@ def _decide(cpu_s: float) -> dict[str, Any]:
         raise UndecidedError(f"{latches} bits of state in three values are too many")
     said = ""
     if constant is None and latches:
-        _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
-        small = "small.aig" if os.path.exists("small.aig") else "miter.aig"
+        reduced = _abc("read_aiger miter.aig; scorr; write_aiger small.aig", cpu_s / 3)
+        small = "miter.aig" if reduced is None else "small.aig"
         latches, constant = _header(small)
         if constant is None:
             # The shortest difference first; then all cycles, then as many as there is time for.
-            said = _abc(f"read_aiger {small}; bmc3 -F 12; write_cex -s cex.txt", cpu_s / 6)
+            _abc(f"read_aiger {small}; bmc3 -F {SHORTEST}; write_cex -s cex.txt", cpu_s / 6)
             if not os.path.exists("cex.txt"):
-                said = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3)
+                said = _abc(f"read_aiger {small}; pdr; write_cex -s cex.txt", cpu_s / 3) or ""
             if not os.path.exists("cex.txt") and "Property proved" not in said:
-                said = _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+                _abc(f"read_aiger {small}; bmc3 -v; write_cex -s cex.txt", cpu_s / 6)
+                said = _logged()
     elif constant is None:
-        said = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s)
+        said = _abc("read_aiger miter.aig; dc2; iprove; write_cex -s cex.txt", cpu_s) or ""
     if constant:
         return {"outcome": "different", "depth": 1, "cex": ["0" * _inputs("miter.aig")]}
     if os.path.exists("cex.txt"):
@@ -317,19 +320,16 @@ def _inputs(path: str) -> int:
         return int(file.readline().split()[2])
 
 
-def _abc(script: str, cpu_s: float) -> str:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (max(1, round(cpu_s)),) * 2)
-
+def _abc(script: str, cpu_s: float) -> str | None:
+    """What ABC printed, which is in log.txt, too; None where it ran out of CPU time, so that files may be cut short."""
+    limit = (max(1, round(cpu_s)),) * 2
     program = os.path.join(os.path.dirname(ys.__file__), "yosys-abc")
-    done = subprocess.run(
-        [program, "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        preexec_fn=limit,
-    )
-    return done.stdout.decode(errors="replace")
+    with open("log.txt", "w") as log:
+        done = subprocess.run(
+            [program, "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+        )  # fmt: skip
+    return None if done.returncode else _logged()
 
 
 def _cex(latches: int) -> list[str]:
