@@ -29,7 +29,7 @@ LEFT JOIN verdicts v ON v.run = p.run AND v.evaluation = p.evaluation AND v.prob
 LEFT JOIN audits a ON a.rollout = v.rollout
 WHERE p.run = $run AND e.status = 'done' AND p.samples = e.samples GROUP BY ALL ORDER BY e.step, e.policy, e.evaluation, p.problem_id
 """
-COUNTS = ("passes", "proved", "the same", "doubtful", "unknown")
+COUNTS = ("passes", "proved", "same", "doubtful", "unknown")
 """What `cells` counts, in order."""
 SHOWN = 20
 """How many doubtful passes are listed."""
@@ -133,13 +133,20 @@ def deserved_of(rows: list[dict[str, Any]]) -> list[tuple[str, Interval, Interva
 
 def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
     """The figures by source and family, then every doubtful pass with its difference, why others are unknown, and pass@1 without them."""
-    table = Table(box=box.SIMPLE_HEAD, title="Were the passes deserved?", title_justify="left")
-    table.add_column("problems")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="Were the passes deserved?",
+        title_justify="left",
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    table.add_column("problems", no_wrap=True)
     for name in COUNTS:
         table.add_column(name, justify="right")
-    table.add_column("share doubtful, 95 %", justify="right", no_wrap=True)
+    table.add_column("share, 95 %", justify="right", no_wrap=True)
     for part in (summary.whole, *summary.parts):
-        table.add_row(*cells(part))
+        source, colon, family = part.name.partition(": ")
+        table.add_row(f"  {visible(family)}" if colon else visible(source), *cells(part)[1:])
     lines = [Text(visible(f"doubtful: {row['rollout']}: {row['detail']}")) for row in summary.doubtful[:SHOWN]]
     if len(summary.doubtful) > SHOWN:
         lines.append(Text(f"and {len(summary.doubtful) - SHOWN} more: rtl-distill query audit"))

@@ -25,7 +25,7 @@ def audited(source: Source) -> Table | None:
         "audit",
         f"Audited: {summary.in_words()}",
         "Each passed answer was held against the golden one, or where there is none against the other passes (rtl-distill audit). "
-        "Proved: equal for all inputs. The same: no input tried tells them apart. Doubtful: one does. The share leaves out what is "
+        "Proved: equal for all inputs. Same: no input tried tells them apart. Doubtful: one does. The share leaves out what is "
         "unknown and has Wilson's 95 % interval.",
         [("problems", "left"), *((name, "right") for name in (*COUNTS, "share doubtful"))],
         [cells(part) for part in (summary.whole, *summary.parts)],
