@@ -139,6 +139,7 @@ def render(history: History, run: str, summary: AuditSummary) -> RenderableType:
         title_justify="left",
         collapse_padding=True,
         pad_edge=False,
+        show_edge=False,
     )
     table.add_column("problems", no_wrap=True)
     for name in COUNTS:
