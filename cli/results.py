@@ -182,7 +182,8 @@ def show(
         console.print(
             f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False
         )
-        console.print(found["waveform"], markup=False, highlight=False)
+        for text in filter(None, (found["netlist"], found["waveform"])):
+            console.print(text, markup=False, highlight=False)
     if stored.teacher and texts is None:
         console.print("no tokenizer is at hand, so tokens are shown by number; name one with --tokenizer", style="dim")
 

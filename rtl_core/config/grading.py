@@ -60,6 +60,11 @@ class RewardSection(Section):
     )
     """Weight of each term; the others are stored with weight 0."""
 
+    @property
+    def pays_size(self) -> bool:
+        """Whether a term with a weight reads what synthesis makes of an answer."""
+        return any(weight and TERMS[name].netlist for name, weight in self.weights.items())
+
     @field_validator("plugins")
     @classmethod
     def _import(cls, modules: tuple[str, ...]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ MANY, AHEAD = 4, 3
 """A class of so many texts, so many times the next one's, is the majority also where mistakes of all kinds outnumber it."""
 
 Files = Mapping[str, str]
+Words = tuple[tuple[str, str], ...]
 Compare = Callable[[int, int], Comparison]
 """Holds answer `other` against answer `golden`, by their places in the list."""
 
@@ -142,7 +143,7 @@ def places(texts: Sequence[int], compare: Compare) -> list[Comparison]:
     return [found[i] for i in range(len(texts))]
 
 
-def words_of(files: Files) -> tuple[tuple[str, str], ...]:
+def words_of(files: Files) -> Words:
     """(path, text without comments and with single blanks) of each file: what is left of two copies is the same."""
     return tuple(sorted((path, " ".join(bare(text)[0].split())) for path, text in files.items()))
 

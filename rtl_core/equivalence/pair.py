@@ -16,6 +16,7 @@ from rtl_core.problems.clocking import active_low, clocks_and_resets
 from rtl_core.problems.interface import parse_interface
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import SourceTree, name_of, walk
+from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface, InterfaceSource, Problem
 
 HDL = (".v", ".sv")
@@ -45,6 +46,8 @@ class Comparison:
     trace: Trace = ()
     """The shortest inputs that tell the two apart, where model checking found them and the simulator shows them."""
     cpu_s: float = 0.0
+    netlist: Netlist | None = None
+    """What synthesis makes of the answer; relative to others where the answer is not doubtful."""
 
     @property
     def agrees(self) -> bool:

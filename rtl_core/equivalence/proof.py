@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rtl_core.equivalence.pair import HDL, Pair
 from rtl_core.equivalence.side_by_side import Trace, Values
 from rtl_core.grading.executors.base import Step
+from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Interface
 
 YOSYS_CPU_S = 10.0
@@ -47,40 +48,55 @@ def prove(pair: Pair, values: Values, interface: Interface, cpu_s: float) -> Pro
     if odd := next((name for name in names if not _PLAIN.fullmatch(name)), None):
         return Proof("undecided", why=f"{odd} is no plain identifier")
     clocks, resets, low = pair.clocking(interface)
-    given = [f"/code/{path}" for path in pair.given if path.endswith(HDL)]
     # Under a name that the other design cannot guess: it could include the golden answer, and be equal.
     golden = {f"src/{pair.nonce}/golden{i}.sv": text for i, text in enumerate(pair.golden.values())}
     spec = {
-        "top": interface.module,
         "values": dict(values),
-        "golden": [*given, *(f"/code/{path}" for path in golden)],
-        "other": [*given, *(f"/code/{path}" for path in pair.other if path.endswith(HDL))],
+        "golden": [f"/code/{path}" for path in (*pair.given, *golden) if path.endswith(HDL)],
         "clocks": clocks,
         "resets": [[name, name in low] for name in resets],
         "cpu_s": cpu_s,
     }
-    harness = {**golden, "src/prover.py": _prover(), f"src/{pair.nonce}/spec.json": json.dumps(spec)}
-    step = Step("prove", ("python3", "/code/src/prover.py", f"/code/src/{pair.nonce}/spec.json"))
-    (done,) = pair.run(harness, [step], cpu_s + YOSYS_CPU_S, pair.other)
-    if done.overrun:
-        return Proof("undecided", why="out of memory" if done.overrun == "memory" else "out of CPU time")
-    try:
-        return _read(json.loads(done.output.splitlines()[-1]))
-    except (IndexError, ValueError, KeyError, TypeError):
-        return Proof("undecided", why=f"the prover ended with {done.exit_code}")
-
-
-def _read(told: Mapping[str, object]) -> Proof:
+    told = _told(pair, "prover.py", spec, cpu_s + YOSYS_CPU_S, golden)
     clock = told.get("clock")
     return Proof(
-        told["outcome"],  # type: ignore[arg-type]
-        told.get("depth"),  # type: ignore[arg-type]
-        str(told.get("why") or ""),
-        told.get("trace") or (),  # type: ignore[arg-type]
-        (str(clock[0]), bool(clock[1])) if isinstance(clock, list) else None,
+        told.get("outcome", "undecided"),
+        told.get("depth"),
+        told.get("why") or "",
+        told.get("trace") or (),
+        (clock[0], clock[1]) if clock else None,
     )
 
 
+def netlist(pair: Pair) -> Netlist | None:
+    """What synthesis makes of the pair's other design with its default parameters; None where Yosys cannot say, or is not there.
+
+    Raises InfrastructureError where the executor fails.
+    """
+    if not pair.executor.has_module("pyosys") or not _PLAIN.fullmatch(pair.interface.module):
+        return None
+    told = _told(pair, "sizer.py", {"values": {}}, YOSYS_CPU_S)
+    return Netlist(**told) if "cells" in told else None
+
+
+def _told(
+    pair: Pair, script: str, spec: Mapping[str, Any], cpu_s: float, golden: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a script of `inside` says of the pair in one line of JSON; {why} where it does not come to that."""
+    spec = {**spec, "top": pair.interface.module}
+    spec["other"] = [f"/code/{path}" for path in (*pair.given, *pair.other) if path.endswith(HDL)]
+    at = f"src/{pair.nonce}/spec.json"
+    step = Step("yosys", ("python3", f"/code/src/{script}", f"/code/{at}"))
+    (done,) = pair.run({**(golden or {}), **_scripts(), at: json.dumps(spec)}, [step], cpu_s, pair.other)
+    if done.overrun:
+        return {"why": "out of memory" if done.overrun == "memory" else "out of CPU time"}
+    try:
+        return dict(json.loads(done.output.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError):
+        return {"why": f"{script} ended with {done.exit_code}"}
+
+
 @cache
-def _prover() -> str:
-    return (Path(__file__).parent / "inside" / "prover.py").read_text()
+def _scripts() -> dict[str, str]:
+    inside = Path(__file__).parent / "inside"
+    return {f"src/{name}": (inside / name).read_text() for name in ("prover.py", "sizer.py")}

@@ -81,6 +81,12 @@ class AuditFinding(BaseModel):
     cpu_s: float = 0.0
     trace: list[dict[str, int]] = Field(default_factory=list)
     """The shortest inputs that show a difference: step by step the value of each input."""
+    cells: int | None = None
+    flip_flops: int | None = None
+    levels: int | None = None
+    relative_area: float | None = None
+    relative_levels: float | None = None
+    """These five as in `types.netlist.Netlist`; None where Yosys cannot synthesise the answer."""
 
 
 class AuditRecord(AuditFinding):

@@ -349,7 +349,12 @@ CREATE TABLE audits (
     share         DOUBLE,                   -- by consensus: share of the independent texts that behave alike
     depth         BIGINT,                   -- clock cycles for which equality is proved, where it is for so many alone
     cpu_s         DOUBLE,
-    trace         JSON                      -- the shortest inputs that show a difference: [{input: value}, ...]
+    trace         JSON,                     -- the shortest inputs that show a difference: [{input: value}, ...]
+    cells           BIGINT,                 -- after synthesis to gates of two inputs; registers included
+    flip_flops      BIGINT,
+    levels          BIGINT,                 -- cells on the longest path without a register
+    relative_area   DOUBLE,                 -- cells relative to the golden answer, or to the median of the passes that behave alike
+    relative_levels DOUBLE
 );
 
 -- Verdicts by what was graded (problem, answer, tools, seed), whoever wrote the answer.

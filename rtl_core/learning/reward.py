@@ -23,6 +23,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
@@ -47,6 +48,8 @@ class Graded:
     tokens_T: Sequence[int]
     """Its T completion tokens, the end-of-turn token included."""
     stop_reason: Literal["stop", "length"]
+    netlist: Netlist | None = None
+    """Of a pass that was looked at and is not doubtful, relative to others."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,16 @@ class Term:
     name: str
     about: str
     value: Callable[[Graded], float]
+    netlist: bool = False
+    """Whether it reads the netlist: with a weight on it, every pass of a train step is looked at."""
 
 
 TERMS: dict[str, Term] = {}
 """Name -> every registered term."""
 
 
-def term(name: str) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
-    """Register the decorated function as the reward term `name`; the first sentence of its docstring explains it.
+def term(name: str, netlist: bool = False) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
+    """Register the decorated function as the reward term `name`, which reads `Graded.netlist` or not; the first sentence of its docstring explains it.
 
     Raises:
         ValueError: the name is taken, or is not lower-case letters, digits and `_`; or the function has no docstring.
@@ -77,7 +82,7 @@ def term(name: str) -> Callable[[Callable[[Graded], float]], Callable[[Graded], 
             raise ValueError(f"reward term {name!r} is registered twice")
         if not about:
             raise ValueError(f"reward term {name!r} needs a docstring that says what it pays for")
-        TERMS[name] = Term(name, about, value)
+        TERMS[name] = Term(name, about, value, netlist)
         return value
 
     return register

@@ -9,14 +9,26 @@ from typing import Any
 from rtl_core.history.store import History
 
 MOST_STEPS = 40
-AUDIT_SQL = "SELECT result, method, detail, share, depth, trace FROM audits WHERE rollout = $rollout"
+AUDIT_SQL = "SELECT * FROM audits WHERE rollout = $rollout"
 
 
 def audit_of(history: History, rollout: str) -> dict[str, Any] | None:
-    """What an audit found of a pass, with the inputs that show a difference as `waveform`; None where it was not looked at."""
+    """What an audit found of a pass, with the inputs that show a difference as `waveform` and its size in words as `netlist`; None where
+    it was not looked at."""
     for row in history.query(AUDIT_SQL, {"rollout": rollout}).to_pylist():
-        return {**row, "waveform": waveform(json.loads(row["trace"] or "[]"))}
+        return {**row, "waveform": waveform(json.loads(row["trace"] or "[]")), "netlist": _size(row)}
     return None
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    if row["cells"] is None:
+        return ""
+    beside = (
+        ""
+        if row["relative_area"] is None
+        else f"; relative area {row['relative_area']:.2f}, levels {row['relative_levels']:.2f}"
+    )
+    return f"{row['cells']} cells, {row['flip_flops']} of them flip-flops, {row['levels']} levels{beside}"
 
 
 def waveform(trace: Sequence[Mapping[str, int]]) -> str:

@@ -39,10 +39,10 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import hold
+from rtl_core.validation.doubts import Netlists, hold
 from rtl_core.validation.level import golden_digest
 
-AUDITOR_VERSION = 3
+AUDITOR_VERSION = 4
 """Raised whenever an audit may come to another result than before."""
 
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
@@ -133,6 +133,7 @@ class _Auditing:
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
     done: AuditDone
+    netlists: Netlists = field(default_factory=Netlists)
 
     async def go(self, jobs: int) -> None:
         """Look at every answer that is not known; the executor is closed then."""
@@ -187,7 +188,7 @@ class _Auditing:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _look(self, work: _Work) -> list[Comparison]:
-        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort)
+        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort, self.netlists)
 
     def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [
@@ -201,7 +202,9 @@ def audit_record(
     run: str, rollout: str, problem_id: str, found: Comparison, executor: Executor, key: str
 ) -> AuditRecord:
     """What is stored of a finding; `key` says what it rests on."""
+    told = vars(found) | {"trace": [dict(step) for step in found.trace]}
+    netlist = told.pop("netlist")
     return AuditRecord(
         run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
-        **vars(found) | {"trace": [dict(step) for step in found.trace]},
+        **told, **(vars(netlist) if netlist else {}),
     )  # fmt: skip

@@ -20,13 +20,14 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.pool import grade_all
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.reward import Graded, reward
+from rtl_core.learning.reward import Graded, Reward, reward
 from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.session import Session
+from rtl_core.types.netlist import Netlist
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
-from rtl_core.types.verdict import Outcome, Stage
+from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
 @define(eq=False)
@@ -236,9 +237,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             failed.append(verdict)
             continue
-        one = stored.rollout
-        graded = Graded(problem, verdict, one.text, one.tokens_T, one.stop_reason)
-        earned = reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem_id, math.inf))
+        earned = reward_of(session, stored.rollout, verdict)
         rows.append((stored.rollout.key, verdict, earned))
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)
@@ -258,3 +257,10 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
             )
         raise InfrastructureError(why)
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
+
+
+def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None) -> Reward:
+    """What a graded answer earns, with the netlist of a pass that was looked at and is not doubtful."""
+    problem = session.problems[rollout.problem_id]
+    graded = Graded(problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist)
+    return reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf))

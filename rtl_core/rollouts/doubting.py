@@ -1,17 +1,18 @@
 """Which passes of a train step are doubtful: looked at as soon as a group is graded (`rtl_core.validation.doubts`).
 
 What is found is kept in `audits`, and with `learning.doubtful` as `mask` or `zero` a doubtful pass is masked, or earns nothing. Passes for
-which there is no time keep their reward.
+which there is no time keep their reward. Where a reward term reads netlists, every pass is looked at, and what it earns follows from that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts.auditing import audit_record
-from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.batch import Batch, reward_of
 from rtl_core.run.session import Session
 
 WHILE_TRAINING = "while training"
@@ -20,7 +21,8 @@ WHILE_TRAINING = "while training"
 
 async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
     """Look at the passes of one group, in all turns of a train step. A failure of the executor is no finding."""
-    if session.config.learning.doubtful == "keep" or batch.purpose != "train":
+    needed = session.config.learning.doubtful != "keep" or session.config.reward.pays_size
+    if not needed or batch.purpose != "train":
         return
     for turn in (batch, *batch.later.values()):
         await _look(session, turn, problem_id)
@@ -28,6 +30,7 @@ async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
 
 async def _look(session: Session, batch: Batch, problem_id: str) -> None:
     passes = [s for s in batch.group(problem_id) if s.verdict is not None and s.verdict.passed and s.audit is None]
+    pays_size = session.config.reward.pays_size
     if not passes:
         return
     problem, graders = session.problems[problem_id], session.graders
@@ -40,13 +43,18 @@ async def _look(session: Session, batch: Batch, problem_id: str) -> None:
                 graders.grader,
                 problem,
                 answers,
-                session.config.learning.doubtful_share,
+                math.inf if pays_size else session.config.learning.doubtful_share,
             )
         except InfrastructureError:
             return
     told = [(stored, one) for stored, one in zip(passes, found, strict=True) if one is not None]
     for stored, one in told:
         batch.update(stored, audit=one.result)
+        if pays_size and one.agrees:
+            assert stored.verdict is not None
+            earned = reward_of(session, stored.rollout, stored.verdict, one.netlist)
+            batch.update(stored, reward=earned)
+            session.recorder.put("record_verdicts", [(stored.rollout.key, stored.verdict, earned)])
     session.recorder.put(
         "record_audits",
         [

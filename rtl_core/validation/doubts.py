@@ -1,4 +1,4 @@
-"""Were the passes of a problem deserved: each held against the golden answer, or against one another where there is none.
+"""Were the passes of a problem deserved: each held against the golden answer, or against one another where there is none. How large is each?
 
 While a run trains that is done within a share of the grading time, and once for each answer (`Doubts`). A proof decides most answers in a
 fifth of a second of CPU; a short simulation tells the others. `rtl-distill audit` looks longer.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from attrs import define, field
 
-from rtl_core.equivalence.consensus import Files, by_consensus, words_of
+from rtl_core.equivalence.consensus import Files, Words, by_consensus, words_of
 from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.pair import Comparison
+from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
+from rtl_core.equivalence.proof import netlist
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
+from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Problem
 from rtl_core.validation.found_golden import with_golden
 
@@ -24,21 +27,60 @@ LEAST_TEXTS = 3
 """Without a golden answer, so many distinct passing answers are held against one another."""
 
 
-def hold(grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort) -> list[Comparison]:
+def hold(
+    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, netlists: Netlists
+) -> list[Comparison]:
     """What is known of the passing answers of one problem. Raises InfrastructureError where the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
-        return by_consensus(executor, lambda files: with_golden(problem, files, grader), answers, limits, effort)
-    return [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
+        found = by_consensus(executor, lambda files: with_golden(problem, files, grader), answers, limits, effort)
+    else:
+        found = [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
+    sized = [netlists.of(grader, problem, files) for files in answers]
+    alike = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
+    if problem.golden is not None:
+        golden, _ = netlists.of(grader, problem, problem.golden)
+        alike = [golden] if golden else []
+    cells, levels = (median([getattr(one, name) for one in alike] or [0]) for name in ("cells", "levels"))
+    return [
+        replace(
+            one,
+            netlist=netlist.beside(cells, levels) if netlist and alike and one.agrees else netlist,
+            cpu_s=one.cpu_s + cpu_s,
+        )
+        for one, (netlist, cpu_s) in zip(found, sized, strict=True)
+    ]
+
+
+@define(eq=False)
+class Netlists:
+    """The netlists of designs, each made once."""
+
+    known: dict[tuple[str, Words], Netlist | None] = field(factory=dict)
+    """(problem's fingerprint, files without comments and white space) -> the netlist; None where Yosys cannot say."""
+
+    def of(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
+        """The netlist of a design, and the CPU time that it took now. Raises InfrastructureError where the executor fails."""
+        key = problem.fingerprint, words_of(files)
+        if key in self.known:
+            return self.known[key], 0.0
+        try:
+            pair = Pair.of(grader.executor, with_golden(problem, files, grader), files, files, grader.limits)
+        except IncomparableError:
+            self.known[key] = None
+            return None, 0.0
+        self.known[key] = netlist(pair)
+        return self.known[key], pair.cpu_s
 
 
 @define(eq=False)
 class Doubts:
     """What was found of passing answers so far, and the CPU time that it took. One for a run's process."""
 
-    known: dict[tuple[str, tuple[tuple[str, str], ...]], Comparison] = field(factory=dict)
+    known: dict[tuple[str, Words], Comparison] = field(factory=dict)
     """(problem's fingerprint, files without comments and white space) -> what is known beside the golden answer."""
     spent_s: float = 0.0
+    netlists: Netlists = field(factory=Netlists)
 
     def room(self, grader: Grader, share: float) -> bool:
         """Whether less was spent than that share of the CPU time of grading."""
@@ -60,6 +102,6 @@ class Doubts:
         return told
 
     def _hold(self, grader: Grader, problem: Problem, answers: Sequence[Files]) -> list[Comparison]:
-        found = hold(grader, problem, answers, EFFORT)
+        found = hold(grader, problem, answers, EFFORT, self.netlists)
         self.spent_s += sum(one.cpu_s for one in found)
         return found

@@ -37,7 +37,7 @@ def test_every_named_query_runs_and_says_what_it_answers(demo, name):
     query = named_query(name)
     assert query.about.endswith(".")
     rows = ask(demo, name)
-    if name not in ("audit", "changed-verdicts", "regrades", "infrastructure", "never-solved", "turns"):
+    if name not in ("audit", "changed-verdicts", "regrades", "infrastructure", "never-solved", "turns", "netlists"):
         assert rows, name
 
 

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,17 +59,17 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compare(spec: dict[str, Any]) -> dict[str, Any]:
-    clocks = {tuple(clock) for name in ("golden", "other") for clock in _read(spec, name)}
+    clocks = {tuple(clock) for name in ("golden", "other") for clock in read(spec, name)}
     clock = clocks.pop() if len(clocks) == 1 else None
     stepwise = bool(clocks)
-    inputs = _apart(lambda: _build(spec, stepwise), "Yosys cannot compare the two")
+    inputs = apart(lambda: _build(spec, stepwise), "Yosys cannot compare the two")
     found = _decide(spec["cpu_s"])
     if found["outcome"] == "different":
         found["trace"] = _by_port(found.pop("cex"), inputs)
     return {**found, "clock": clock}
 
 
-def _apart(work: Callable[[], Any], failed: str) -> Any:
+def apart(work: Callable[[], Any], failed: str) -> Any:
     """What `work` returns, called in a process of its own: an error of Yosys ends the process. Raises UndecidedError."""
     with suppress(FileNotFoundError):
         os.remove("told.json")
@@ -91,6 +92,8 @@ def _apart(work: Callable[[], Any], failed: str) -> Any:
     if status == 0:
         with open("told.json") as file:
             return json.load(file)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        raise UndecidedError("out of CPU time")
     match = re.search(r"\b(?:error|ERROR): (.*)$", _logged(), re.M)
     raise UndecidedError(f"{failed}: {match[1].strip()[:300] if match else f'it ended with status {status}'}")
 
@@ -100,12 +103,13 @@ def _logged() -> str:
         return file.read()
 
 
-def _run(design: Any, *commands: str) -> None:
+def run(design: Any, *commands: str) -> None:
+    """Run commands of Yosys on a design."""
     for command in commands:
         ys.run_pass(command, design)
 
 
-def _read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
+def read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     """Read one design and write it to NAME.il. Returns its clocks, see `_clocks`."""
     top, values = spec["top"], spec["values"]
     texts = []
@@ -129,16 +133,16 @@ def _read(spec: dict[str, Any], name: str) -> list[tuple[str, bool]]:
     first: UndecidedError | None = None
     for way in ways:
 
-        def read(way: tuple[str, ...] = way) -> list[tuple[str, bool]]:
+        def attempt(way: tuple[str, ...] = way) -> list[tuple[str, bool]]:
             design = ys.Design()
-            _run(design, *way, "proc", "flatten", "opt_clean", "memory_map", "opt_expr -keepdc", "opt_clean")
-            _run(design, "check", f"write_rtlil {name}.il")
+            run(design, *way, "proc", "flatten", "opt_clean", "memory_map", "opt_expr -keepdc", "opt_clean")
+            run(design, "check", f"write_rtlil {name}.il")
             if "found logic loop" in _logged():
                 raise ValueError("it has a combinational loop")
             return sorted(_clocks(design))
 
         try:
-            return [tuple(clock) for clock in _apart(read, f"Yosys cannot read the {_CALLED[name]}")]
+            return [tuple(clock) for clock in apart(attempt, f"Yosys cannot read the {_CALLED[name]}")]
         except UndecidedError as error:
             first = first or error
     assert first is not None
@@ -155,14 +159,14 @@ def _build(spec: dict[str, Any], stepwise: bool) -> list[tuple[str, int]]:
     for name in ("golden", "other"):
         _encode(design, name, stepwise)
         ports[name] = _ports(design)
-        _run(design, f"design -stash {name}")
+        run(design, f"design -stash {name}")
     if ports["golden"] != ports["other"]:
         raise ValueError("their ports differ")
     inputs, outputs = ports["golden"]
     with open("miter.v", "w") as file:
         file.write(_miter(inputs, outputs, spec["resets"], spec["clocks"] if stepwise else []))
     for top, sides in (("covered", ("golden",)), ("miter", ("golden", "other"))):
-        _run(
+        run(
             design, "design -reset", *(f"design -copy-from {side} {side}" for side in sides), "read_verilog -formal miter.v",
             f"hierarchy -check -top {top}", "proc", "flatten", "chformal -remove", "opt", "techmap", "opt -fast", "aigmap",
             "opt_clean", f"write_aiger -zinit -map map.txt {top}.aig",
@@ -191,13 +195,13 @@ def _id(name: str) -> Any:
 
 def _encode(design: Any, name: str, stepwise: bool) -> None:
     """Make the saved design the current one, with its outputs split in value and X."""
-    _run(
+    run(
         design, f"read_rtlil {name}.il",
         *(("clk2fflogic",) if stepwise else ("async2sync", "dffunmap", "formalff -clk2ff")),
         "xprop -split-outputs -assume-def-inputs -formal", "opt_clean",
     )  # fmt: skip
     top = str(design.top_module().name)[1:]
-    _run(design, f"rename {top} {name}")
+    run(design, f"rename {top} {name}")
 
 
 def _ports(design: Any) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

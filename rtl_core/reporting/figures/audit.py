@@ -7,12 +7,19 @@ from rtl_core.reporting.blocks import Block, Source, Table, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.text import rate_in_words
 
+SIZES_SQL = """
+SELECT coalesce(p.family, p.source) AS problems, count(*) AS passes, quantile_cont(a.relative_area, 0.25) AS q1,
+       median(a.relative_area) AS q2, quantile_cont(a.relative_area, 0.75) AS q3, median(a.relative_levels) AS levels
+FROM audits a JOIN run_problems p ON p.run = a.run AND p.problem_id = a.problem_id
+WHERE a.run = $run AND a.relative_area IS NOT NULL GROUP BY ALL ORDER BY problems
+"""
+
 
 @SECTIONS.register("audited")
 @section("Were the passes deserved?", "Passed answers beside the golden ones, or beside one another.", place=20)
 def blocks(source: Source) -> list[Block]:
     """Passes by family, and those that are doubtful."""
-    return draw(source, audited, deserved, doubtful)
+    return draw(source, audited, deserved, doubtful, sizes)
 
 
 def audited(source: Source) -> Table | None:
@@ -62,3 +69,19 @@ def doubtful(source: Source) -> Table | None:
         [[row["rollout"], row["method"], row["detail"]] for row in shown],
         links={i: row["rollout"] for i, row in enumerate(shown)},
     )
+
+
+def sizes(source: Source) -> Table | None:
+    """Cells and levels of the passes by family, beside the golden answers or the median passes."""
+    rows = source.ask(SIZES_SQL)
+    if not rows:
+        return None
+    return Table(
+        "netlists",
+        "How large the passes are",
+        "After synthesis to gates of two inputs (cells include registers), relative to the golden answer, or to the median of the passes that "
+        "behave alike. Quartiles of the passes that are not doubtful.",
+        [("problems", "left"), ("passes", "right"), ("area: lower quartile", "right"), ("median", "right"), ("upper", "right"),
+         ("levels: median", "right")],
+        [[row["problems"], str(row["passes"]), *(f"{row[name]:.2f}" for name in ("q1", "q2", "q3", "levels"))] for row in rows],
+    )  # fmt: skip

@@ -26,7 +26,18 @@ HUB_S, ENGINE_S = 30, 45
 Result = TypeVar("Result")
 
 
-CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (context, sizes, known_good, disk, cost)
+def small_pays(known: Known) -> Iterator[Finding]:
+    """A weak harness pays designs that leave something out, and these are small."""
+    problems = known.config.problems
+    if known.config.reward.pays_size and (problems.weak_ceiling or not problems.require_golden):
+        weak = "weak harnesses (problems.weak_ceiling)" if problems.weak_ceiling else "problems without a golden answer"
+        yield Finding(
+            "reward", "warning", f"small or fast designs are paid, and {weak} train, which may pay what leaves something out",
+            "follow passes/doubtful, or look at the passes with rtl-distill audit",
+        )  # fmt: skip
+
+
+CHECKS: tuple[Callable[[Known], Iterable[Finding]], ...] = (context, sizes, known_good, small_pays, disk, cost)
 
 
 def before_sampling(known: Known) -> Iterator[Finding]:

@@ -1,0 +1,87 @@
+"""Cells, flip-flops and longest path of designs, and what a pass earns for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.grading.grader import Grader
+from rtl_core.learning.netlist_terms import area, depth
+from rtl_core.learning.reward import Graded
+from rtl_core.types.answer import Answer
+from rtl_core.types.netlist import Netlist
+from rtl_core.types.problem import Problem
+from rtl_core.validation.doubts import Netlists, hold
+from tests.equivalence.test_proof import COUNTER, problem_of
+
+HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
+CHAIN = "module m(input clk, input a, b, c, output reg q, output y);\n  assign y = (a & b) ^ (c | q);\n  always @(posedge clk) q <= y;\nendmodule\n"
+
+
+def size(grader: Grader, text: str) -> Netlist | None:
+    return Netlists().of(grader, problem_of(text), {"rtl/m.sv": text})[0]
+
+
+def test_cells_are_counted_by_hand(grader: Grader) -> None:
+    assert size(grader, CHAIN) == Netlist(cells=4, flip_flops=1, levels=2)
+    wires = "module m(input a, output y);\n  assign y = a;\nendmodule\n"
+    assert size(grader, wires) == Netlist(cells=0, flip_flops=0, levels=0)
+
+
+def test_a_wider_design_is_larger_and_has_its_flip_flops(grader: Grader) -> None:
+    narrow, wide = (size(grader, COUNTER.replace("W = 8", f"W = {bits}")) for bits in (8, 16))
+    assert narrow is not None
+    assert wide is not None
+    assert (narrow.flip_flops, wide.flip_flops) == (8, 16)
+    assert wide.cells > narrow.cells
+    assert wide.levels > narrow.levels
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "module m(input a, output y);\n  assign y = a & z;\n  assign z = y;\n  wire z;\nendmodule\n",
+        'module m(input a, output y);\n  initial $info("{\\"cells\\": 0}");\n  missing u(a, y);\nendmodule\n',
+    ],
+)
+def test_what_cannot_be_synthesised_has_no_size(grader: Grader, text: str) -> None:
+    assert size(grader, text) is None
+
+
+def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(
+    grader: Grader, planted: Callable[..., Problem]
+) -> None:
+    problem, netlists = planted(), Netlists()
+    forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
+    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    golden, longer, wrong = (one.netlist for one in hold(grader, problem, answers, Effort.of_cycles(100), netlists))
+    assert golden == longer == Netlist(4, 0, 1, 1.0, 1.0)
+    assert wrong is not None
+    assert wrong.relative_area is None, "what is doubtful is held against nothing"
+    assert netlists.of(grader, problem, answers[0])[1] == 0.0
+
+
+def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(
+    grader: Grader, planted: Callable[..., Problem]
+) -> None:
+    forms = ("~a", "4'd15 ^ a", "~a | {4{^a & ~^a}}")
+    answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
+    problem = planted(golden=None)
+    grader.grade(problem, Answer(files=answers[0]))
+    told = hold(grader, problem, answers, Effort.of_cycles(100), Netlists())
+    assert [one.netlist and one.netlist.relative_area for one in told] == [1.0, 1.0, 1.0]
+
+
+def test_terms_pay_less_for_larger_designs_and_nothing_for_what_is_not_known(
+    grader: Grader, planted: Callable[..., Problem]
+) -> None:
+    problem = planted()
+    verdict = grader.grade(problem, Answer(files={"rtl/inv.sv": f"{HEAD}  assign y = ~a;\nendmodule\n"}))
+    paid = [
+        Graded(problem, verdict, "", (), "stop", netlist)
+        for netlist in (Netlist(9, 0, 4).beside(9, 9), Netlist(29, 0, 4).beside(9, 4), Netlist(9, 0, 4), None)
+    ]
+    assert [area(one) for one in paid] == [1 / 2, 1 / 4, 0, 0]
+    assert [depth(one) for one in paid] == [pytest.approx(2 / 3), 1 / 2, 0, 0]
