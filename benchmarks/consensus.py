@@ -1,10 +1,10 @@
 """How well the passes of a problem tell which of them are wrong, with the golden answer hidden.
 
-    python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--shared] [--sets starter,VerilogEval,RTLLM]
+    python -m benchmarks.consensus [--answers 2,4,16] [--problems 24] [--wrong .25] [--cut 8] [--shared] [--sets starter,VerilogEval,RTLLM]
 
 For each problem a harness whose checks were cut is imagined: whatever compiles passes. Of so many answers each is wrong with the chance
 `--wrong`, a mutant that the golden answer tells apart, and else a rewrite of the golden answer (benchmarks/equivalence.py), every text
-another. With --shared all wrong answers to a problem are the same mutant in other words. Printed are precision and recall of `doubtful`
+another. With --cut N a mutant must also pass a harness that compares N random vectors or clock cycles alone. With --shared all wrong answers to a problem are the same mutant in other words. Printed are precision and recall of `doubtful`
 against the golden answer with Wilson's 95 % intervals, and how many answers had no majority.
 """
 
@@ -24,6 +24,7 @@ from benchmarks.answers import options
 from benchmarks.equivalence import LIMITS, procedural, readers, renamed, reordered
 from rtl_core.equivalence.consensus import by_consensus
 from rtl_core.equivalence.differential import compare
+from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.learning.intervals import wilson
 from rtl_core.problems.tree import SourceTree
@@ -63,15 +64,24 @@ def answers(
     return found
 
 
+def wrong_answers(executor: Executor, problem: Problem, cut: int) -> list[Files]:
+    """Mutants that the golden answer tells apart, though a harness of `cut` vectors or cycles does not; 0 means no harness."""
+    golden, found = problem.golden or {}, []
+    assert problem.interface is not None
+    weak = Effort(exhaustive_bits=0, vectors=cut, cycles=1, stretch=1, run=cut, parameter_sets=0)
+    for mutant in mutants(golden, problem.interface.module, 48 if cut else 12, 1):
+        passes = not cut or compare(executor, problem, golden, mutant.files, LIMITS, effort=weak).agrees
+        if passes and compare(executor, problem, golden, mutant.files, LIMITS, effort=EFFORT).result == "different":
+            found.append(mutant.files)
+    return found
+
+
 def measure(
-    executor: Executor, problem: Problem, counts: list[int], share: float, shared: bool
+    executor: Executor, problem: Problem, counts: list[int], share: float, shared: bool, cut: int
 ) -> dict[int, Counter[str]]:
     """Answers of the problem -> how many are right or wrong and doubtful, or neither."""
     rng = random.Random(f"{problem.id}/{share}/{shared}")
-    assert problem.interface is not None
-    golden = problem.golden or {}
-    made = [m.files for m in mutants(golden, problem.interface.module, 12, 1)]
-    wrong = [f for f in made if compare(executor, problem, golden, f, LIMITS, effort=EFFORT).result == "different"]
+    wrong = wrong_answers(executor, problem, cut)
     tallies: dict[int, Counter[str]] = {count: Counter() for count in counts}
     if not wrong:
         return tallies
@@ -96,6 +106,7 @@ def main() -> None:
     parser.add_argument("--answers", default="2,4,16")
     parser.add_argument("--problems", type=int, default=24, help="of each set")
     parser.add_argument("--wrong", type=float, default=0.25)
+    parser.add_argument("--cut", type=int, default=0, metavar="N")
     parser.add_argument("--shared", action="store_true")
     arguments = parser.parse_args()
     data: Path = arguments.data
@@ -106,7 +117,11 @@ def main() -> None:
         for name in arguments.sets.split(","):
             problems = [p for p in readers(data, 78)[name]() if p.golden and p.interface]
             chosen = random.Random(0).sample(problems, min(arguments.problems, len(problems)))
-            done = list(pool.map(lambda p: measure(executor, p, counts, arguments.wrong, arguments.shared), chosen))
+            done = list(
+                pool.map(
+                    lambda p: measure(executor, p, counts, arguments.wrong, arguments.shared, arguments.cut), chosen
+                )
+            )
             for count in counts:
                 tally = sum((one[count] for one in done), Counter[str]())
                 whole[count] += tally

@@ -13,13 +13,13 @@ from rtl_core.learning.reward import Graded, term
 @term("area", netlist=True)
 def area(answer: Graded) -> float:
     """1 / (1 + a) for a times the cells of the golden answer, or of the median pass: 1/2 for as many; 0 for what is doubtful or not synthesised."""
-    return _value(answer.netlist and answer.netlist.relative_area)
+    return _value(None if answer.netlist is None else answer.netlist.relative_area)
 
 
 @term("depth", netlist=True)
 def depth(answer: Graded) -> float:
     """1 / (1 + d) for d times the levels of the golden answer, or of the median pass: 1/2 for as many; 0 for what is doubtful or not synthesised."""
-    return _value(answer.netlist and answer.netlist.relative_levels)
+    return _value(None if answer.netlist is None else answer.netlist.relative_levels)
 
 
 def _value(relative: float | None) -> float:
