@@ -13,8 +13,9 @@ from rtl_core.errors import ConfigError, HistoryError
 from rtl_distill.cli.arguments import DbOption, NewestRunArgument, RolloutArgument, open_history, pick_run
 
 if TYPE_CHECKING:
-    from rtl_core.debugging.again import Case, Watched
+    from rtl_core.debugging.again import Case
     from rtl_core.grading.executors.base import Executor
+    from rtl_core.grading.watched import Watched
 
 
 def report(
@@ -216,7 +217,8 @@ def debug(rollout: RolloutArgument, waves: WavesOption = None, shell: ShellOptio
 
         echo 'ls -R /code; harness' | rtl-distill debug demo/step/00030/starter_adder_d07e3f57d5/2 --shell
     """
-    from rtl_core.debugging.again import Watched, executor_of, open_case
+    from rtl_core.debugging.again import executor_of, open_case
+    from rtl_core.grading.watched import Watched
 
     if waves and (waves.suffix != ".vcd" or not waves.absolute().parent.is_dir()):
         raise ConfigError(f"{waves} cannot hold the waves", "name a file in an existing folder that ends in .vcd")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors import make_executor
-from rtl_core.grading.executors.base import Executor, Job, JobResult
-from rtl_core.grading.jobs import harness_steps
+from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.watched import Watched
 from rtl_core.history.records import StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
@@ -55,39 +55,6 @@ def open_case(history: History, key: str) -> Case:
         raise HistoryError(f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot")
     known_good = KnownGood(*history.cpu_of_known_good())
     return Case(stored, stored.verdict, Problem.model_validate(record), config_of(history, rollout.run), known_good)
-
-
-@dataclass
-class Watched:
-    """An executor that keeps the jobs that ran the problem's own harness, and may change them before."""
-
-    executor: Executor
-    problem: Problem
-    change: Callable[[Job], Job] = lambda job: job
-    runs: list[tuple[Job, JobResult]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.name, self.derives_images = self.executor.name, self.executor.derives_images
-        self.cpu_s = 0.0
-        self._services = {step.name for step in harness_steps(self.problem.harness)[0]}
-
-    def tools(self) -> dict[str, str]:
-        return self.executor.tools()
-
-    def has_module(self, name: str) -> bool:
-        return self.executor.has_module(name)
-
-    def run(self, job: Job) -> JobResult:
-        if {step.name for step in job.steps} != self._services:
-            return self.executor.run(job)
-        job = self.change(job)
-        result = self.executor.run(job)
-        self.cpu_s += result.cpu_s
-        self.runs.append((job, result))
-        return result
-
-    def close(self) -> None:
-        self.executor.close()
 
 
 def grade_again(case: Case, executor: Watched, *, stage: Stage | None = None) -> Verdict:

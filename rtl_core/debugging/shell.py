@@ -6,9 +6,9 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from rtl_core.debugging.again import Watched
 from rtl_core.errors import ConfigError
 from rtl_core.grading.executors.base import Executor, Job
+from rtl_core.grading.watched import Watched
 
 
 class HasShell(Protocol):

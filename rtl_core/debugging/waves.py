@@ -11,11 +11,12 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rtl_core.debugging.again import Case, Watched, executor_of, grade_again, open_case
+from rtl_core.debugging.again import Case, executor_of, grade_again, open_case
 from rtl_core.debugging.checks import Check, first_failing_check
-from rtl_core.debugging.vcd import Changes, Dump, Variable, read_vcd
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors.base import Executor, Job, JobResult, Wave
+from rtl_core.grading.vcd import Changes, Dump, Variable, read_vcd
+from rtl_core.grading.watched import Watched
 from rtl_core.history.store import History
 from rtl_core.types.problem import Port
 from rtl_core.types.verdict import Outcome, Stage, Verdict

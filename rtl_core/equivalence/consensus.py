@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from rtl_core.equivalence import differential
 from rtl_core.equivalence.pair import Comparison
-from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.equivalence.side_by_side import Effort, Trace
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import Limits
 from rtl_core.prompting.verilog_text import bare
@@ -91,12 +91,18 @@ def classes_of(texts: Sequence[int], compare: Compare) -> Classes:
 
 
 def by_consensus(
-    executor: Executor, as_golden: Callable[[Files], Problem], answers: Sequence[Files], limits: Limits, effort: Effort
+    executor: Executor,
+    as_golden: Callable[[Files], Problem],
+    answers: Sequence[Files],
+    limits: Limits,
+    effort: Effort,
+    recorded: Trace = (),
 ) -> list[Comparison]:
     """What the passing answers of one problem say of each other. Copies of one text count once.
 
     Args:
         as_golden: the problem with one of the answers for a golden one, and the interface that it has.
+        recorded: inputs that the harness drives.
 
     Raises InfrastructureError where the executor fails.
     """
@@ -107,7 +113,7 @@ def by_consensus(
 
     def held(golden: int, other: int) -> Comparison:
         one, two = texts[distinct[golden]], texts[distinct[other]]
-        found = differential.compare(executor, as_golden(one), one, two, limits, effort=effort, by_value=True)
+        found = differential.compare(executor, as_golden(one), one, two, limits, effort, True, recorded)
         spent.append(found.cpu_s)
         return found
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_core.equivalence.proof import Proof, prove
-from rtl_core.equivalence.side_by_side import USUAL, Effort, Values
+from rtl_core.equivalence.side_by_side import USUAL, Effort, Trace, Values
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Interface, Problem
@@ -40,24 +40,28 @@ def compare(
     golden: Mapping[str, str],
     other: Mapping[str, str],
     limits: Limits,
-    seed: int = 0,
     effort: Effort = USUAL,
     by_value: bool = False,
+    recorded: Trace = (),
 ) -> Comparison:
     """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones; then, where the effort
     has CPU time for it, prove that the two are equal with the default parameters and with those that the harness sets, or find the
     shortest inputs that tell them apart.
 
     Args:
+        recorded: inputs that the harness drives (`recorded.py`); tried first.
         by_value: whether two that differ are the same where they give the same values in order while an output says that these are valid.
 
     Raises InfrastructureError where the executor fails.
     """
     try:
-        pair = Pair.of(executor, problem, golden, other, limits, seed)
+        pair = Pair.of(executor, problem, golden, other, limits)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
-    if effort.proof_first:
+    followed = pair.replay({}, pair.interface, recorded, None) if recorded else None
+    if followed is not None and followed.result == "different":
+        found = replace(followed, detail=f"{followed.detail}; inputs as the harness drives them")
+    elif effort.proof_first:
         found = _proved(pair, Comparison("unknown", ""), effort.proof_cpu_s)
         found = _simulated(pair, effort) if found.result == "unknown" else found
     else:

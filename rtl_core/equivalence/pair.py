@@ -69,7 +69,6 @@ class Pair:
     given: Mapping[str, str]
     """What both are compiled with."""
     limits: Limits
-    seed: int = 0
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
     """So that no design can name the other, or write the bench's verdict."""
     cpu_s: float = 0.0
@@ -83,7 +82,6 @@ class Pair:
         golden: Mapping[str, str],
         other: Mapping[str, str],
         limits: Limits,
-        seed: int = 0,
     ) -> Pair:
         """Raises IncomparableError."""
         interface = problem.interface
@@ -100,7 +98,7 @@ class Pair:
         if interface.module not in {name for text in hdl.values() for name in _units(text)}:
             raise IncomparableError(f"the golden answer does not define {interface.module}")
         given = {p: t for p, t in problem.context.items() if p.startswith("rtl/") and p not in problem.targets}
-        return cls(executor, problem, interface, hdl, other, given, limits, seed)
+        return cls(executor, problem, interface, hdl, other, given, limits)
 
     def simulate(self, values: Values, interface: Interface, effort: Effort, valid: str | None = None) -> Comparison:
         """Many inputs, with the parameters set to `values`, which give the ports of `interface`. With `valid` values in order alone."""
@@ -131,7 +129,6 @@ class Pair:
             harness=harness,
             steps=tuple(steps),
             limits=self.limits.model_copy(update={"cpu_s": cpu_s}),
-            seed=self.seed,
             stop_at_failure=True,
         )
         result = self.executor.run(job)

@@ -20,7 +20,7 @@ from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.rollouts.auditing import AuditPlan
 from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
-from rtl_core.validation.doubts import Netlists, hold
+from rtl_core.validation.doubts import Once, hold
 
 
 def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
@@ -59,12 +59,12 @@ def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) 
 async def _look_at_all(
     grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
 ) -> None:
-    netlists = Netlists()
+    once = Once()
     with daemon_threads(grader.executor) as call:
 
         async def look(name: str) -> None:
             answers = [line.answer.files for line in lines[name]]
-            found[name] = await call(hold, grader, lines[name][0].problem, answers, AuditPlan().effort, netlists)
+            found[name] = await call(hold, grader, lines[name][0].problem, answers, AuditPlan().effort, once)
 
         total = sum(map(len, lines.values()))
         await work_off(

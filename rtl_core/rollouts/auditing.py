@@ -39,7 +39,7 @@ from rtl_core.rollouts.resumable import (
 )
 from rtl_core.run.graders import executor_of, limits_of
 from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import Netlists, hold
+from rtl_core.validation.doubts import Once, hold
 from rtl_core.validation.level import golden_digest
 
 AUDITOR_VERSION = 4
@@ -133,7 +133,7 @@ class _Auditing:
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
     done: AuditDone
-    netlists: Netlists = field(default_factory=Netlists)
+    once: Once = field(default_factory=Once)
 
     async def go(self, jobs: int) -> None:
         """Look at every answer that is not known; the executor is closed then."""
@@ -188,7 +188,7 @@ class _Auditing:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _look(self, work: _Work) -> list[Comparison]:
-        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort, self.netlists)
+        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort, self.once)
 
     def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [

@@ -16,7 +16,8 @@ from rtl_core.equivalence.consensus import Files, Words, by_consensus, words_of
 from rtl_core.equivalence.differential import compare
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_core.equivalence.proof import netlist
-from rtl_core.equivalence.side_by_side import Effort
+from rtl_core.equivalence.recorded import recorded
+from rtl_core.equivalence.side_by_side import Effort, Trace
 from rtl_core.grading.grader import Grader
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Problem
@@ -27,19 +28,20 @@ LEAST_TEXTS = 3
 """Without a golden answer, so many distinct passing answers are held against one another."""
 
 
-def hold(
-    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, netlists: Netlists
-) -> list[Comparison]:
+def hold(grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, once: Once) -> list[Comparison]:
     """What is known of the passing answers of one problem. Raises InfrastructureError where the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
-        found = by_consensus(executor, lambda files: with_golden(problem, files, grader), answers, limits, effort)
+        driven = once.recorded(grader, problem, answers[0])
+        found = by_consensus(
+            executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
+        )
     else:
         found = [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
-    sized = [netlists.of(grader, problem, files) for files in answers]
+    sized = [once.netlist(grader, problem, files) for files in answers]
     alike = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
     if problem.golden is not None:
-        golden, _ = netlists.of(grader, problem, problem.golden)
+        golden, _ = once.netlist(grader, problem, problem.golden)
         alike = [golden] if golden else []
     cells, levels = (median([getattr(one, name) for one in alike] or [0]) for name in ("cells", "levels"))
     return [
@@ -53,24 +55,32 @@ def hold(
 
 
 @define(eq=False)
-class Netlists:
-    """The netlists of designs, each made once."""
+class Once:
+    """What is found once of a design or of a harness."""
 
-    known: dict[tuple[str, Words], Netlist | None] = field(factory=dict)
+    netlists: dict[tuple[str, Words], Netlist | None] = field(factory=dict)
     """(problem's fingerprint, files without comments and white space) -> the netlist; None where Yosys cannot say."""
+    driven: dict[str, Trace] = field(factory=dict)
+    """Problem's fingerprint -> the inputs that its harness drives."""
 
-    def of(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
+    def recorded(self, grader: Grader, problem: Problem, files: Files) -> Trace:
+        """The inputs that the harness drives while it judges a passing answer. Raises InfrastructureError where the executor fails."""
+        if problem.fingerprint not in self.driven:
+            self.driven[problem.fingerprint] = recorded(grader, with_golden(problem, files, grader), files)
+        return self.driven[problem.fingerprint]
+
+    def netlist(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:
         """The netlist of a design, and the CPU time that it took now. Raises InfrastructureError where the executor fails."""
         key = problem.fingerprint, words_of(files)
-        if key in self.known:
-            return self.known[key], 0.0
+        if key in self.netlists:
+            return self.netlists[key], 0.0
         try:
             pair = Pair.of(grader.executor, with_golden(problem, files, grader), files, files, grader.limits)
         except IncomparableError:
-            self.known[key] = None
+            self.netlists[key] = None
             return None, 0.0
-        self.known[key] = netlist(pair)
-        return self.known[key], pair.cpu_s
+        self.netlists[key] = netlist(pair)
+        return self.netlists[key], pair.cpu_s
 
 
 @define(eq=False)
@@ -80,7 +90,7 @@ class Doubts:
     known: dict[tuple[str, Words], Comparison] = field(factory=dict)
     """(problem's fingerprint, files without comments and white space) -> what is known beside the golden answer."""
     spent_s: float = 0.0
-    netlists: Netlists = field(factory=Netlists)
+    once: Once = field(factory=Once)
 
     def room(self, grader: Grader, share: float) -> bool:
         """Whether less was spent than that share of the CPU time of grading."""
@@ -102,6 +112,6 @@ class Doubts:
         return told
 
     def _hold(self, grader: Grader, problem: Problem, answers: Sequence[Files]) -> list[Comparison]:
-        found = hold(grader, problem, answers, EFFORT, self.netlists)
+        found = hold(grader, problem, answers, EFFORT, self.once)
         self.spent_s += sum(one.cpu_s for one in found)
         return found

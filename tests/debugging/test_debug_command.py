@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.debugging.vcd import read_vcd
+from rtl_core.grading.vcd import read_vcd
 from rtl_core.history.store import History
 
 NAMES = ["starter", "verilog-eval", "cvdp"]

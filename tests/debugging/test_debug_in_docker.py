@@ -7,8 +7,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from rtl_core.debugging.vcd import read_vcd
 from rtl_core.grading.executors import make_executor
+from rtl_core.grading.vcd import read_vcd
 from rtl_core.types.problem import Problem
 from tests.debugging.conftest import written
 from tests.debugging.test_debug_command import FAILS, NAMES, run

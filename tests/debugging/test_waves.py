@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rtl_core.debugging import vcd
-from rtl_core.debugging.vcd import read_vcd
 from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError
 from rtl_core.grading.executors import Executor
+from rtl_core.grading.vcd import read_vcd
 from rtl_core.history.store import History
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome

@@ -13,7 +13,7 @@ from rtl_core.learning.reward import Graded
 from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Problem
-from rtl_core.validation.doubts import Netlists, hold
+from rtl_core.validation.doubts import Once, hold
 from tests.equivalence.test_proof import COUNTER, problem_of
 
 HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
@@ -21,7 +21,7 @@ CHAIN = "module m(input clk, input a, b, c, output reg q, output y);\n  assign y
 
 
 def size(grader: Grader, text: str) -> Netlist | None:
-    return Netlists().of(grader, problem_of(text), {"rtl/m.sv": text})[0]
+    return Once().netlist(grader, problem_of(text), {"rtl/m.sv": text})[0]
 
 
 def test_cells_are_counted_by_hand(grader: Grader) -> None:
@@ -53,14 +53,14 @@ def test_what_cannot_be_synthesised_has_no_size(grader: Grader, text: str) -> No
 def test_passes_are_measured_beside_the_golden_answer_and_each_text_once(
     grader: Grader, planted: Callable[..., Problem]
 ) -> None:
-    problem, netlists = planted(), Netlists()
+    problem, once = planted(), Once()
     forms = ("~a", "{4{a == a}} & ~a", "a == 13 ? 5 : ~a")
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
-    golden, longer, wrong = (one.netlist for one in hold(grader, problem, answers, Effort.of_cycles(100), netlists))
+    golden, longer, wrong = (one.netlist for one in hold(grader, problem, answers, Effort.of_cycles(100), once))
     assert golden == longer == Netlist(4, 0, 1, 1.0, 1.0)
     assert wrong is not None
     assert wrong.relative_area is None, "what is doubtful is held against nothing"
-    assert netlists.of(grader, problem, answers[0])[1] == 0.0
+    assert once.netlist(grader, problem, answers[0])[1] == 0.0
 
 
 def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against(
@@ -70,7 +70,7 @@ def test_without_a_golden_answer_the_median_pass_is_what_others_are_held_against
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
     problem = planted(golden=None)
     grader.grade(problem, Answer(files=answers[0]))
-    told = hold(grader, problem, answers, Effort.of_cycles(100), Netlists())
+    told = hold(grader, problem, answers, Effort.of_cycles(100), Once())
     assert [one.netlist and one.netlist.relative_area for one in told] == [1.0, 1.0, 1.0]
 
 

@@ -56,14 +56,14 @@ class Dump:
         codes = {variable.code for variable in variables}
         middle = self._behind(time)
         start, stop, size = middle, middle, _BLOCK
-        while start and len({at for at, code, _ in self._lines(start, middle) if code in codes}) <= before:
+        while start and len({at for at, code, _ in self.lines(start, middle) if code in codes}) <= before:
             start, size = max(0, self.body.rfind(b"\n#", 0, max(0, middle - size))), size * 4
         size = _BLOCK
-        while stop < len(self.body) and len({at for at, code, _ in self._lines(middle, stop) if code in codes}) < after:
+        while stop < len(self.body) and len({at for at, code, _ in self.lines(middle, stop) if code in codes}) < after:
             found = self.body.find(b"\n#", middle + size)
             stop, size = len(self.body) if found < 0 else found, size * 4
         values: dict[str, dict[int, str]] = {code: {} for code in codes}
-        for at, code, value in self._lines(start, stop):
+        for at, code, value in self.lines(start, stop):
             if code in codes:
                 values[code][at] = value
         return {
@@ -71,8 +71,8 @@ class Dump:
             for one in variables
         }
 
-    def _lines(self, start: int, stop: int) -> Iterator[tuple[int, str, str]]:
-        """(time, code, value) of each change between two places that lie between lines."""
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, str, str]]:
+        """(time, code, value) of each change between two places of the body that lie between lines."""
         time = self._time_before(start)
         for line in self.body[start:stop].decode("utf-8", "replace").split("\n"):
             first = line[:1]
