@@ -44,6 +44,7 @@ async def _look(session: Session, batch: Batch, problem_id: str) -> None:
                 problem,
                 answers,
                 math.inf if pays_size else session.config.learning.doubtful_share,
+                pays_size,
             )
         except InfrastructureError:
             return

@@ -28,8 +28,10 @@ LEAST_TEXTS = 3
 """Without a golden answer, so many distinct passing answers are held against one another."""
 
 
-def hold(grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, once: Once) -> list[Comparison]:
-    """What is known of the passing answers of one problem. Raises InfrastructureError where the executor fails."""
+def hold(
+    grader: Grader, problem: Problem, answers: Sequence[Files], effort: Effort, once: Once, sizes: bool = True
+) -> list[Comparison]:
+    """What is known of the passing answers of one problem, with their `sizes` or without. Raises InfrastructureError where the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
         driven = once.recorded(grader, problem, answers[0])
@@ -38,6 +40,8 @@ def hold(grader: Grader, problem: Problem, answers: Sequence[Files], effort: Eff
         )
     else:
         found = [compare(executor, problem, problem.golden, files, limits, effort=effort) for files in answers]
+    if not sizes:
+        return found
     sized = [once.netlist(grader, problem, files) for files in answers]
     alike = [netlist for (netlist, _), one in zip(sized, found, strict=True) if netlist and one.agrees]
     if problem.golden is not None:
@@ -97,21 +101,26 @@ class Doubts:
         graded_s = grader.executor.cpu_s - self.spent_s
         return self.spent_s < share * graded_s
 
-    def look(self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float) -> list[Comparison | None]:
-        """What is known of the passing answers of one problem; None for which there is no time. Raises InfrastructureError."""
+    def look(
+        self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float, sizes: bool = False
+    ) -> list[Comparison | None]:
+        """What is known of the passing answers of one problem; None for which there is no time. Raises InfrastructureError.
+
+        Synthesis takes as long as a proof, so it is left out where no `sizes` are asked for.
+        """
         if problem.golden is None:
             if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.room(grader, share):
                 return [None] * len(answers)
-            return list(self._hold(grader, problem, answers))
+            return list(self._hold(grader, problem, answers, sizes))
         told: list[Comparison | None] = []
         for files in answers:
             key = problem.fingerprint, words_of(files)
             if key not in self.known and self.room(grader, share):
-                (self.known[key],) = self._hold(grader, problem, [files])
+                (self.known[key],) = self._hold(grader, problem, [files], sizes)
             told.append(self.known.get(key))
         return told
 
-    def _hold(self, grader: Grader, problem: Problem, answers: Sequence[Files]) -> list[Comparison]:
-        found = hold(grader, problem, answers, EFFORT, self.once)
+    def _hold(self, grader: Grader, problem: Problem, answers: Sequence[Files], sizes: bool) -> list[Comparison]:
+        found = hold(grader, problem, answers, EFFORT, self.once, sizes)
         self.spent_s += sum(one.cpu_s for one in found)
         return found
