@@ -75,6 +75,7 @@ def clicks(history: History) -> dict[str, str]:
         "all rollouts": link("/rollouts", run=RUN),
         f"all rollouts, page {last['rollouts'] + 1:,}": link("/rollouts", run=RUN, page=last["rollouts"]),
         "by outcome": link("/rollouts", run=RUN, outcome="tests_failed"),
+        "by kind of failing": link("/rollouts", run=RUN, outcome="reset wrong"),
         "by mistake and family": link("/rollouts", run=RUN, mistake="extra_port", family=one["family"]),
         "by check": link("/rollouts", run=RUN, check="reset_value", outcome="tests_failed"),
         "by a word of the text": link("/rollouts", run=RUN, q="line 31", outcome="tests_failed"),

@@ -167,7 +167,7 @@ def show(
         rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
     """
 
-    from rtl_core.reporting.rollout import rollout_view
+    from rtl_core.reporting.rollout import level_of, rollout_view
     from rtl_core.reporting.stimulus import audit_of
     from rtl_core.reporting.text import visible
     from rtl_core.view.pieces import pieces
@@ -179,6 +179,8 @@ def show(
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
     console.print(rollout_view(stored, problem, texts))
+    if level := level_of(history, stored.rollout.key):
+        console.print(f"what kind of failing: {level}")
     if found := audit_of(history, stored.rollout.key):
         console.print(
             f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False

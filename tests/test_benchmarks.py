@@ -19,6 +19,7 @@ COMMANDS = (
     "agreement --starter 1 --executors bubblewrap --data .",
     "consensus --sets starter --problems 1 --answers 4",
     "equivalence --sets starter --starter 2 --mutants 1",
+    "failure_levels --answers 24 --families counter,adder --cost",
     "grading --count 2 --rounds 1",
     "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
     "hanging honest --starter 1 --loads 1 --sets starter",

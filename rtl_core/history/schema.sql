@@ -553,3 +553,43 @@ SELECT v.rollout, v.run, v.purpose, v.evaluation, v.epoch, v.step, v.problem_id,
 FROM (SELECT *, regexp_replace(trim(split_part(unnest(reasons), ':', 1)), '^.*\.', '') AS check_name FROM verdicts WHERE outcome = 'tests_failed') v
 LEFT JOIN run_problems p ON p.run = v.run AND p.problem_id = v.problem_id
 WHERE length(v.check_name) BETWEEN 1 AND 60;
+
+-- What kind of failing: exactly one level for each failed answer, by rules over its verdict, the first that holds. Counts are those that the harness
+-- itself tells (docs/grading.md, "What kind of failing"), VerilogEval's among them; where it tells none, the share of wrong checks is that of failing tests. `solvable`: another
+-- answer of the run solved the problem.
+CREATE OR REPLACE MACRO records(reasons) AS list_transform(list_filter(reasons, lambda r: contains(r, '[checks=')), lambda r: regexp_extract(r,
+    '\[checks=(\d+) wrong=(\d+)(?: unknown=(\d+))?(?: starts=(\d+) at_reset=(\d+))?(?: off=(\d+) late=(\d+) early=(\d+))?\]',
+    ['checks', 'wrong', 'unknown', 'starts', 'at_reset', 'off', 'late', 'early']));
+CREATE OR REPLACE VIEW failure_levels AS
+WITH failed AS (
+    SELECT *, array_to_string(reasons, chr(10)) AS words, CASE WHEN outcome = 'tests_failed' THEN records(reasons) ELSE [] END AS records
+    FROM verdicts WHERE outcome NOT IN ('passed', 'not_tested', 'infrastructure_error')),
+told AS (
+    SELECT *, coalesce(list_sum(list_transform(records, lambda r: TRY_CAST(r.checks AS INTEGER))),
+                    TRY_CAST(regexp_extract(words, 'Mismatches: \d+ in (\d+) samples', 1) AS INTEGER)) AS checks,
+           coalesce(list_sum(list_transform(records, lambda r: TRY_CAST(r.wrong AS INTEGER))),
+                    TRY_CAST(regexp_extract(words, 'Mismatches: (\d+) in \d+ samples', 1) AS INTEGER)) AS wrong,
+           list_sum(list_transform(records, lambda r: TRY_CAST(r.unknown AS INTEGER))) AS unknown,
+           list_sum(list_transform(records, lambda r: TRY_CAST(r.starts AS INTEGER))) AS starts,
+           list_sum(list_transform(records, lambda r: TRY_CAST(r.at_reset AS INTEGER))) AS at_reset,
+           list_sum(list_transform(records, lambda r: TRY_CAST(r.off AS INTEGER))) AS off,
+           least(list_sum(list_transform(records, lambda r: TRY_CAST(r.late AS INTEGER))),
+                 list_sum(list_transform(records, lambda r: TRY_CAST(r.early AS INTEGER)))) AS shifted
+    FROM failed)
+SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
+       CASE WHEN outcome = 'no_answer' THEN 'no answer'
+            WHEN outcome = 'rejected' THEN 'refused'
+            WHEN outcome = 'compile_failed' AND regexp_matches(words, 'syntax error|[Mm]alformed|I give up') THEN 'does not parse'
+            WHEN outcome = 'interface_mismatch' THEN 'wrong interface'
+            WHEN outcome = 'timeout' OR regexp_matches(words, '^\S+ (used|started|wrote) more than ', 'm') THEN 'times out'
+            WHEN outcome = 'compile_failed' THEN 'does not elaborate'
+            WHEN unknown >= 0.9 * wrong OR unknown IS NULL AND regexp_matches(words,
+                 '(is|got|actual|received)\W+([xz]+|1[xz]|[01]{2,}[xz])[01xz]*\b|Logic(Array)?\(.[01]*[xz]|non-0/1|unresolvable', 'i') THEN 'X on outputs'
+            WHEN off >= 3 AND shifted <= 0.2 * off THEN 'off by a cycle'
+            WHEN at_reset >= greatest(1, starts / 6) OR at_reset > 0 AND unknown > 0
+                 OR wrong IS NULL AND regexp_matches(split_part(words, chr(10), 1), 'reset|rst', 'i') THEN 'reset wrong'
+            WHEN wrong <= 0.05 * checks THEN 'wrong in corner values only'
+            WHEN coalesce(wrong / checks, 1 - tests_passed / greatest(1, tests_total)) <= 0.5 THEN 'wrong in some checks'
+            ELSE 'wrong in most checks' END AS level,
+       EXISTS (SELECT 1 FROM verdicts o WHERE o.run = told.run AND o.problem_id = told.problem_id AND o.outcome = 'passed') AS solvable
+FROM told;

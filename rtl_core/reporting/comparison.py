@@ -23,7 +23,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
     """Tables: results, curves in brief, problems that tell the runs apart, settings that differ."""
     sources = [Source(history, run) for run in runs]
-    for table in (compare.table(sources), compare.differences(sources)):
+    for table in (compare.table(sources), compare.failures(sources), compare.differences(sources)):
         if table is not None:
             yield rich_table(table)
     yield curves(history, runs)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rtl_core.history.records import StoredRollout
+from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
@@ -23,6 +24,20 @@ from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
 _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"), "bold on red3"))
 """Up to so many nats |k1|: style of the token."""
+
+
+def level_of(history: History, rollout: str) -> str | None:
+    """What kind of failing, and whether another answer of the run solved the problem; None of an answer that did not fail."""
+    rows = history.query(
+        "SELECT level, solvable FROM failure_levels WHERE rollout = $key", {"key": rollout}
+    ).to_pylist()
+    return next(
+        (
+            f"{r['level']}; {'another answer' if r['solvable'] else 'no answer'} of the run solves the problem"
+            for r in rows
+        ),
+        None,
+    )
 
 
 def rollout_view(

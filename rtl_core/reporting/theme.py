@@ -67,6 +67,22 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 }
 """Outcome -> (colour role, words), in the order in which they are stacked and listed."""
 
+LEVELS: dict[str, str] = {
+    "no answer": "@silent",
+    "refused": "@ink",
+    "does not parse": "@compile",
+    "wrong interface": "@bad",
+    "does not elaborate": "@before",
+    "times out": "@slow",
+    "X on outputs": "@teacher",
+    "reset wrong": "@line0",
+    "off by a cycle": "@mixed",
+    "wrong in most checks": "@hard",
+    "wrong in some checks": "@medium",
+    "wrong in corner values only": "@easy",
+}
+"""Level of a failed answer (view `failure_levels` of the history) -> colour role, from what comes least far to what is nearly right."""
+
 
 def colours(theme: Theme) -> dict[str, str]:
     """Role -> colour."""

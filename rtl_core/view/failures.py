@@ -24,6 +24,10 @@ SELECT mistake, step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, s
        arg_max(expected, step) AS expected, arg_max(got, step) AS got
 FROM named_mistakes WHERE run = $run AND purpose = 'train' AND mistake NOT IN ('failing check', 'reset behaviour', 'bit order') GROUP BY ALL
 """
+_LEVELS = """
+SELECT level, step * $bins // $steps AS bin, count(*) AS n, count(*) FILTER (WHERE solvable) AS solvable, arg_max(rollout, step) AS example, max(step) AS last
+FROM failure_levels WHERE run = $run AND purpose = 'train' GROUP BY ALL
+"""
 _REASONS = """
 WITH failed AS (
     SELECT rollout, step, outcome, reasons[1] AS reason FROM verdicts
@@ -89,6 +93,7 @@ class Cluster:
     """One of them in full."""
     example: str = ""
     answers: int = 0
+    solvable: int = 0
     last: int = -1
     bins: list[int] = field(default_factory=lambda: [0] * BINS)
 
@@ -105,6 +110,16 @@ def mistakes(history: History, run: str) -> list[Cluster]:
         words = " · ".join(f"{what} {row[what]}" for what in ("expected", "got") if row[what])
         _add(found.setdefault(row["mistake"], Cluster("interface", row["mistake"], words)), row, words)
     return sorted(found.values(), key=lambda c: (-c.answers, c.name))[:MOST]
+
+
+def levels(history: History, run: str) -> list[Cluster]:
+    """Failed answers by what kind of failing it is, most frequent first."""
+    found: dict[str, Cluster] = {}
+    for row in history.query(_LEVELS, _parts(history, run)).to_pylist():
+        cluster = found.setdefault(row["level"], Cluster("level", row["level"], ""))
+        _add(cluster, row, "")
+        cluster.solvable += row["solvable"]
+    return sorted(found.values(), key=lambda c: (-c.answers, c.name))
 
 
 def reasons(history: History, run: str) -> list[Cluster]:

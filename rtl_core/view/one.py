@@ -8,6 +8,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.reporting.rollout import level_of
 from rtl_core.reporting.stimulus import audit_of
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
@@ -40,6 +41,8 @@ class Whole:
     metrics: dict[str, float]
     audit: Row | None
     regrades: list[Row]
+    level: str | None
+    """What kind of failing, in words; None where it did not fail."""
     others: dict[str, tuple[str, str]] = field(default_factory=dict)
     """What the answer can be compared with: `AGAINST` -> (key of that rollout or "", response)."""
     turns: list[StoredRollout] = field(default_factory=list)
@@ -78,6 +81,7 @@ def whole(history: History, key: str) -> Whole:
             {row["name"]: row["value"] for row in metrics.to_pylist() if row["value"] is not None},
             audit_of(history, r.key),
             history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
+            level_of(history, r.key),
         )  # fmt: skip
         parent = r.parent
         while parent is not None and len(made.turns) < 32 and (before := history.rollout(parent)) is not None:

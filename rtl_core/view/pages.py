@@ -147,6 +147,7 @@ def mistakes(history: History, name: str) -> Values:
     """Interface mistakes: the longest question of what goes wrong, which its page asks for when the rest is there."""
     return {
         "run": history.existing_run(name).name,
+        "levels": failures.levels(history, name),
         "mistakes": failures.mistakes(history, name),
         "kinds": failures.KINDS,
     }

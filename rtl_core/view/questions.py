@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
+from rtl_core.reporting.theme import LEVELS
 
 PAGE = 50
 """Rows of a page of a list."""
@@ -42,9 +43,10 @@ WHERE r.rollout IN ({keys}) GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $sk
 _ROWS = """
 SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.parent, r.policy, r.n_tokens,
        r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
-       a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty
+       a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout) LEFT JOIN advantages a USING (rollout)
 LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
+LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE rollout IN ({holders})) f USING (rollout)
 WHERE r.rollout IN ({holders})
 """
 
@@ -55,6 +57,7 @@ class Filters(BaseModel):
     model_config = ConfigDict(frozen=True)
     run: Name = ""
     outcome: Name = ""
+    """An outcome, `failed` for all that failed, or a level of failing (LEVELS)."""
     mistake: Name = ""
     """A kind of interface mismatch, or KIND:NAME with the port, parameter or module."""
     check: Name = ""
@@ -100,6 +103,8 @@ class Filters(BaseModel):
                 ask("r.evaluation IS NULL AND r.purpose IN ('train', 'refinement')")
         if self.outcome == "failed":
             among("verdicts", "outcome NOT IN ('passed', 'infrastructure_error')")
+        elif self.outcome in LEVELS:
+            among("failure_levels", "level = $outcome", outcome=self.outcome)
         elif self.outcome:
             among("verdicts", "outcome = $outcome", outcome=self.outcome)
         if self.mistake:
@@ -177,7 +182,7 @@ def rows(history: History, keys: list[str]) -> list[Row]:
     """One row for each of some rollouts, in their order."""
     if not keys:
         return []
-    found = history.query(_ROWS.format(holders=", ".join("?" * len(keys))), keys).to_pylist()
+    found = history.query(_ROWS.format(holders=", ".join("?" * len(keys))), [*keys, *keys]).to_pylist()
     by_key = {row["rollout"]: row for row in found}
     return [by_key[key] for key in keys if key in by_key]
 

@@ -32,7 +32,7 @@ from rtl_core.errors import ConfigError, RtlDistillError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
 from rtl_core.reporting.text import cell, escaping_templates
-from rtl_core.reporting.theme import OUTCOMES, PALETTE, css_variables
+from rtl_core.reporting.theme import LEVELS, OUTCOMES, PALETTE, css_variables
 from rtl_core.view import charts, code, one, pages
 from rtl_core.view.links import group_link, link, rollout_link, step_link
 from rtl_core.view.questions import Filters, Name, Page
@@ -224,7 +224,7 @@ class _Kept:
 
 def _templates() -> Environment:
     found = escaping_templates("rtl_core.view")
-    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, charts=charts, against_words=one.AGAINST)  # fmt: skip
+    found.globals.update(link=link, rollout_link=rollout_link, group_link=group_link, step_link=step_link, outcomes=OUTCOMES, level_names=list(LEVELS), charts=charts, against_words=one.AGAINST)  # fmt: skip
     found.filters.update(
         cell=cell, role=lambda outcome: OUTCOMES.get(outcome, ("@muted", ""))[0].lstrip("@"), words=_words
     )

@@ -17,7 +17,7 @@ from rtl_core.history.store import History
 
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
-    "kl-position", "entropy", "health", "mistake-kinds", "curriculum", "time-by-step",
+    "kl-position", "entropy", "health", "failure-flow", "mistake-kinds", "curriculum", "time-by-step",
 }  # fmt: skip
 """Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
 
@@ -252,7 +252,7 @@ def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 22
+    assert len(found) == 24
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):
@@ -260,3 +260,21 @@ def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
             params = dict(line.removeprefix("-- $").split(" = ", 1) for line in lines if line.startswith("-- $"))
             values = {name: json.loads(text.replace("'", '"')) for name, text in params.items()}
             demo.query("\n".join(line for line in lines if not line.startswith("-- $")), values or None)
+
+
+def test_the_flow_carries_every_answer_of_both_evaluations(drawn, demo):
+    (sankey,) = drawn.js("document.getElementById('plot-failure-flow').data.map(t => ({node: t.node, link: t.link}))")
+    labels, link = sankey["node"]["label"], sankey["link"]
+    for step, ends in ((0, link["source"]), (12, link["target"])):
+        sql = (
+            "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () AS share FROM verdicts LEFT JOIN failure_levels USING"
+            f" (rollout) WHERE verdicts.evaluation = 'demo-student-{step}' GROUP BY level"
+        )
+        shares: dict[str, float] = defaultdict(float)
+        for end, value in zip(ends, link["value"], strict=True):
+            shares[labels[end].rsplit(" ", 1)[0]] += value
+        assert shares == pytest.approx(
+            {r["level"].removeprefix("wrong in "): r["share"] for r in demo.query(sql).to_pylist()}
+        )
+    drawn_names = drawn.js("[...document.querySelectorAll('#plot-failure-flow .node-label')].map(t => t.textContent)")
+    assert sorted(drawn_names) == sorted(labels)

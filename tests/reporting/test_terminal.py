@@ -75,7 +75,15 @@ def test_compare_tells_two_runs_apart(demo):
     out = run(demo, "compare", "other", "demo")
     assert "What was set differently" not in out  # the made-up runs have one configuration
     assert out.index("other") < out.index("demo")
-    for words in ("In figures", "shared", "16", "teacher KL", "Held-out problems that tell other and demo apart"):
+    for words in (
+        "In figures",
+        "shared",
+        "16",
+        "teacher KL",
+        "What kind of failing",
+        "demo before",
+        "Held-out problems that tell other and demo apart",
+    ):
         assert words in out
     with pytest.raises(HistoryError, match="two runs"):
         run(demo, "compare", "demo")
@@ -128,7 +136,7 @@ def test_figures_come_as_png_files_too(demo, tmp_path):
     from rtl_core.reporting.png import write_pngs
 
     paths = write_pngs(demo, ["demo"], tmp_path)
-    assert len(paths) == 17
+    assert len(paths) == 18
     assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths)
 
 

@@ -1,5 +1,6 @@
 """The harness of every family pays the golden answer and nothing that behaves otherwise."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -86,6 +87,23 @@ def test_textbook_answer_is_an_interface_mismatch(grader, spec):
     (verdict,) = judge(grader, spec, [textbook_answer(spec)])
     assert verdict.outcome is Outcome.INTERFACE_MISMATCH
     assert verdict.mismatches
+
+
+def test_a_failing_test_goes_on_and_ends_its_message_with_a_record(grader):
+    spec = replace(next(spec for spec in HELDOUT if spec.family == "counter"), width=6)
+    q = spec.ports[1]
+    body = golden_answer(spec).replace(q, "right__").replace("output reg [5:0] right__", f"output reg [5:0] {q}")
+    late = f"  reg [5:0] right__;\n  always @(posedge {spec.clock}) {q} <= right__;\n"
+    (verdict,) = judge(grader, spec, [body.replace(");\n", f");\n{late}", 1)])
+    counts = [
+        {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", reason.split("[")[-1])} for reason in verdict.reasons
+    ]
+    assert len(counts) == 4
+    for found in counts:
+        assert set(found) == {"checks", "wrong", "unknown", "starts", "at_reset", "off", "late", "early"}
+        assert 0 < found["wrong"] <= found["checks"]
+        assert found["late"] == 0 < found["off"]  # each value is right, a cycle late
+        assert found["early"] > 0
 
 
 def test_a_failing_test_says_what_was_driven_expected_and_got(grader):

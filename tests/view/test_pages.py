@@ -117,6 +117,7 @@ def test_a_waveform_that_cannot_be_had_says_why(view, demo):
 FILTERS = {
     "outcome=timeout": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'timeout'",
     "outcome=failed": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
+    "outcome=wrong+in+most+checks": "SELECT rollout FROM failure_levels WHERE run = 'demo' AND level = 'wrong in most checks'",
     "mistake=extra_port": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port'",
     "mistake=extra_port:din": "SELECT DISTINCT rollout FROM interface_mismatches WHERE run = 'demo' AND kind = 'extra_port' AND name = 'din'",
     "family=mux": "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(problem_id, '_mux_')",
@@ -199,6 +200,11 @@ def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
     for row in failures.flips(demo, "demo"):
         passed = [visit["passed"] > 0 for visit in row["record"]]
         assert row["lost"] == sum(a and not b for a, b in itertools.pairwise(passed))
+    failed = "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome <> 'passed'"
+    by_level = {c.name: c.answers for c in failures.levels(demo, "demo")}
+    assert sum(by_level.values()) == demo.query(failed).to_pylist()[0]["n"]
+    page = view.get("/mistakes?run=demo").text
+    assert all(f'>{level}</a></td><td class="right">{n}<' in page for level, n in by_level.items())
     page = view.get("/wrong?run=demo").text
     assert "result is 3, golden 4" in page
     assert "seed 7" in page

@@ -12,7 +12,7 @@ from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_w
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
 from rtl_core.reporting.figures.result import error_bar
 from rtl_core.reporting.text import p_in_words, rate_in_words
-from rtl_core.reporting.theme import LINES, PERCENT, axis, layout, line
+from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
 
 # (figure, title, caption, unit, metric, view, value) of each curve.
 _CURVES = (
@@ -24,7 +24,7 @@ _CURVES = (
 
 def blocks(sources: list[Source]) -> list[Block]:
     """Held-out results of all runs, their table, and reward, pass rate and KL by step."""
-    return draw(sources, results, table, *(partial(by_step, what=what) for what in _CURVES), differences)
+    return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in _CURVES), differences)
 
 
 def results(sources: list[Source]) -> Figure | None:
@@ -104,6 +104,34 @@ def table(sources: list[Source]) -> Table | None:
         + (f" {MIXTURE}" if labels else ""),
         columns,
         rows,
+    )
+
+
+def failures(sources: list[Source]) -> Table | None:
+    """What kind of failing, before and after: shares of the answers of each run's first and last evaluation."""
+    columns: list[tuple[str, Align]] = [("answers", "left")]
+    shares: list[dict[str, float]] = []
+    for source in sources:
+        result = run_result(source.history, source.run)
+        for name, view in (("before", result.before), ("after", result.after)):
+            if view is not None:
+                rows = source.ask(
+                    "SELECT coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER () AS share FROM verdicts LEFT JOIN"
+                    " (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)"
+                    " WHERE run = $run AND evaluation = $evaluation AND outcome <> 'infrastructure_error' GROUP BY level",
+                    evaluation=view.record.key,
+                )
+                columns.append((f"{source.run} {name}", "right"))
+                shares.append({r["level"]: r["share"] for r in rows})
+    found = [level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)]
+    if not found:
+        return None
+    return Table(
+        "compare-failures",
+        "What kind of failing",
+        "Held-out answers by level, before and after; rules decide the level by what the harness told.",
+        columns,
+        [[level, *(f"{100 * share.get(level, 0):.1f} %" for share in shares)] for level in found],
     )
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 
 from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, parts_of
+from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.theme import LINES, axis, layout, line
+from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
 
 MOST = 12
+COLUMNS = 4
+"""Evaluations that the flow picture shows."""
+_FLOW = """
+WITH shown AS (SELECT evaluation, row_number() OVER (ORDER BY step) AS place FROM evaluations WHERE evaluation IN ({keys})),
+answers AS (SELECT place, problem_id, coalesce(level, 'passed') AS level, count(*) / sum(count(*)) OVER (PARTITION BY place, problem_id) AS share
+            FROM verdicts v JOIN shown USING (evaluation) LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE run = $run) USING (rollout)
+            WHERE v.run = $run AND outcome NOT IN ('infrastructure_error', 'not_tested') GROUP BY place, problem_id, level),
+problems AS (SELECT place, count(DISTINCT problem_id) AS n FROM answers GROUP BY place)
+SELECT a.place, a.level AS was, b.level AS became, sum(a.share * b.share) / any_value(n) AS share FROM answers a
+JOIN answers b ON b.problem_id = a.problem_id AND b.place = a.place + 1 JOIN problems p ON p.place = a.place GROUP BY ALL ORDER BY ALL
+"""
 
 
 @SECTIONS.register("wrong")
@@ -18,8 +31,80 @@ MOST = 12
     place=60,
 )
 def blocks(source: Source) -> list[Block]:
-    """Kinds of interface mistakes over steps, mistakes by name, the most common ones, never solved problems, harness problems."""
-    return draw(source, kinds, named, common, never_solved, harness, regrades)
+    """What failures turned into, levels, kinds of interface mistakes over steps, by name, the most common, never solved problems, harness problems."""
+    return draw(source, flow, levels, kinds, named, common, never_solved, harness, regrades)
+
+
+def flow(source: Source) -> Figure | None:
+    """What failures turned into from one evaluation of the student to the next, by their levels."""
+    every = [e for e in evaluations_of_rhythm(source.history, source.run) if e.policy == "student"]
+    shown = [every[i * (len(every) - 1) // (COLUMNS - 1)] for i in range(COLUMNS)] if len(every) > COLUMNS else every
+    keys = {f"e{i}": e.key for i, e in enumerate(shown)}
+    rows = source.ask(_FLOW.format(keys=", ".join(f"${key}" for key in keys)), **keys) if len(shown) > 1 else []
+    if all(r["was"] == r["became"] == "passed" for r in rows):
+        return None
+    sizes: dict[tuple[int, str], float] = defaultdict(float)
+    for r in rows:
+        sizes[r["place"], r["was"]] += r["share"]
+        sizes[r["place"] + 1, r["became"]] += r["share"] * (r["place"] + 1 == len(shown))
+    roles = {"passed": "@good", **{level: LEVELS[level] for level in reversed(LEVELS)}}
+    nodes = sorted(sizes, key=lambda node: (node[0], list(roles).index(node[1])))
+    across = [(place - 1) / (len(shown) - 1) for place in range(1, len(shown) + 1)]
+    steps = [
+        {"text": f"step {e.step}", "x": x, "y": 1.0, "xref": "paper", "yref": "paper", "yanchor": "bottom", "yshift": 8, "showarrow": False,
+         "xanchor": "left" if x == 0 else "right" if x == 1 else "center", "font": {"color": "@muted"}}
+        for e, x in zip(shown, across, strict=True)
+    ]  # fmt: skip
+    sankey = {
+        "type": "sankey", "arrangement": "snap", "valueformat": ".1%", "textfont": {"color": "@ink", "size": 12},
+        "node": {
+            "label": [f"{level.removeprefix('wrong in ')} {sizes[place, level]:.0%}" for place, level in nodes], "color": [roles[level] for _, level in nodes],
+            "x": [0.001 + 0.998 * across[place - 1] for place, _ in nodes], "y": _stacked(nodes, sizes), "pad": 14, "thickness": 14, "line": {"width": 0},
+        },
+        "link": {
+            "source": [nodes.index((r["place"], r["was"])) for r in rows], "target": [nodes.index((r["place"] + 1, r["became"])) for r in rows],
+            "value": [r["share"] for r in rows], "color": [faded(roles[r["became"]], 0.3) for r in rows],
+        },
+    }  # fmt: skip
+    return Figure(
+        "failure-flow",
+        "What failures turned into",
+        "Answers to the held-out problems by level, one column per evaluation of the student. Answers of a problem are not paired: a band is the chance"
+        " that one of the left level and one of the right level are drawn from the same problem's answers.",
+        [sankey],
+        layout(margin={"l": 8, "r": 8, "t": 34, "b": 8}, annotations=steps),
+        height=520,
+        wide=True,
+    )
+
+
+def levels(source: Source) -> Table | None:
+    """Failed training answers by level at the run's beginning and end."""
+    parts = parts_of(source)
+    rows = source.ask(
+        f"WITH graded AS (SELECT {parts.sql} AS part, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train'"
+        " AND outcome <> 'infrastructure_error' GROUP BY part), ends AS (SELECT min(part) AS first, max(part) AS last FROM graded),"
+        f" failed AS (SELECT *, {parts.sql} AS part FROM failure_levels WHERE run = $run AND purpose = 'train')"
+        " SELECT level, count(*) AS answers, count(DISTINCT problem_id) AS problems, avg(CAST(solvable AS INTEGER)) AS solvable, arg_max(rollout, step) AS example,"
+        " count(*) FILTER (WHERE part = first) / (SELECT answers FROM graded WHERE part = any_value(first)) AS early,"
+        " count(*) FILTER (WHERE part = last) / (SELECT answers FROM graded WHERE part = any_value(last)) AS late"
+        " FROM failed, ends GROUP BY level ORDER BY answers DESC, level"
+    )
+    if not rows:
+        return None
+    return Table(
+        "failure-levels",
+        "What kind of failing",
+        f"Failed training answers by level, as share of all graded answers of the first and the last {parts.name}. Solvable: another answer of the run"
+        " solved the problem. Rules decide the level by what the harness told.",
+        [("level", "left"), ("answers", "right"), ("problems", "right"), ("solvable", "right"),
+         (f"first {parts.name}", "right"), (f"last {parts.name}", "right")],
+        [
+            [r["level"], str(r["answers"]), str(r["problems"]), *(f"{100 * r[c]:.1f} %" for c in ("solvable", "early", "late"))]
+            for r in rows
+        ],
+        links={i: r["example"] for i, r in enumerate(rows)},
+    )  # fmt: skip
 
 
 def kinds(source: Source) -> Figure | None:
@@ -179,6 +264,18 @@ def regrades(source: Source) -> Table | None:
         [[r["label"], *(str(r[c]) for c in ("graded", "changed", "passed_was", "passed_now"))] for r in rows],
         links={i: r["example"] for i, r in enumerate(rows) if r["example"]},
     )  # fmt: skip
+
+
+def _stacked(places: list[tuple[int, str]], sizes: dict[tuple[int, str], float]) -> list[float]:
+    """Centres of a flow picture's nodes from top to bottom, in the order of each column; 0 and 1 would make Plotly place them itself."""
+    found, column, top = [], 0, 0.0
+    for place in places:
+        if place[0] != column:
+            column, top = place[0], 0.0
+        gaps = sum(other[0] == column for other in places)
+        found.append(min(0.999, 0.001 + top + sizes[place] * (1 - 0.03 * gaps) / 2))
+        top += sizes[place] * (1 - 0.03 * gaps) + 0.03
+    return found
 
 
 def _evidence(text: str | None) -> str:

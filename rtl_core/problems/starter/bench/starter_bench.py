@@ -7,6 +7,9 @@ clock, reset, active_low, asynchronous, reset_state and bursts. `reference(width
 A test is a generator over a `Bench`: it drives inputs, yields the simulator steps to wait, and checks. It is resumed by
 the simulator's timed callbacks, not by cocotb's scheduler: a step costs 4 us in place of 30, which is what pays for
 thousands of them. So a bench goes past cocotb's handles to the simulator's (`cocotb.simulator`, cocotb 2).
+
+The first wrong check fails a test. The test goes on for `MORE` checks, so that its message can end with a record of how it was
+wrong (`told`), from which the history reads the kind of failing.
 """
 
 import atexit
@@ -28,6 +31,8 @@ IMMEDIATE = 3
 """The simulator's code for a write that takes effect at once."""
 BURST_CHECK = 97
 """Clock cycles between two checks of a burst."""
+MORE = 192
+"""Checks that a test goes on for behind its first wrong one: some 60 clock cycles, a millisecond of CPU time."""
 
 
 @atexit.register
@@ -49,6 +54,10 @@ class Bench:
         self.settle = get_sim_steps(SETTLE_NS, "ns", round_mode="ceil")
         self.drivers = [driver(find(dut, *port)) for port in spec["inputs"]]
         self.outputs = [(name, find(dut, name, n).get_signal_val_binstr, f"0{n}b") for name, n in spec["outputs"]]
+        self.first = ""  # the first wrong check in words
+        self.checks = self.wrong = self.unknown = self.starts = self.at_reset = 0
+        self.in_reset = self.by_reset = self.was_wrong = False
+        self.cycles, self.seen = [], []
         if "clock" in spec:
             self.clock_handle = find(dut, spec["clock"], 1)
             self.clock, self.reset = driver(self.clock_handle), driver(find(dut, spec["reset"], 1))
@@ -60,6 +69,8 @@ class Bench:
         self.resume()
         while self.running:
             await Timer(500 * self.settle, "step")
+        if self.failure is None and self.first:
+            self.failure = AssertionError(self.told())
         if self.failure is not None:
             raise self.failure
 
@@ -81,11 +92,55 @@ class Bench:
     def check(self, when):
         """Compare every output with the reference model, bit by bit: an X is never right."""
         self.following, expected = self.reference(self.width, self.option, self.state, self.inputs)
+        self.checks += 1
+        wrong = False
         for (name, get, form), value in zip(self.outputs, expected):  # noqa: B905
             if get() != format(value, form):
-                driven = ", ".join(f"{n}={v:#x}" for (n, _), v in zip(self.spec["inputs"], self.inputs, strict=True))
-                parameter = f"{self.spec['parameter']}={self.width}, " if "parameter" in self.spec else ""
-                raise AssertionError(f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}")
+                wrong = True
+                if not self.first:
+                    pairs = zip(self.spec["inputs"], self.inputs, strict=True)
+                    driven = ", ".join(f"{n}={v:#x}" for (n, _), v in pairs)
+                    parameter = f"{self.spec['parameter']}={self.width}, " if "parameter" in self.spec else ""
+                    self.first = f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}"
+                    self.last = self.checks + MORE
+                break
+        if self.first:
+            self.note(wrong, expected)
+
+    def note(self, wrong, expected):
+        """Count a check from the first wrong one on."""
+        self.seen = [(get(), format(value, form)) for (_, get, form), value in zip(self.outputs, expected, strict=True)]
+        self.wrong += wrong
+        self.unknown += any(set(got) - set("01") for got, _ in self.seen)
+        if wrong and not self.was_wrong:
+            self.starts += 1
+            self.at_reset += self.by_reset
+        self.was_wrong = wrong
+        if self.checks == self.last:
+            raise AssertionError(self.told())
+
+    def told(self):
+        """The first wrong check in words, and the record: `checks` made, `wrong` ones, those with an `unknown` bit; how often
+        a right check was followed by a wrong one (`starts`), and how often only a reset lay between the two (`at_reset`).
+        Of a clocked design also values before rising edges: how many were `off`, and how many of these outputs' values would
+        be if each came a cycle `late` or `early`.
+        """
+        counts = {name: getattr(self, name) for name in ("checks", "wrong", "unknown", "starts", "at_reset")}
+        if "clock" in self.spec:
+            counts |= {"off": 0, "late": 0, "early": 0}
+            for output in zip(*self.cycles):  # noqa: B905
+                got, wanted = zip(*output)  # noqa: B905
+                off, late, early = (
+                    sum(a != b for a, b in zip(got[1:-1], wanted[1 + by : len(wanted) - 1 + by], strict=True))
+                    for by in (0, -1, 1)
+                )
+                if off:
+                    counts = counts | {
+                        "off": counts["off"] + off,
+                        "late": counts["late"] + late,
+                        "early": counts["early"] + early,
+                    }
+        return f"{self.first} [{' '.join(f'{name}={count}' for name, count in counts.items())}]"
 
     def apply(self, every, when):
         """Drive one input tuple after the other and check each."""
@@ -98,6 +153,7 @@ class Bench:
 
     def set_reset(self, on):
         self.reset(int(on != self.spec["active_low"]))
+        self.by_reset |= on != self.in_reset
         if on and self.spec["asynchronous"]:
             self.state = self.cleared
         self.in_reset = on
@@ -105,6 +161,9 @@ class Bench:
     def rise(self, when="after a rising clock edge"):
         """A rising clock edge: the state moves on as of the last check, or is cleared in reset."""
         self.state = self.cleared if self.in_reset else self.following
+        self.by_reset &= self.in_reset
+        if self.seen:
+            self.cycles.append(self.seen)
         self.clock(1)
         yield self.settle
         self.check(when)
@@ -162,6 +221,7 @@ class Bench:
         self.check("before a rising clock edge")
         clock = simulator.clock_create(self.clock_handle)
         clock.start(4 * self.settle, 2 * self.settle, True, IMMEDIATE)
+        self.by_reset = False
         early = self.settle
         try:
             while count > 0:
