@@ -24,6 +24,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -248,6 +249,18 @@ def without_record(problem: Problem) -> Problem:
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
 
 
+def confusion(counted: dict[str, Counter[str]]) -> Table:
+    """Labels against levels."""
+    short = {level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level) for level in counted}
+    table = Table(box=box.SIMPLE_HEAD, title="level of the answer", padding=(0, 1))
+    table.add_column("made as")
+    for level in counted:
+        table.add_column(short[level], justify="right")
+    for label, row in counted.items():
+        table.add_row(short[label], *(str(row[level] or "·") for level in counted))
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--answers", type=int, default=360)
@@ -276,15 +289,7 @@ def main() -> None:
                 markup=False,
                 soft_wrap=True,
             )
-    table = Table(
-        "made as",
-        *(level.removeprefix("wrong in ") for level in counted),
-        title="level of the answer",
-        show_lines=False,
-    )
-    for label, row in counted.items():
-        table.add_row(label, *(str(row[level] or "·") for level in counted))
-    console.print(table)
+    console.print(confusion(counted))
     total, agreed = sum(map(Counter.total, counted.values())), sum(row[label] for label, row in counted.items())
     console.print(f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out")
     if again:

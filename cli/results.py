@@ -178,9 +178,7 @@ def show(
     record = history.run(stored.rollout.run)
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
-    console.print(rollout_view(stored, problem, texts))
-    if level := level_of(history, stored.rollout.key):
-        console.print(f"what kind of failing: {level}")
+    console.print(rollout_view(stored, problem, texts, level_of(history, stored.rollout.key)))
     if found := audit_of(history, stored.rollout.key):
         console.print(
             f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False

@@ -584,7 +584,7 @@ SELECT rollout, run, purpose, evaluation, epoch, step, problem_id,
             WHEN outcome = 'timeout' OR regexp_matches(words, '^\S+ (used|started|wrote) more than ', 'm') THEN 'times out'
             WHEN outcome = 'compile_failed' THEN 'does not elaborate'
             WHEN unknown >= 0.9 * wrong OR unknown IS NULL AND regexp_matches(words,
-                 '(is|got|actual|received)\W+([xz]+|1[xz]|[01]{2,}[xz])[01xz]*\b|Logic(Array)?\(.[01]*[xz]|non-0/1|unresolvable', 'i') THEN 'X on outputs'
+                 '(is|got|actual|received)\W+(\w+ ?[=:] ?)?(0b)?([xz]+|1[xz]|[01]{2,}[xz])[01xz]*\b|Logic(Array)?\(.[01]*[xz]|non-0/1|unresolvable', 'i') THEN 'X on outputs'
             WHEN off >= 3 AND shifted <= 0.2 * off THEN 'off by a cycle'
             WHEN at_reset >= greatest(1, starts / 6) OR at_reset > 0 AND unknown > 0
                  OR wrong IS NULL AND regexp_matches(split_part(words, chr(10), 1), 'reset|rst', 'i') THEN 'reset wrong'

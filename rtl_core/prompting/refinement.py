@@ -6,6 +6,7 @@ line of the harness.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -26,6 +27,8 @@ _HEAD = {
     Outcome.REJECTED: "It was refused:",
     Outcome.NOT_TESTED: "Its tests were not run:",
 }
+_RECORD = re.compile(r" ?\[checks=[^\]]*\]")
+"""How a test was wrong, counted for the history (docs/grading.md): no word for the model."""
 ASK = "Correct it. Give the whole answer again."
 
 
@@ -41,7 +44,8 @@ def feedback(verdict: Verdict, most_chars: int) -> str:
     if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
         raise InfrastructureError("grading itself failed, so there is nothing to tell of the answer")
     head = _HEAD[verdict.outcome].format(failed=verdict.tests_total - verdict.tests_passed, total=verdict.tests_total)
-    lines = list(dict.fromkeys([*map(str, verdict.mismatches), *verdict.reasons]))
+    reasons = (_RECORD.sub("", reason) for reason in verdict.reasons)
+    lines = list(dict.fromkeys([*map(str, verdict.mismatches), *reasons]))
     return "\n".join([head, *_cut(lines, most_chars)])
 
 

@@ -41,9 +41,13 @@ def level_of(history: History, rollout: str) -> str | None:
 
 
 def rollout_view(
-    stored: StoredRollout, problem: dict[str, Any] | None, pieces: Sequence[str] | None, theme: str = "ansi_dark"
+    stored: StoredRollout,
+    problem: dict[str, Any] | None,
+    pieces: Sequence[str] | None,
+    level: str | None = None,
+    theme: str = "ansi_dark",
 ) -> RenderableType:
-    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand."""
+    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand; `level` as of `level_of`."""
     r = stored.rollout
     where = f"epoch {r.epoch + 1}, step {r.step}" if r.evaluation is None else f"evaluation {r.evaluation}"
     where += f", turn {r.turn}" if r.turn > 1 else ""
@@ -55,6 +59,8 @@ def rollout_view(
         parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
     parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme=theme, word_wrap=True)]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
+    if level:
+        parts.append(Text(f"what kind of failing: {level}", style="bold"))
     if stored.verdict and stored.verdict.mismatches and problem and problem.get("interface"):
         parts.append(interface_view(Interface.model_validate(problem["interface"]), stored.verdict))
     if stored.reward:

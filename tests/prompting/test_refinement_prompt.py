@@ -30,7 +30,13 @@ def chat():
 
 def test_failing_checks_are_told_with_their_number():
     said = feedback(
-        verdict(Outcome.TESTS_FAILED, ("corners: y is 3, not 5", "vectors: failed"), tests_passed=2, tests_total=4), 500
+        verdict(
+            Outcome.TESTS_FAILED,
+            ("corners: y is 3, not 5 [checks=9 wrong=1 unknown=0]", "vectors: failed"),
+            tests_passed=2,
+            tests_total=4,
+        ),
+        500,
     )
     assert said == "It fails 2 of 4 checks:\ncorners: y is 3, not 5\nvectors: failed"
 

@@ -69,10 +69,10 @@ class Bench:
         self.resume()
         while self.running:
             await Timer(500 * self.settle, "step")
-        if self.failure is None and self.first:
-            self.failure = AssertionError(self.told())
         if self.failure is not None:
             raise self.failure
+        if self.first:
+            raise AssertionError(self.told())
 
     def resume(self):
         try:
