@@ -558,7 +558,7 @@ WHERE length(v.check_name) BETWEEN 1 AND 60;
 -- itself tells (docs/grading.md, "What kind of failing"), VerilogEval's among them; where it tells none, the share of wrong checks is that of failing tests. `solvable`: another
 -- answer of the run solved the problem.
 CREATE OR REPLACE MACRO records(reasons) AS list_transform(list_filter(reasons, lambda r: contains(r, '[checks=')), lambda r: regexp_extract(r,
-    '\[checks=(\d+) wrong=(\d+)(?: unknown=(\d+))?(?: starts=(\d+) at_reset=(\d+))?(?: off=(\d+) late=(\d+) early=(\d+))?\]',
+    '\[checks=(\d+) wrong=(\d+)(?: unknown=(\d+))?(?: starts=(\d+) at_reset=(\d+))?(?: off=(\d+) late=(\d+) early=(\d+))?',
     ['checks', 'wrong', 'unknown', 'starts', 'at_reset', 'off', 'late', 'early']));
 CREATE OR REPLACE VIEW failure_levels AS
 WITH failed AS (

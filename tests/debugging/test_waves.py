@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.debugging import vcd
 from rtl_core.debugging.waves import waves_of
 from rtl_core.errors import HistoryError
+from rtl_core.grading import vcd
 from rtl_core.grading.executors import Executor
 from rtl_core.grading.vcd import read_vcd
 from rtl_core.history.store import History

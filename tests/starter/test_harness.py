@@ -96,7 +96,8 @@ def test_a_failing_test_goes_on_and_ends_its_message_with_a_record(grader):
     late = f"  reg [5:0] right__;\n  always @(posedge {spec.clock}) {q} <= right__;\n"
     (verdict,) = judge(grader, spec, [body.replace(");\n", f");\n{late}", 1)])
     counts = [
-        {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)", reason.split("[")[-1])} for reason in verdict.reasons
+        {name: int(n) for name, n in re.findall(r"(\w+)=(\d+)[ \]]", reason.split("[")[-1])}
+        for reason in verdict.reasons
     ]
     assert len(counts) == 4
     for found in counts:

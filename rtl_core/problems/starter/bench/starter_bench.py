@@ -23,7 +23,7 @@ import cocotb
 import starter_stimuli as stimuli
 from cocotb import simulator
 from cocotb.triggers import Timer
-from cocotb.utils import get_sim_steps
+from cocotb.utils import get_sim_steps, get_sim_time
 
 SETTLE_NS = 2
 """Longer than the `#1` that some designs put before each assignment."""
@@ -102,7 +102,7 @@ class Bench:
                     driven = ", ".join(f"{n}={v:#x}" for (n, _), v in pairs)
                     parameter = f"{self.spec['parameter']}={self.width}, " if "parameter" in self.spec else ""
                     self.first = f"{parameter}{when}, {driven}: {name} is {get()}, expected {value:{form}}"
-                    self.last = self.checks + MORE
+                    self.last, self.ns = self.checks + MORE, get_sim_time("ns")
                 break
         if self.first:
             self.note(wrong, expected)
@@ -123,7 +123,7 @@ class Bench:
         """The first wrong check in words, and the record: `checks` made, `wrong` ones, those with an `unknown` bit; how often
         a right check was followed by a wrong one (`starts`), and how often only a reset lay between the two (`at_reset`).
         Of a clocked design also values before rising edges: how many were `off`, and how many of these outputs' values would
-        be if each came a cycle `late` or `early`.
+        be if each came a cycle `late` or `early`. Last the time of the first wrong check.
         """
         counts = {name: getattr(self, name) for name in ("checks", "wrong", "unknown", "starts", "at_reset")}
         if "clock" in self.spec:
@@ -140,7 +140,7 @@ class Bench:
                         "late": counts["late"] + late,
                         "early": counts["early"] + early,
                     }
-        return f"{self.first} [{' '.join(f'{name}={count}' for name, count in counts.items())}]"
+        return f"{self.first} [{' '.join(f'{name}={count}' for name, count in counts.items())} ns={self.ns:.3f}]"
 
     def apply(self, every, when):
         """Drive one input tuple after the other and check each."""
