@@ -31,7 +31,12 @@ BROUGHT_BY = {
     "chz": "tinker-cookbook",
 }
 """Packages that are part of another one's interface."""
-INSIDE = ("rtl_core/grading/inside/", "rtl_core/problems/testbench/", "rtl_core/problems/starter/bench/")
+INSIDE = (
+    "rtl_core/grading/inside/",
+    "rtl_core/equivalence/inside/",
+    "rtl_core/problems/testbench/",
+    "rtl_core/problems/starter/bench/",
+)
 """Code that runs in the sandbox, with the sandbox's packages."""
 
 

@@ -295,6 +295,29 @@ def test_a_fork_bomb_ends_and_the_next_grade_is_unharmed(shell):
     assert shell("echo well").output == "well\n"
 
 
+def test_many_processes_of_another_run_leave_a_sandbox_its_own(executor, shell):
+    """The kernel counts processes by user, whoever started them."""
+    marker = "sleep 987"
+    hog = Job(
+        files={},
+        harness={},
+        steps=(Step("hog", ("sh", "-c", f"for i in $(seq 36); do {marker} & done; wait")),),
+        limits=SMALL,
+    )
+    other = make_executor("bubblewrap") if executor.name == "bubblewrap" else make_executor("docker")
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(other.run, hog)
+        try:
+            deadline = time.monotonic() + 300
+            while len(running(marker.replace(" ", "\0"))) < 36 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            done = shell("for i in $(seq 20); do sleep 1 & done; wait; echo well", limits=SMALL)
+        finally:
+            other.close()
+            held.exception()
+    assert (done.exit_code, done.output) == (0, "well\n")
+
+
 def test_a_full_disk_stays_inside_and_the_next_grade_has_a_fresh_one(shell):
     command = "for i in 1 2 3 4 5 6 7 8; do head -c 7000000 /dev/zero > $1/f$i; done 2>&1 | grep -c 'No space'"
     for place in ("/code/rundir", "/tmp", "/dev/shm", "/rundir"):

@@ -83,9 +83,9 @@ class BubblewrapExecutor(CellExecutor):
         super().close()
         self._starter.shutdown(wait=False)
 
-    def _start(self, kind: Hashable, slot: int) -> Cell:
+    def _start(self, kind: Hashable) -> Cell:
         try:
-            return self._starter.submit(_BubblewrapCell, self._command(), slot).result()
+            return self._starter.submit(_BubblewrapCell, self._command()).result()
         except RuntimeError as error:
             raise InfrastructureError("the executor was closed") from error
 
@@ -125,8 +125,8 @@ def _with_control(command: list[str], theirs: socket.socket) -> list[str]:
 class _BubblewrapCell(Cell):
     """One bwrap process with the agent inside."""
 
-    def __init__(self, command: list[str], slot: int) -> None:
-        super().__init__(None, slot)
+    def __init__(self, command: list[str]) -> None:
+        super().__init__(None)
         ours, theirs = socket.socketpair()
         self.connect(ours)
         with theirs:

@@ -6,7 +6,6 @@ workspace of its own within the cell, so that nothing of a job outlives it.
 
 from __future__ import annotations
 
-import itertools
 import select
 import socket
 import threading
@@ -29,11 +28,9 @@ class Cell(ABC):
 
     kind: Hashable
     """What cells have to have in common to stand in for one another."""
-    slot: int
-    """Makes the user of its jobs differ from those of the executor's other cells."""
 
-    def __init__(self, kind: Hashable, slot: int) -> None:
-        self.kind, self.slot = kind, slot
+    def __init__(self, kind: Hashable) -> None:
+        self.kind = kind
 
     def connect(self, channel: socket.socket) -> None:
         """Takes the socket over; an agent says nothing between two jobs."""
@@ -67,7 +64,6 @@ class CellExecutor(ABC):
         self._closed = False
         self._free: list[Cell] = []
         self._busy: set[Cell] = set()
-        self._slots = itertools.count()
 
     def run(self, job: Job) -> JobResult:
         """Runs one job. Raises InfrastructureError (or ExecutorDiedError) when nothing can be said of it."""
@@ -113,7 +109,7 @@ class CellExecutor(ABC):
         self.close()
 
     @abstractmethod
-    def _start(self, kind: Hashable, slot: int) -> Cell:
+    def _start(self, kind: Hashable) -> Cell:
         """A new cell. Raises InfrastructureError where none can be started."""
 
     def _kind_of(self, job: Job) -> Hashable:
@@ -129,7 +125,7 @@ class CellExecutor(ABC):
         cell = self._take(self._kind_of(job), fresh=fresh)
         started, kept = time.monotonic(), False
         try:
-            answer = cell.connection.ask(job_message(job, cell.slot, self.toolchain), patience(job))
+            answer = cell.connection.ask(job_message(job, self.toolchain), patience(job))
             # One in which memory ran out may have lost more than the job's own processes.
             kept = "error" not in answer and not any(step["overrun"] == "memory" for step in answer["steps"])
             return answer
@@ -168,4 +164,4 @@ class CellExecutor(ABC):
     def _new(self, kind: Hashable) -> Cell:
         if self._closed:
             raise InfrastructureError("the executor was closed")
-        return self._start(kind, next(self._slots))
+        return self._start(kind)

@@ -101,9 +101,9 @@ class DockerExecutor(CellExecutor):
                 shutil.rmtree(folder, ignore_errors=True)
         return removed
 
-    def _start(self, kind: Hashable, slot: int) -> Cell:
+    def _start(self, kind: Hashable) -> Cell:
         assert isinstance(kind, Kind)
-        return Container(self._settings, kind, slot)
+        return Container(self._settings, kind)
 
     def _kind_of(self, job: Job) -> Kind:
         # The agent watches the limit itself; the kernel's own, at which everything inside crawls, stands well behind it.

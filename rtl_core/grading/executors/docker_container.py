@@ -50,9 +50,9 @@ class Settings:
 class Container(Cell):
     """A container whose agent waits for jobs."""
 
-    def __init__(self, settings: Settings, kind: Kind, slot: int) -> None:
+    def __init__(self, settings: Settings, kind: Kind) -> None:
         """Returns when the agent is ready. Raises InfrastructureError when the engine refuses."""
-        super().__init__(kind, slot)
+        super().__init__(kind)
         self._settings = settings
         self.name, self._folder = _create(settings, kind, warm_command(settings.toolchain))
         try:

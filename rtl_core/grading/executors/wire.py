@@ -76,10 +76,9 @@ def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
     channel.sendall(struct.pack("<Q", len(body)) + body)
 
 
-def job_message(job: Job, slot: int, toolchain: Toolchain) -> dict[str, Any]:
-    """A job as the agent takes it. `slot` makes the user that its steps run as differ from other sandboxes'."""
+def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
+    """A job as the agent takes it."""
     return {
-        "slot": slot,
         "prefixes": list(toolchain.prefixes),
         "files": dict(job.files),
         "harness": dict(job.harness),

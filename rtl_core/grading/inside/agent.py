@@ -21,7 +21,8 @@ import steps
 
 WORKSPACE = "/code"
 DIRECTORIES = ("docs", "rundir", "rtl", "verif", "src")
-FIRST_UID = 61000
+FIRST_UID, USERS = 61000, 1 << 30
+"""Users that jobs run as, where the agent is root and may be any user; in a user namespace of 65,536 there are fewer."""
 SHARED = ("/control", "/dev/mqueue")
 """Directories of a container that outlive a job: hidden from it."""
 
@@ -87,7 +88,7 @@ def serve(launch=None):
 def run_job(job, control, launch):
     """Runs in a child of the agent: isolates itself, prepares the workspace, supervises, and answers."""
     as_root = os.geteuid() == 0
-    job["uid"] = FIRST_UID + job["slot"] if as_root else None
+    job["uid"] = own_uid() if as_root else None
     # What is no part of the job, as /proc numbers it: the cell's first process, its agent and this one.
     job["own"] = (1, os.getppid(), os.getpid())
     namespaces.isolate(in_user_namespace=not as_root)
@@ -100,6 +101,13 @@ def run_job(job, control, launch):
         _first_process(job, writing, launch)
     os.close(writing)
     _supervise(control, first, reading)
+
+
+def own_uid():
+    """A user for one job. The kernel counts processes by user, whoever started them: a job of another run must not use up this one's."""
+    with open("/proc/self/uid_map") as file:
+        _, _, known = file.readline().split()
+    return FIRST_UID + int.from_bytes(os.urandom(8), "little") % min(USERS, int(known) - FIRST_UID)
 
 
 def prepare(job):

@@ -22,7 +22,7 @@ def main():
     job = agent.receive(control)
     control.close()
     as_root = os.geteuid() == 0
-    job["uid"] = agent.FIRST_UID + job["slot"] if as_root else None
+    job["uid"] = agent.own_uid() if as_root else None
     namespaces.isolate(in_user_namespace=not as_root)
     agent.prepare(job)
     # Process 1 of the job: its end is the end of all that the shell leaves behind.
