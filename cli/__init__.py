@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "make-models": "setup",
     "fetch-model": "setup",
     "grade": "grade",
+    "reproduce": "grade",
     "toolchain": "setup",
     "serve-tinker": "service",
     "check": "training",

@@ -1,4 +1,4 @@
-"""`rtl-distill grade`: verdicts for answers in a file."""
+"""`rtl-distill grade`: verdicts for answers in a file; `reproduce`: the same verdicts again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from rtl_distill.cli.arguments import ConfigOption, DbOption
+from rtl_distill.cli.problems import SourceOption
 
 
 class Until(StrEnum):
@@ -91,3 +94,50 @@ def grade(
         counts = ", ".join(f"{count} {RESULTS[name]}" for name, count in looked.items()) or "none"
         Console().print(f"passes looked at: {counts}; findings written to {audit}", soft_wrap=True)
     raise typer.Exit(0 if done.complete else 1)
+
+
+def reproduce(
+    verdicts: Annotated[
+        Path, typer.Argument(help="Records as `grade`, `serve-grader` or `export -f verdicts` write them.")
+    ],
+    config: ConfigOption = "demo",
+    source: SourceOption = None,
+    run: Annotated[str | None, typer.Option("--run", help="The problems of this run as the history has them.")] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="bubblewrap or docker (default: the one that most records name).")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)] = 0,
+    db: DbOption = None,
+) -> None:
+    """Grade the answers of verdict records again and tell which verdicts differ, and why.
+
+    Each record is held against its own hashes first (`altered` names the fields), then against a second grading under its own
+    conditions: other tools, problem, harness, interface, conditions or outcome. Exit code 0 when all are equal, 1 when some differ.
+
+    Examples:
+
+        rtl-distill reproduce verdicts.jsonl --source cvdp=problems.jsonl
+
+        rtl-distill export demo -f verdicts --to demo && rtl-distill reproduce demo/verdicts.jsonl --run demo
+    """
+    from rich.console import Console
+
+    from rtl_core.rollouts import reproducing
+    from rtl_core.types.problem import Problem
+    from rtl_distill.cli.arguments import open_history
+    from rtl_distill.cli.flow import stoppable
+    from rtl_distill.cli.problems import load
+
+    if run is None:
+        loaded = load(config, source)
+        problems = [*loaded.train, *loaded.heldout]
+    else:
+        problems = [Problem.model_validate(one.record) for one in open_history(db).problems_of(run)]
+    with stoppable(Console(stderr=True)):
+        done = reproducing.reproduce(verdicts, problems, executor, jobs)
+    for claim in done.differing:
+        for kind, detail in claim.found:
+            typer.echo(f"{claim.name}: {kind}: {detail}")
+    typer.echo(f"{len(done.claims)} verdicts graded again in {done.seconds:.1f} s")
+    Console().print(done.table())
+    raise typer.Exit(1 if done.differing else 0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Output = Literal["table", "csv", "json"]
-Format = Literal["parquet", "rollouts", "metrics", "all"]
+Format = Literal["parquet", "rollouts", "metrics", "verdicts", "all"]
 
 
 def query(
@@ -189,7 +189,8 @@ def export(
     ] = False,
     db: DbOption = None,
 ) -> None:
-    """Write a run as files: one Parquet file a table, rollouts.jsonl, metrics.jsonl (a line a step, the community's names).
+    """Write a run as files: one Parquet file a table, rollouts.jsonl, metrics.jsonl (a line a step, the community's names);
+    with `-f verdicts` alone verdicts.jsonl, the sealed records that `rtl-distill reproduce` checks.
 
     Examples:
 
@@ -211,3 +212,8 @@ def export(
     if format_ in ("metrics", "all"):
         count = exports.export_metrics(history, name, folder / "metrics.jsonl")
         typer.echo(f"{folder / 'metrics.jsonl'}: {count} lines")
+    if format_ == "verdicts":
+        from rtl_core.rollouts.reproducing import records_of
+
+        count = exports.write_lines(folder / "verdicts.jsonl", records_of(history, name))
+        typer.echo(f"{folder / 'verdicts.jsonl'}: {count} verdicts")

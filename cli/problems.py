@@ -58,7 +58,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
 
     from rtl_core.validation.expected import describe_interface
 
-    loaded = _load(config, source)
+    loaded = load(config, source)
     table = Table(box=None, pad_edge=False)
     table.add_column("problem", no_wrap=True)
     for name in ("source", "split", "category", "difficulty", "golden", "interface"):
@@ -101,7 +101,7 @@ def show(
     """
     from rtl_core.validation.expected import describe_interface
 
-    loaded = _load(config, source)
+    loaded = load(config, source)
     every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
     if problem_id not in every:
         close = [name for name in every if problem_id in name][:5]
@@ -202,7 +202,8 @@ def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSour
     return settings.problems.sources, settings.run.seed, settings.problems.split
 
 
-def _load(config: str, source: list[str] | None) -> LoadedProblems:
+def load(config: str, source: list[str] | None) -> LoadedProblems:
+    """The problems that a command names with `--source`, or those of its configuration."""
     from rtl_core.problems.load import load_problems
 
     return load_problems(*sources_of(config, source))

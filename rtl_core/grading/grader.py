@@ -98,7 +98,7 @@ class Grader:
             executor=self.executor.name,
             tools=self.tools,
             seed=self.seed,
-            seeds=self._seeds(problem),
+            seeds=seeds_for(problem, self.seeds),
             limits=self.limits,
             until=until or self.until,
         )
@@ -109,7 +109,7 @@ class Grader:
         verdict = first.run()
         if not first.failed_tests or verdict.cpu_s > PATIENCE * self.limits.cpu_s:
             return verdict
-        seeds = self._seeds(problem)
+        seeds = seeds_for(problem, self.seeds)
         verdicts = [verdict]
         needed = seeds // 2 + 1
         for number in range(1, seeds):
@@ -123,10 +123,6 @@ class Grader:
         said = f"the tests pass under {len(passes)} of {len(verdicts)} seeds"
         verdict = passes[0] if len(passes) >= needed else verdict
         return verdict.model_copy(update={"reasons": (*verdict.reasons, said)})
-
-    def _seeds(self, problem: Problem) -> int:
-        """Under how many seeds an answer may be tried: one, where a golden answer has shown that the seed decides nothing."""
-        return self.seeds if problem.golden is None and draws_random(problem.harness) else 1
 
     def budget(self, problem: Problem, answer: Answer) -> Budget | None:
         """What an answer may use of CPU time, as far as known-good answers tell."""
@@ -210,3 +206,8 @@ class Grader:
             tools=self.tools,
             seed=self.seed,
         )
+
+
+def seeds_for(problem: Problem, seeds: int) -> int:
+    """Under how many of `seeds` an answer may be tried: one, where a golden answer has shown that the seed decides nothing."""
+    return seeds if problem.golden is None and draws_random(problem.harness) else 1

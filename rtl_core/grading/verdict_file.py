@@ -13,13 +13,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rtl_core.errors import ProblemError
-from rtl_core.grading.answer_file import AnswerLine
-from rtl_core.types.verdict import Outcome, Verdict
+from rtl_core.grading.verdict_record import sealed
+from rtl_core.types.verdict import Outcome
 
 _BEGINNING = b'{"id":'
 
@@ -30,49 +29,7 @@ class Place(NamedTuple):
     id: str
     sample: int
     key: str
-    """Hash of problem, answer and settings (rollouts/grade_file.py)."""
-
-
-@dataclass(frozen=True)
-class LineVerdict:
-    """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
-
-    verdict: Verdict
-    flips: tuple[str, ...] = ()
-
-
-def verdict_record(line: AnswerLine, graded: LineVerdict, key: str) -> dict[str, Any]:
-    """What is written for one answer; `key` is its `answer_key`."""
-    verdict = graded.verdict
-    record = {
-        "id": line.problem.id,
-        "sample": line.sample,
-        "outcome": verdict.outcome.value,
-        "passed": verdict.passed,
-        "stages": {
-            result.stage.value: {
-                "status": result.status,
-                "reasons": list(result.reasons),
-                "wall_s": round(result.wall_s, 4),
-            }
-            for result in verdict.stages
-        },
-        "tests_passed": verdict.tests_passed,
-        "tests_total": verdict.tests_total,
-        "reasons": list(verdict.reasons),
-        "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
-        "wall_s": round(verdict.wall_s, 4),
-        "cpu_s": round(verdict.cpu_s, 4),
-        "executor": verdict.executor,
-        "tools": verdict.tools,
-        "seed": verdict.seed,
-        "key": key,
-    }
-    if line.answer.ignored:
-        record["ignored"] = list(line.answer.ignored)
-    if graded.flips:
-        record["flips"] = list(graded.flips)
-    return record
+    """See `answer_key` (verdict_record.py)."""
 
 
 class VerdictFile:
@@ -138,7 +95,7 @@ class VerdictFile:
             others = usable.get((place.id, place.key))
             if index not in found and others:
                 _, record = others.popitem()
-                found[index] = {**record, "sample": place.sample}
+                found[index] = sealed({**record, "sample": place.sample})
         self.known = dict(sorted(found.items()))
         self.replaced = len(stored) - len(found)
 

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -188,8 +188,13 @@ def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
 
 def export_metrics(history: History, run: str, path: Path) -> int:
     """Write `metrics` as JSON Lines; returns how many lines."""
-    lines = [json.dumps(line) for line in metrics(history, run)]
-    _replace(path, lambda file: file.writelines(line + "\n" for line in lines))
+    return write_lines(path, metrics(history, run))
+
+
+def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:
+    """Write a JSON object a line, all at once; returns how many."""
+    lines = [json.dumps(record) + "\n" for record in records]
+    _replace(path, lambda file: file.writelines(lines))
     return len(lines)
 
 

@@ -7,8 +7,6 @@ there (grading/verdict_file.py).
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 import time
 from collections import Counter
@@ -23,7 +21,8 @@ from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.verdict_file import LineVerdict, Place, VerdictFile, verdict_record
+from rtl_core.grading.verdict_file import Place, VerdictFile
+from rtl_core.grading.verdict_record import LineVerdict, answer_key, conditions_of, verdict_record
 from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
@@ -105,7 +104,7 @@ def grade_file(asked: FileGrading) -> GradedFile:
         closing(make_executor(asked.executor)) as executor,
         closing(Grader(executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until)) as grader,
     ):
-        places = [Place(line.problem.id, line.sample, answer_key(grader, line, asked.repeat)) for line in lines]
+        places = [Place(line.problem.id, line.sample, key_of(grader, line, asked.repeat)) for line in lines]
         with closing(VerdictFile(asked.output, places)) as verdicts:
             records = dict(verdicts.known)
             if words := verdicts.taken_up():
@@ -139,8 +138,7 @@ async def _grade_rest(
     with daemon_threads(grader.executor) as call:
 
         async def grade(index: int) -> None:
-            graded = await call(_grade, grader, lines[index], asked.repeat)
-            records[index] = verdict_record(lines[index], graded, places[index].key)
+            records[index] = await call(graded_record, grader, lines[index], places[index].key, asked.repeat)
             verdicts.add(index, records[index])
 
         await work_off(
@@ -152,15 +150,16 @@ async def _grade_rest(
         )
 
 
-def _grade(grader: Grader, line: AnswerLine, repeat: int) -> LineVerdict:
+def key_of(grader: Grader, line: AnswerLine, repeat: int = 1) -> str:
+    """See `answer_key`: of one line, under a grader's conditions."""
+    return answer_key(grader.key(line.problem, line.answer), line.answer, repeat)
+
+
+def graded_record(grader: Grader, line: AnswerLine, key: str, repeat: int = 1) -> dict[str, Any]:
+    """Grades one line and returns its record; `key` is its `key_of`. Does not raise: a failure of grading is a verdict, too."""
     verdicts = [grader.grade(line.problem, line.answer) for _ in range(repeat)]
     outcomes = tuple(verdict.outcome.value for verdict in verdicts)
     # The worst of several is kept: what does not hold is not paid.
     worst = min(verdicts, key=lambda verdict: (verdict.passed, verdict.tests_passed))
-    return LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
-
-
-def answer_key(grader: Grader, line: AnswerLine, repeat: int) -> str:
-    """SHA-256 (hex) over all that decides the verdict on a line: problem, answer, tools, settings, the grader's version."""
-    parts = (grader.key(line.problem, line.answer), line.answer.error, list(line.answer.ignored), repeat)
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    graded = LineVerdict(worst, outcomes if len(set(outcomes)) > 1 else ())
+    return verdict_record(line, graded, key, conditions_of(grader, line.problem, repeat))

@@ -1,0 +1,171 @@
+"""The record of a verdict: what was graded, by what and under which conditions, what came of it, and hashes of all that.
+
+A record can be checked twice. `changed_fields` names what was altered since it was sealed. `differences` holds it against a second
+grading of the same answer. A seal is no signature: whoever alters a record and seals it anew is found out by the second grading alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rtl_core.grading.answer_file import AnswerLine
+from rtl_core.grading.cache import GRADER_VERSION
+from rtl_core.grading.grader import Grader, seeds_for
+from rtl_core.grading.limits import Limits
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage, Verdict
+
+_SEAL = ("sums", "digest")
+_RESULT = ("outcome", "tests_passed", "tests_total", "mismatches")
+
+
+@dataclass(frozen=True)
+class LineVerdict:
+    """The verdict on one line; `flips` lists the outcomes when several gradings did not agree."""
+
+    verdict: Verdict
+    flips: tuple[str, ...] = ()
+
+
+class Conditions(BaseModel):
+    """What a verdict depends on beside problem, answer and tools."""
+
+    model_config = ConfigDict(frozen=True)
+    grader: int = GRADER_VERSION
+    seed: int = Field(ge=0)
+    """The first seed; the record's own `seed` is the one that decided."""
+    seeds: int = Field(ge=1)
+    """How many seeds the answer could be tried under."""
+    limits: Limits
+    until: Stage
+    repeat: int = Field(default=1, ge=1)
+    """How often it was graded; the worst verdict counts."""
+
+
+class VerdictRecord(BaseModel):
+    """What a second grading reads of a record."""
+
+    model_config = ConfigDict(frozen=True)
+    id: str
+    sample: int
+    outcome: Outcome
+    answer: Answer
+    graded: dict[str, str]
+    """SHA-256 (hex) of `problem` (its fingerprint), `harness`, `interface` and `answer`."""
+    conditions: Conditions
+    executor: str
+    tools: dict[str, str]
+    cpu_s: float
+    cpu_limit_s: float | None
+    key: str
+
+
+def verdict_record(line: AnswerLine, graded: LineVerdict, key: str, conditions: Conditions) -> dict[str, Any]:
+    """What is written for one answer, sealed; `key` is its `answer_key`."""
+    verdict = graded.verdict
+    record = {
+        "id": line.problem.id,
+        "sample": line.sample,
+        "outcome": verdict.outcome.value,
+        "passed": verdict.passed,
+        "stages": {
+            result.stage.value: {
+                "status": result.status,
+                "reasons": list(result.reasons),
+                "wall_s": round(result.wall_s, 4),
+            }
+            for result in verdict.stages
+        },
+        "tests_passed": verdict.tests_passed,
+        "tests_total": verdict.tests_total,
+        "reasons": list(verdict.reasons),
+        "mismatches": [mismatch.model_dump(mode="json") for mismatch in verdict.mismatches],
+        "wall_s": round(verdict.wall_s, 4),
+        "cpu_s": round(verdict.cpu_s, 4),
+        "cpu_limit_s": verdict.cpu_limit_s,
+        "executor": verdict.executor,
+        "tools": verdict.tools,
+        "seed": verdict.seed,
+        "conditions": conditions.model_dump(mode="json"),
+        "graded": digests(line.problem, line.answer),
+        "answer": {"files": line.answer.files, "error": line.answer.error},
+        "key": key,
+    }
+    if line.answer.ignored:
+        record["ignored"] = list(line.answer.ignored)
+    if graded.flips:
+        record["flips"] = list(graded.flips)
+    return sealed(record)
+
+
+def conditions_of(grader: Grader, problem: Problem, repeat: int = 1) -> Conditions:
+    """Under which conditions a grader grades answers to a problem."""
+    return Conditions(
+        seed=grader.seed,
+        seeds=seeds_for(problem, grader.seeds),
+        limits=grader.limits,
+        until=grader.until,
+        repeat=repeat,
+    )
+
+
+def answer_key(grader_key: str, answer: Answer, repeat: int = 1) -> str:
+    """SHA-256 (hex) over all that decides the verdict on an answer; `grader_key` is `Grader.key`, which knows of its files alone."""
+    return _sha((grader_key, answer.error, list(answer.ignored), repeat))
+
+
+def digests(problem: Problem, answer: Answer) -> dict[str, str]:
+    """See `VerdictRecord.graded`."""
+    interface = problem.interface.model_dump(mode="json") if problem.interface else None
+    parts = {"harness": problem.harness, "interface": interface, "answer": [answer.files, answer.error]}
+    return {"problem": problem.fingerprint, **{name: _sha(part) for name, part in parts.items()}}
+
+
+def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with `sums`, a short hash of each field, and `digest`, the SHA-256 (hex) of the whole."""
+    fields = {name: value for name, value in record.items() if name not in _SEAL}
+    return {**fields, "sums": {name: _sha(value)[:12] for name, value in fields.items()}, "digest": _sha(fields)}
+
+
+def changed_fields(record: Mapping[str, Any]) -> list[str]:
+    """Fields that are not as they were when the record was sealed: altered, added or gone."""
+    again = sealed(record)
+    sums = record.get("sums")
+    if not isinstance(sums, dict):
+        return ["sums"]
+    names = [name for name in {**again["sums"], **sums} if again["sums"].get(name) != sums.get(name)]
+    return names or (["digest"] if again["digest"] != record.get("digest") else [])
+
+
+def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What two records of one answer do not agree on: (kind, detail). Times and the words of reasons are not compared."""
+    if was["executor"] != now["executor"]:
+        yield "other tools", f"executor {was['executor']}, now {now['executor']}"
+    for name in sorted({*was["tools"], *now["tools"]}):
+        before, after = was["tools"].get(name, "none"), now["tools"].get(name, "none")
+        if before != after:
+            yield "other tools", f"{name} {before}, now {after}"
+    for name in now["graded"]:
+        if was["graded"].get(name) != now["graded"][name]:
+            yield f"other {name}", f"{was['graded'].get(name, 'none')[:12]}, now {now['graded'][name][:12]}"
+    for name, value in now["conditions"].items():
+        if was["conditions"].get(name) != value:
+            yield "other conditions", f"{name} {was['conditions'].get(name)}, now {value}"
+    for name in _RESULT:
+        if was.get(name) != now[name]:
+            yield "other outcome", f"{name} {was.get(name)}, now {now[name]}"
+    for name, stage in now["stages"].items():
+        status = was.get("stages", {}).get(name, {}).get("status")
+        if status != stage["status"]:
+            yield "other outcome", f"{name} stage {status}, now {stage['status']}"
+
+
+def _sha(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,222 @@
+"""Verdict records graded again: which of them differ now, and why. And the records of a run, to be given to others.
+
+A record brings the answer and the conditions that it was graded under; the problems come from whoever reproduces. Records that
+name different executors are all graded by one, and the difference is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich import box
+from rich.table import Table
+
+from rtl_core.errors import HistoryError, ProblemError
+from rtl_core.grading.answer_file import AnswerLine
+from rtl_core.grading.cache import cache_key
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader, seeds_for
+from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.verdict_record import (
+    Conditions,
+    LineVerdict,
+    VerdictRecord,
+    answer_key,
+    changed_fields,
+    differences,
+    verdict_record,
+)
+from rtl_core.history.store import History
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts.grade_file import graded_record, key_of
+from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
+from rtl_core.run.folder import config_of
+from rtl_core.run.graders import limits_of
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome, Stage
+
+
+@dataclass
+class Claim:
+    """One line of a file of records, and what was found of it as (kind, detail); equal where nothing was."""
+
+    line: int
+    raw: dict[str, Any]
+    record: VerdictRecord | None = None
+    found: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"line {self.line}: {self.raw.get('id', '?')} sample {self.raw.get('sample', '?')}"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of grading records again."""
+
+    claims: list[Claim]
+    seconds: float
+
+    @property
+    def differing(self) -> list[Claim]:
+        return [claim for claim in self.claims if claim.found]
+
+    def table(self) -> Table:
+        """How many records are equal, and how many differ by each kind."""
+        table = Table("verdicts", box=box.SIMPLE_HEAD)
+        table.add_column("records", justify="right")
+        table.add_row("equal", str(len(self.claims) - len(self.differing)))
+        for kind, count in Counter(kind for one in self.differing for kind in {k for k, _ in one.found}).most_common():
+            table.add_row(kind, str(count))
+        return table
+
+
+def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> Reproduction:
+    """Checks the seal of every record of a file and grades its answer again.
+
+    Args:
+        problems: where the records' problems are looked up, by fingerprint, else by id.
+        executor: where the harness runs; by default the one that most records name.
+        jobs: answers at one time; 0 means one per core.
+
+    Raises:
+        ProblemError: the file cannot be read, or holds no record.
+        ToolMissingError, InfrastructureError: the executor cannot start.
+    """
+    claims = read_claims(path)
+    usable = [(claim, claim.record) for claim in claims if claim.record is not None]
+    named = Counter(record.executor for _, record in usable).most_common(1)
+    started = time.monotonic()
+    with closing(make_executor(executor or (named[0][0] if named else "bubblewrap"))) as chosen, ExitStack() as stack:
+        known, graders = KnownGood(), dict[str, Grader]()
+        by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
+        work: list[tuple[Claim, AnswerLine, Grader]] = []
+        for claim, record in usable:
+            problem = by_name.get(record.graded.get("problem", ""), by_name.get(record.id))
+            if problem is None:
+                claim.found.append(("unknown problem", f"none of the given problems is {record.id}"))
+                continue
+            line = AnswerLine(claim.line, problem, record.sample, record.answer)
+            name = record.conditions.model_dump_json()
+            if name not in graders:
+                graders[name] = stack.enter_context(closing(_grader(chosen, record.conditions, known)))
+            _learn(known, line, record)
+            work.append((claim, line, graders[name]))
+        asyncio.run(_grade_all(chosen, work, jobs or os.cpu_count() or 1))
+    return Reproduction(claims, time.monotonic() - started)
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Every line of a file of records. One that is broken, altered or incomplete says so in `found`."""
+    claims: list[Claim] = []
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                claims.append(_claim(number, text))
+    except OSError as error:
+        raise ProblemError(f"cannot read the verdicts {path}: {error.strerror}", "check the path") from error
+    if not any(claim.record for claim in claims):
+        raise ProblemError(f"{path} holds no verdict record", "`rtl-distill grade` and `export -f verdicts` write them")
+    return claims
+
+
+def _claim(number: int, text: bytes) -> Claim:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Claim(number, {}, found=[("malformed", f"is not JSON: {error}")])
+    if not isinstance(raw, dict):
+        return Claim(number, {}, found=[("malformed", f"is a JSON {type(raw).__name__}, not an object")])
+    if "digest" not in raw:
+        return Claim(
+            number, raw, found=[("malformed", "has no digest: an earlier version wrote it, or it was taken away")]
+        )
+    claim = Claim(number, raw, found=[("altered", name) for name in changed_fields(raw)])
+    try:
+        claim.record = VerdictRecord.model_validate(raw)
+    except ValidationError as error:
+        for one in error.errors():
+            claim.found.append(("malformed", f"{'.'.join(map(str, one['loc']))}: {one['msg']}"))
+    return claim
+
+
+def _grader(executor: Executor, asked: Conditions, known: KnownGood) -> Grader:
+    return Grader(
+        executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, known_good=known
+    )
+
+
+def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
+    """What the record tells of the CPU time that a right answer to its problem takes."""
+    if record.outcome is Outcome.PASSED:
+        known.learn(line.problem, line.answer, record.cpu_s)
+    elif record.cpu_limit_s is not None:
+        good_s, name = record.cpu_limit_s / record.conditions.limits.cpu_factor, line.problem.fingerprint
+        known.passing[name] = max(good_s, known.passing.get(name, 0.0))
+
+
+async def _grade_all(executor: Executor, work: list[tuple[Claim, AnswerLine, Grader]], at_once: int) -> None:
+    with daemon_threads(executor) as call:
+
+        async def grade(one: tuple[Claim, AnswerLine, Grader]) -> None:
+            claim, line, grader = one
+            claim.found += await call(_held_against, claim, line, grader)
+
+        await work_off(
+            work, grade, Tally("verdicts graded again", len(work)), at_once=at_once, name=lambda w: w[0].name
+        )
+
+
+def _held_against(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[str, str]]:
+    assert claim.record is not None
+    repeat = claim.record.conditions.repeat
+    now = graded_record(grader, line, key_of(grader, line, repeat), repeat)
+    if now["outcome"] == Outcome.INFRASTRUCTURE_ERROR:
+        return [("not graded", "; ".join(now["reasons"]))]
+    found = list(differences(claim.raw, now))
+    if claim.record.key != now["key"] and not any(kind != "other outcome" for kind, _ in found):
+        found.append(("altered", "key does not follow from the record's other fields"))
+    return found
+
+
+def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
+    """The record of every verdict of a run, of training by step, then of evaluations. HistoryError where a problem is lost."""
+    config = config_of(history, run)
+    problems = {one.problem_id: Problem.model_validate(one.record) for one in history.problems_of(run)}
+    places: list[int | str] = [state.step for state in history.steps(run)]
+    for place in [*places, *(one.key for one in history.evaluations(run))]:
+        for stored in history.rollouts_of(run, place):
+            rollout, verdict = stored.rollout, stored.verdict
+            if verdict is None or verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
+                continue
+            if rollout.problem_id not in problems:
+                raise HistoryError(
+                    f"{history.path} has lost problem {rollout.problem_id!r}", "restore it from a snapshot"
+                )
+            problem = problems[rollout.problem_id]
+            line = AnswerLine(0, problem, rollout.sample, answer_to(problem, rollout.text))
+            section = config.grading
+            asked = Conditions(
+                seed=section.seed,
+                seeds=seeds_for(problem, section.seeds),
+                limits=limits_of(config),
+                until=Stage(section.last_stage(rollout.purpose, rollout.step)),
+            )
+            key = cache_key(
+                problem,
+                line.answer.files,
+                executor=verdict.executor,
+                tools=verdict.tools,
+                **{name: getattr(asked, name) for name in ("seed", "seeds", "limits", "until")},
+            )
+            yield verdict_record(line, LineVerdict(verdict), answer_key(key, line.answer), asked)

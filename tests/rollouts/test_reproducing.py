@@ -1,0 +1,127 @@
+"""Verdict records are graded again, and each change is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from rtl_core.config import load_config
+from rtl_core.grading.answer_file import AnswerLine
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.verdict_record import sealed
+from rtl_core.history.records import RunRecord, StepPlan
+from rtl_core.history.store import History
+from rtl_core.problems.starter import starter_problems
+from rtl_core.rollouts.grade_file import graded_record, key_of
+from rtl_core.rollouts.reproducing import records_of, reproduce
+from rtl_core.run.graders import grader_of
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.rollout import Rollout
+from rtl_distill.cli import app, register
+
+PROBLEMS = starter_problems("train", 3, 0)
+Records = list[dict[str, Any]]
+
+
+def wrong(problem: Problem) -> Answer:
+    """The golden answer with an output that is stuck."""
+    ((path, text),) = (problem.golden or {}).items()
+    return Answer(files={path: text.replace("endmodule", "  initial $finish;\nendmodule")})
+
+
+@pytest.fixture(scope="module")
+def records(grader: Grader) -> Records:
+    """Of each problem the golden answer, one that ends the simulation, and none."""
+    answers = [(p, a) for p in PROBLEMS for a in (Answer(files=p.golden or {}), wrong(p), Answer(error="no code"))]
+    lines = [AnswerLine(0, problem, number, answer) for number, (problem, answer) in enumerate(answers)]
+    return [graded_record(grader, line, key_of(grader, line)) for line in lines]
+
+
+def found_in(folder: Path, records: Records, problems: list[Problem] = PROBLEMS) -> list[list[tuple[str, str]]]:
+    path = folder / "verdicts.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return [claim.found for claim in reproduce(path, problems).claims]
+
+
+def test_untouched_records_are_equal(records: Records, tmp_path: Path) -> None:
+    assert {record["passed"] for record in records} == {True, False}
+    assert found_in(tmp_path, records) == [[]] * len(records)
+
+
+def test_each_altered_field_is_named(records: Records, tmp_path: Path) -> None:
+    right = records[0]
+    other = {"outcome": "tests_failed", "tests_passed": 0, "reasons": ["no"], "wall_s": 0.1, "seed": 7, "sample": 4}
+    tools = {**right["tools"], "iverilog": "13.0"}
+    limits = {**right["conditions"], "limits": {**right["conditions"]["limits"], "wall_s": 3.0}}
+    other |= {"tools": tools, "conditions": limits, "graded": {**right["graded"], "harness": "0" * 64}}
+    other |= {"answer": records[1]["answer"], "key": "0" * 64, "digest": "0" * 64}
+    altered = [{**right, name: value} for name, value in other.items()]
+    found = found_in(tmp_path, altered)
+    for name, said in zip(other, found, strict=True):
+        assert ("altered", name) in said, (name, said)
+    told = {name: [kind for kind, _ in said] for name, said in zip(other, found, strict=True)}
+    assert "other outcome" in told["outcome"]
+    assert ("other tools", f"iverilog 13.0, now {right['tools']['iverilog']}") in found[list(other).index("tools")]
+    assert "other harness" in told["graded"]
+    assert {"other answer", "other outcome"} <= set(told["answer"])
+    without = {name: value for name, value in right.items() if name != "reasons"}
+    assert found_in(tmp_path, [{**right, "note": "x"}, without]) == [[("altered", "note")], [("altered", "reasons")]]
+
+
+def test_what_is_sealed_anew_is_found_out_by_grading(records: Records, tmp_path: Path) -> None:
+    paid = sealed({**records[1], "outcome": "passed", "passed": True})
+    moved = sealed({**records[0], "conditions": {**records[0]["conditions"], "seed": 5}})
+    (outcome,), (key,) = found_in(tmp_path, [paid, moved])
+    assert outcome == ("other outcome", f"outcome passed, now {records[1]['outcome']}")
+    assert key[0] == "altered"
+    assert key[1].startswith("key")
+
+
+def test_another_harness_and_a_problem_that_is_not_there_are_told(records: Records, tmp_path: Path) -> None:
+    first = PROBLEMS[0]
+    harness = {path: text + "\n# changed\n" if path.endswith(".py") else text for path, text in first.harness.items()}
+    problems = [first.model_copy(update={"harness": harness})]
+    problems[0].__dict__.pop("fingerprint", None)
+    changed, unknown = found_in(tmp_path, [records[0], records[3]], problems)
+    assert {kind for kind, _ in changed} == {"other problem", "other harness"}
+    assert [kind for kind, _ in unknown] == ["unknown problem"]
+
+
+def test_lines_that_are_no_records_are_told_with_their_number(records: Records, tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
+    path.write_text("{\n[]\n" + json.dumps(bare) + "\n" + json.dumps(records[2]) + "\n")
+    register()
+    done = CliRunner().invoke(app, ["reproduce", str(path)])
+    assert done.exit_code == 1
+    told = done.stdout.splitlines()
+    assert told[0].startswith("line 1: ? sample ?: malformed: is not JSON")
+    assert told[1].startswith("line 2: ? sample ?: malformed: is a JSON list")
+    assert "line 3:" in told[2]
+    assert "has no digest" in told[2]
+
+
+def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader: Grader, tmp_path: Path) -> None:
+    config = load_config("demo", ["run.name=r"])
+    history, own = History(tmp_path / "h.duckdb"), grader_of(config, grader.executor)
+    history.start_run(RunRecord(name="r", config=config.model_dump(mode="json")))
+    history.record_problems("r", [(problem, "train", None) for problem in PROBLEMS])
+    history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=tuple(problem.id for problem in PROBLEMS))])
+    for problem in PROBLEMS:
+        ((_, text),) = (problem.golden or {}).items()
+        answer = f"```verilog\n{text}\n```"
+        rollout = Rollout(
+            run="r", purpose="train", epoch=0, step=0, problem_id=problem.id, sample=0, prompt_P=(1,), tokens_T=(2,),
+            logprobs_T=(-0.1,), stop_reason="stop", text=answer, policy_step=0,
+        )  # fmt: skip
+        history.record_rollouts([rollout])
+        history.record_verdicts([(rollout.key, own.grade(problem, Answer(files=problem.golden or {})), None)])
+    own.close()
+    records = list(records_of(history, "r"))
+    assert [record["passed"] for record in records] == [True] * 3
+    assert found_in(tmp_path, records) == [[]] * 3
