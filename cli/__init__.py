@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "reproduce": "grade",
     "toolchain": "setup",
     "serve-tinker": "service",
+    "serve-grader": "service",
     "check": "training",
     "check-service": "check_service",
     "train": "training",

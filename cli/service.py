@@ -1,4 +1,4 @@
-"""`rtl-distill serve-tinker`: the embedded Tinker service in the foreground."""
+"""Services in the foreground: `rtl-distill serve-tinker`, the embedded Tinker service, and `serve-grader`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import Annotated
 import typer
 
 from rtl_core.errors import ConfigError
+from rtl_distill.cli.arguments import ConfigArgument, SetOption
+from rtl_distill.cli.problems import SourceOption
+
+GRADER_TOKEN = "RTL_DISTILL_GRADER_TOKEN"
 
 
 def serve_tinker(
@@ -68,3 +72,59 @@ def serve_tinker(
         idle_seconds=idle_seconds, housekeeping_seconds=15.0,
     )  # fmt: skip
     serve(arguments, announce)
+
+
+def serve_grader(
+    config: ConfigArgument = "demo",
+    source: SourceOption = None,
+    set_: SetOption = None,
+    output: Annotated[
+        Path, typer.Option(help="Where verdicts are kept, one record a line; a new start goes on with it.")
+    ] = Path("runs/grader.jsonl"),
+    host: Annotated[
+        str, typer.Option(help=f"Address to listen on; other than loopback needs {GRADER_TOKEN}.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 0,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Answers that may wait or be graded; more are answered 429.")
+    ] = 2048,
+) -> None:
+    """Grade answers over HTTP, under the section `grading` of a configuration, until Ctrl-C or SIGTERM.
+
+    Prints two environment variables for the client. The token is taken from the second one, where it is set. An answer is graded
+    once: asking again, also after a restart, gives the stored record. `/docs` describes the requests.
+
+    Examples:
+
+        rtl-distill serve-grader --source starter --source rtllm=../RTLLM --port 8200
+
+        rtl-distill serve-grader cvdp --set grading.workers=dask://10.0.0.5:8786 --host 0.0.0.0 --port 8200
+    """
+    import asyncio
+    from contextlib import closing
+
+    from rtl_core.config import load_config
+    from rtl_core.localtinker.__main__ import listen
+    from rtl_core.localtinker.settings import is_loopback
+    from rtl_core.problems.sources import override_of
+    from rtl_core.serving.app import create_app, serve
+    from rtl_core.serving.desk import open_desk
+    from rtl_distill.tasks.cluster import cluster_of
+
+    token = os.environ.get(GRADER_TOKEN)
+    if not token and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host} is reachable from other machines, so a token is required", f"set {GRADER_TOKEN}"
+        )
+    token = token or secrets.token_hex(16)
+    settings = load_config(config, [*([override_of(source)] if source else []), *(set_ or [])])
+
+    def announce(address: str) -> None:
+        typer.echo(f"export RTL_DISTILL_GRADER_URL={address}\nexport {GRADER_TOKEN}={token}")
+
+    with (
+        closing(listen(host, port)) as listener,
+        cluster_of(settings) as cluster,
+        open_desk(settings, cluster, output, queue) as desk,
+    ):
+        asyncio.run(serve(create_app(desk, token), listener, announce))

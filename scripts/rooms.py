@@ -21,6 +21,7 @@ ROOMS = (
     "rtl_core.view",
     "rtl_core.synthesis",
     "rtl_core.interop",
+    "rtl_core.serving",
     "rtl_core.rollouts",
     "rtl_core.debugging",
     "rtl_core.run",

@@ -21,6 +21,7 @@ COMMANDS = (
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 24 --families counter,adder --cost",
     "grading --count 2 --rounds 1",
+    "grading_service --grades 40 --rounds 1 --block 8",
     "hanging steps --hanging 2 --steps 2 --loads 1",  # of two steps none takes twice their median
     "hanging honest --starter 1 --loads 1 --sets starter",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",

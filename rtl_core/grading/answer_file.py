@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.problem_set import ProblemSet
@@ -75,6 +75,23 @@ def _answer_line(
         raise ValueError(f"is not JSON: {error}") from error
     if not isinstance(record, dict):
         raise ValueError(f"is a JSON {type(record).__name__}, not an object")
+    return line_of(record, number, problems, why_not, counted)
+
+
+def line_of(
+    record: Mapping[str, Any],
+    number: int,
+    problems: Mapping[str, Problem],
+    why_not: Mapping[str, str],
+    counted: Mapping[str, int],
+) -> AnswerLine:
+    """An answer as it was written: `id`, `response` or `files`, and perhaps `sample`. Raises ValueError that says what is wrong with it.
+
+    Args:
+        number: of its line or place.
+        why_not: id -> why a problem that there is cannot be answered.
+        counted: id -> its sample where none is given.
+    """
     identity = record.get("id")
     if not isinstance(identity, str):
         raise ValueError("id: is missing or no text")

@@ -47,7 +47,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     models = dict(parse_model(text) for text in args.model)
     check_models(models)
     check_exposure(args.host, key)
-    listener = _listen(args.host, args.port)
+    listener = listen(args.host, args.port)
 
     # Nothing that is imported here is ever let go: looking for garbage in it takes a fifth of the start.
     gc.disable()
@@ -92,7 +92,7 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     return 0
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A listening socket without Nagle's delay, which would add 40 ms to every answer."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle off only on sockets that name their protocol.

@@ -81,15 +81,19 @@ def check_models(models: dict[str, Path]) -> None:
             raise ConfigError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_exposure(host: str, key: str | None) -> None:
     """Raises ConfigError when the service would be reachable from other machines without a key."""
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
     if key is not None and not key.startswith("tml-"):
         raise ConfigError("TINKER_API_KEY must start with 'tml-': the SDK refuses other keys")
-    if not loopback and key is None:
+    if not is_loopback(host) and key is None:
         raise ConfigError(
             f"--host {host} is reachable from other machines, so a key is required",
             "set TINKER_API_KEY=tml-... in the service's environment",

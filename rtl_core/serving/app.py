@@ -1,0 +1,200 @@
+"""The HTTP side of the grading service: who may ask, how much, and what is answered when that goes wrong.
+
+A request is read whole, within a limit and without long pauses, before anything else happens to it. A token is asked of every path but
+`/health`, `/openapi.json` and `/docs`, which tell nothing of problems or answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import uvicorn
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, Field, field_validator
+from pydantic_core import PydanticCustomError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.answer_file import line_of
+from rtl_core.grading.verdict_record import conditions_of
+from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
+from rtl_core.reporting.text import escaping_templates
+from rtl_core.serving.desk import Desk, QueueFullError
+
+MAX_BODY_BYTES = 32 << 20
+STALL_S = 30.0
+"""How long a client may pause within a request."""
+OPEN = ("/health", "/openapi.json", "/docs")
+POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"}
+
+
+class AnswerIn(BaseModel):
+    """An answer to a problem, as a line of `rtl-distill grade --answers`: `response` or `files`."""
+
+    id: str = Field(description="Id of the problem.")
+    response: str | None = Field(None, max_length=MAX_RESPONSE_CHARS, description="A model's whole response.")
+    files: dict[str, str] | None = Field(None, description="Path -> text, in place of a response.")
+    sample: int = Field(0, ge=0, description="A number of your own; it comes back with the verdict.")
+
+    @field_validator("files")
+    @classmethod
+    def _not_too_long(cls, files: dict[str, str] | None) -> dict[str, str] | None:
+        if sum(map(len, (files or {}).values())) > MAX_RESPONSE_CHARS:
+            raise PydanticCustomError("string_too_long", f"files have more than {MAX_RESPONSE_CHARS} characters")
+        return files
+
+
+class Asked(BaseModel):
+    """A batch: answers to any of the problems, in any order."""
+
+    answers: list[AnswerIn] = Field(min_length=1)
+
+
+class Graded(BaseModel):
+    """The sealed records of the answers in order, as `rtl-distill grade` writes them."""
+
+    verdicts: list[dict[str, Any]]
+
+
+def create_app(desk: Desk, token: str) -> FastAPI:
+    """The application around a desk; requests carry `Authorization: Bearer TOKEN`."""
+    about = "Verdicts of real simulators on answers to RTL problems. Asking again is free: an answer is graded once."
+    app = FastAPI(
+        title="rtl-distill grader", version=version("rtl-distill"), description=about, docs_url=None, redoc_url=None
+    )
+    app.add_middleware(_Guard, token=token, desk=desk)
+    _answer_errors(app)
+    locked = [Depends(HTTPBearer(auto_error=False))]
+    page = escaping_templates("rtl_core.serving").get_template("docs.html")
+
+    @app.post("/v1/grade", response_model=Graded, dependencies=locked)
+    async def grade(asked: Asked) -> Response:
+        """Grade a batch and wait for its verdicts. 429 and 503 carry Retry-After; send the same batch again then, and after a lost
+        connection, too."""
+        if len(asked.answers) > desk.queue:
+            return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {desk.queue}")
+        lines = []
+        for number, answer in enumerate(asked.answers):
+            try:
+                lines.append(line_of(answer.model_dump(exclude_none=True), number, desk.problems, {}, Counter()))
+            except ValueError as error:
+                return _refused(422, f"answers.{number}.{error}")
+        return JSONResponse({"verdicts": await desk.grade(lines)})
+
+    @app.get("/v1/problems", dependencies=locked)
+    async def problems() -> dict[str, Any]:
+        """Executor, tools, and for each problem its fingerprint and the conditions that answers are graded under."""
+        found = {
+            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(desk.grader, p).model_dump(mode="json")}
+            for name, p in desk.problems.items()
+        }
+        return {"executor": desk.grader.executor.name, "tools": desk.grader.tools, "problems": found}
+
+    @app.get("/health")
+    async def health() -> Response:
+        """200 while gradings succeed, 503 once several have failed one after another."""
+        told = {"status": "ok" if desk.healthy else "the executor fails", "verdicts": len(desk.store)}
+        return JSONResponse(told, 200 if desk.healthy else 503)
+
+    @app.get("/metrics", dependencies=locked)
+    async def metrics() -> Response:
+        """Counters and gauges in Prometheus' text format."""
+        return Response(generate_latest(desk.meters.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(page.render(api=app.openapi()), headers=POLICY)
+
+    return app
+
+
+def _refused(status: int, detail: str, **headers: str) -> Response:
+    return JSONResponse({"detail": detail}, status, headers)
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def misread(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"][1:])) or "body"
+        return _refused(413 if first["type"] == "string_too_long" else 422, f"{where}: {first['msg']}")
+
+    @app.exception_handler(InfrastructureError)
+    async def failed(request: Request, error: InfrastructureError) -> Response:
+        full = isinstance(error, QueueFullError)
+        retry = str(error.retry_after) if isinstance(error, QueueFullError) else "30"
+        return _refused(429 if full else 503, error.message, **{"Retry-After": retry})
+
+
+class _Guard:
+    """Asks for the token, reads the request within its limits, and counts what is answered."""
+
+    def __init__(self, app: ASGIApp, token: str, desk: Desk) -> None:
+        self._app, self._token, self._meters = app, token.encode(), desk.meters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._meters.responses.labels(message["status"]).inc()
+            await send(message)
+
+        sent = dict(scope["headers"]).get(b"authorization", b"")
+        if scope["path"] not in OPEN and not hmac.compare_digest(sent, b"Bearer " + self._token):
+            refused = _refused(401, "Authorization: missing or not `Bearer` and this service's token")
+            refused.headers["WWW-Authenticate"] = "Bearer"
+            return await refused(scope, receive, counted)
+        try:
+            body = await _whole(receive)
+        except TimeoutError:
+            return await _refused(408, f"the request paused for more than {STALL_S:.0f} s")(scope, receive, counted)
+        except ConnectionError:
+            return self._meters.hung_up.inc()
+        if len(body) > MAX_BODY_BYTES:
+            told = f"the body has more than {MAX_BODY_BYTES >> 20} MiB: send fewer answers at once"
+            return await _refused(413, told)(scope, receive, counted)
+        waiting: list[Message] = [{"type": "http.request", "body": body}]
+        return await self._app(scope, lambda: _next(waiting, receive), counted)
+
+
+async def _next(waiting: list[Message], receive: Receive) -> Message:
+    return waiting.pop() if waiting else await receive()
+
+
+async def _whole(receive: Receive) -> bytes:
+    """The body, of one that is too long somewhat more than `MAX_BODY_BYTES`. It is read to its end all the same: a client that still
+    sends does not see the answer. Raises TimeoutError and ConnectionError."""
+    body, more = bytearray(), True
+    while more:
+        message = await asyncio.wait_for(receive(), STALL_S)
+        if message["type"] == "http.disconnect":
+            raise ConnectionError("the client left")
+        if len(body) <= MAX_BODY_BYTES:
+            body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def serve(app: FastAPI, listener: Any, announce: Callable[[str], None]) -> None:
+    """Serves until a signal ends it; what is under way then has ten seconds. `announce` gets the address once it answers."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=10, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.005)
+    host, port = listener.getsockname()[:2]
+    announce(f"http://{host}:{port}")
+    await serving

@@ -1,0 +1,143 @@
+"""Where answers are handed in: each is graded once, however many ask for it, and no more wait than the queue takes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from rtl_core.config import RunConfig
+from rtl_core.errors import InfrastructureError
+from rtl_core.grading.answer_file import AnswerLine
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import KnownGood
+from rtl_core.grading.verdict_record import sealed
+from rtl_core.rollouts.grade_file import graded_record, key_of
+from rtl_core.run.check.machine import problems_of
+from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
+from rtl_core.serving.store import VerdictStore
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Outcome
+
+LONGEST_WAIT_S = 60
+MOST_FAILED = 8
+"""So many gradings that fail one after another mean that the executor is broken."""
+
+
+class QueueFullError(InfrastructureError):
+    """More answers wait than the queue takes; `retry_after` is in seconds."""
+
+    def __init__(self, waiting: int, queue: int, retry_after: int) -> None:
+        super().__init__(f"{waiting} answers wait and the queue takes {queue}", f"ask again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+class Meters:
+    """What the service tells Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.graded = Counter("rtl_grader_graded", "Answers graded, by outcome", ["outcome"], registry=self.registry)
+        self.known = Counter("rtl_grader_known", "Answers whose verdict was known", registry=self.registry)
+        self.responses = Counter(
+            "rtl_grader_responses", "HTTP responses, by status code", ["code"], registry=self.registry
+        )
+        self.hung_up = Counter(
+            "rtl_grader_hung_up", "Requests whose client left before their end", registry=self.registry
+        )
+        self.seconds = Histogram("rtl_grader_seconds", "Seconds of one grading", registry=self.registry)
+        self.waiting = Gauge("rtl_grader_waiting", "Answers that wait or are graded", registry=self.registry)
+
+
+@define(eq=False)
+class Desk:
+    """Grades for whoever asks. Its methods are for one event loop; gradings run on the threads of `pool`."""
+
+    grader: Grader
+    problems: Mapping[str, Problem]
+    store: VerdictStore
+    pool: ThreadPoolExecutor
+    at_once: int
+    """Threads of `pool`."""
+    queue: int
+    """How many answers may wait or be graded."""
+    meters: Meters = field(factory=Meters)
+    failed: int = 0
+    """Gradings that failed since the last one that did not."""
+    _under_way: dict[str, asyncio.Task[dict[str, Any]]] = field(factory=dict)
+    _mean_s: float = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        self.meters.waiting.set_function(lambda: len(self._under_way))
+
+    @property
+    def healthy(self) -> bool:
+        return self.failed < MOST_FAILED
+
+    async def grade(self, lines: Sequence[AnswerLine]) -> list[dict[str, Any]]:
+        """The records of some answers, in order. Where grading itself failed, the outcome says so and nothing is stored.
+
+        Whoever stops waiting loses nothing: what was admitted is graded and stored.
+
+        Raises:
+            QueueFullError: the queue does not take those that are neither known nor under way; none was admitted.
+            InfrastructureError: a verdict could not be stored.
+        """
+        keys = [key_of(self.grader, line) for line in lines]
+        known = {key: record for key in keys if (record := self.store.get(key))}
+        new = {key: line for key, line in zip(keys, lines, strict=True) if key not in known | self._under_way}
+        if new and len(self._under_way) + len(new) > self.queue:
+            wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.at_once)
+            raise QueueFullError(len(self._under_way), self.queue, min(LONGEST_WAIT_S, max(1, wait_s)))
+        for key, line in new.items():
+            self._under_way[key] = asyncio.create_task(self._grade(key, line))
+        self.meters.known.inc(sum(key in known for key in keys))
+        asked = {key: self._under_way[key] for key in keys if key not in known}
+        done = dict(zip(asked, await asyncio.gather(*map(asyncio.shield, asked.values())), strict=True))
+        return [_named(done.get(key) or known[key], line) for key, line in zip(keys, lines, strict=True)]
+
+    async def _grade(self, key: str, line: AnswerLine) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        try:
+            record = await loop.run_in_executor(self.pool, graded_record, self.grader, line, key)
+            failed = record["outcome"] == Outcome.INFRASTRUCTURE_ERROR
+            self.failed = self.failed + 1 if failed else 0
+            if not failed:
+                self.store.add(record)
+            self.meters.graded.labels(record["outcome"]).inc()
+            self.meters.seconds.observe(record["wall_s"])
+            self._mean_s += 0.05 * (record["wall_s"] - self._mean_s)
+            return record
+        finally:
+            del self._under_way[key]
+
+
+@contextmanager
+def open_desk(config: RunConfig, cluster: Cluster | None, output: Path, queue: int) -> Iterator[Desk]:
+    """A desk with the problems and the grader of a configuration, and the verdicts that `output` holds.
+
+    Raises what `problems_of`, `make_executor` and `VerdictStore` do.
+    """
+    loaded, at_once = problems_of(config), graders_of(config, cluster)
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(VerdictStore(output)))
+        pool = ThreadPoolExecutor(at_once, thread_name_prefix="grade")
+        stack.callback(pool.shutdown, cancel_futures=True)
+        executor = cluster or stack.enter_context(closing(executor_of(config)))
+        grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
+        problems = {problem.id: problem for problem in (*loaded.train, *loaded.heldout)}
+        yield Desk(grader, problems, store, pool, at_once, queue)
+
+
+def _named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
+    """The record under the id and sample that were asked for: equal answers have one record."""
+    place = {"id": line.problem.id, "sample": line.sample}
+    return record if place.items() <= record.items() else sealed({**record, **place})

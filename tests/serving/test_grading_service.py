@@ -1,0 +1,290 @@
+"""The grading service over real sockets: what it grades, and that whoever asks wrongly gets a clear answer and disturbs nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from rtl_core.errors import ConfigError, ProblemError
+from rtl_core.grading.executors import make_executor
+from rtl_core.grading.executors.base import Executor, Job, JobResult
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.verdict_record import changed_fields
+from rtl_core.localtinker.__main__ import listen
+from rtl_core.problems.starter import starter_problems
+from rtl_core.rollouts.reproducing import reproduce
+from rtl_core.serving import app as http
+from rtl_core.serving.desk import MOST_FAILED, Desk
+from rtl_core.serving.store import VerdictStore
+from rtl_distill.cli import app, register
+
+PROBLEMS = starter_problems("train", 3, 0)
+TOKEN = {"Authorization": "Bearer secret"}
+
+
+def golden(number: int, note: str) -> dict[str, Any]:
+    """The golden answer to a problem, distinct by a comment."""
+    problem = PROBLEMS[number]
+    return {"id": problem.id, "files": {path: f"{text}\n// {note}\n" for path, text in (problem.golden or {}).items()}}
+
+
+@contextmanager
+def serving(grader: Grader, output: Path, queue: int = 64) -> Iterator[httpx.Client]:
+    """A client of a service that this process runs."""
+    address: Future[str] = Future()
+    with closing(VerdictStore(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
+        desk = Desk(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(http.serve(http.create_app(desk, "secret"), port, address.set_result))
+
+        def run() -> None:
+            with pytest.raises(asyncio.CancelledError):
+                loop.run_until_complete(task)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            with httpx.Client(base_url=address.result(60), headers=TOKEN, timeout=300) as client:
+                yield client
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
+            thread.join()
+            loop.close()
+
+
+class Held:
+    """An executor whose jobs wait until they are let go."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor, self.go = executor, threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+    def run(self, job: Job) -> JobResult:
+        assert self.go.wait(300)
+        return self._executor.run(job)
+
+
+@contextmanager
+def held(grader: Grader, output: Path, queue: int) -> Iterator[tuple[httpx.Client, threading.Event]]:
+    """A service whose gradings wait for an event."""
+    executor = Held(grader.executor)
+    with closing(Grader(executor)) as waiting, serving(waiting, output, queue) as service:
+        try:
+            yield service, executor.go
+        finally:
+            executor.go.set()
+
+
+def wait_for(service: httpx.Client, waiting: int) -> None:
+    while metric(service, "rtl_grader_waiting") != waiting:
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service") / "verdicts.jsonl"
+
+
+@pytest.fixture(scope="module")
+def service(grader: Grader, output: Path) -> Iterator[httpx.Client]:
+    with serving(grader, output) as client:
+        yield client
+
+
+def grade(service: httpx.Client, *answers: dict[str, Any]) -> list[dict[str, Any]]:
+    response = service.post("/v1/grade", json={"answers": answers})
+    assert response.status_code == 200, response.text
+    verdicts: list[dict[str, Any]] = response.json()["verdicts"]
+    return verdicts
+
+
+def metric(service: httpx.Client, name: str) -> float:
+    lines = service.get("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+@contextmanager
+def nobody_disturbed(service: httpx.Client, note: str) -> Iterator[None]:
+    """Another client's batch is graded meanwhile, and its verdicts are right."""
+    with ThreadPoolExecutor(1) as pool:
+        batch = pool.submit(grade, service, *(golden(number, note) for number in range(3)))
+        yield
+        assert [verdict["outcome"] for verdict in batch.result()] == ["passed"] * 3
+
+
+def test_a_batch_gets_sealed_records_in_order_and_an_answer_is_graded_once(service, output):
+    answers = [
+        golden(0, "a"),
+        {"id": PROBLEMS[1].id, "response": "I do not know.", "sample": 7},
+        {**golden(0, "a"), "sample": 1},
+    ]
+    before = metric(service, "rtl_grader_graded_total")
+    verdicts = grade(service, *answers)
+    assert [(v["id"], v["sample"], v["outcome"]) for v in verdicts] == [
+        (PROBLEMS[0].id, 0, "passed"),
+        (PROBLEMS[1].id, 7, "no_answer"),
+        (PROBLEMS[0].id, 1, "passed"),
+    ]
+    assert not any(map(changed_fields, verdicts))
+    assert grade(service, *answers) == verdicts
+    assert metric(service, "rtl_grader_graded_total") == before + 2
+    assert [claim.found for claim in reproduce(output, PROBLEMS).claims if claim.raw["key"] == verdicts[0]["key"]] == [
+        []
+    ]
+    told = service.get("/v1/problems").json()["problems"]
+    assert {name: one["fingerprint"] for name, one in told.items()} == {p.id: p.fingerprint for p in PROBLEMS}
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer other"}, {"Authorization": "secret"}])
+def test_a_wrong_token_is_401_and_only_what_tells_nothing_is_open(service, headers):
+    with nobody_disturbed(service, f"token {headers}"):
+        for path in ("/v1/grade", "/v1/problems", "/metrics"):
+            refused = httpx.request(
+                "POST" if path == "/v1/grade" else "GET", f"{service.base_url}{path}", headers=headers
+            )
+            assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert httpx.get(f"{service.base_url}/health").json()["status"] == "ok"
+        page = httpx.get(f"{service.base_url}/docs")
+        assert "POST /v1/grade" in page.text
+        assert "<script" not in page.text
+
+
+BROKEN = {
+    '{"answers": [': "JSON",
+    '{"answers": []}': "answers: ",
+    '{"answers": 3}': "answers: ",
+    "[]": "body: ",
+    '{"answers": [{"id": "x", "response": "y"}]}': "answers.0.id: 'x' is none of the problems",
+    json.dumps({"answers": [golden(0, "b"), {"id": PROBLEMS[0].id}]}): "answers.1.needs either",
+    json.dumps({"answers": [{"id": PROBLEMS[0].id, "files": {"rtl/a.sv": 3}}]}): "answers.0.files.rtl/a.sv: ",
+    json.dumps({"answers": [{"id": PROBLEMS[0].id, "response": "x", "sample": -1}]}): "answers.0.sample: ",
+}
+
+
+@pytest.mark.parametrize("body", BROKEN)
+def test_a_malformed_body_is_422_and_names_the_place(service, body):
+    before = metric(service, "rtl_grader_graded_total")
+    refused = service.post("/v1/grade", content=body, headers={"Content-Type": "application/json"})
+    assert refused.status_code == 422
+    assert BROKEN[body] in refused.json()["detail"]
+    assert metric(service, "rtl_grader_graded_total") == before
+
+
+def test_what_is_too_long_is_413(service):
+    with nobody_disturbed(service, "too long"):
+        long = {"id": PROBLEMS[0].id, "response": "x" * 2_000_001}
+        files = {"id": PROBLEMS[0].id, "files": {"rtl/a.sv": "x" * 1_500_000, "rtl/b.sv": "x" * 1_500_000}}
+        for number, answers in enumerate(([long], [golden(0, "c"), files])):
+            refused = service.post("/v1/grade", json={"answers": answers})
+            assert refused.status_code == 413, refused.text
+            assert f"answers.{number}." in refused.json()["detail"]
+        refused = service.post("/v1/grade", content=b" " * (http.MAX_BODY_BYTES + 1))
+        assert (refused.status_code, "32 MiB" in refused.text) == (413, True)
+
+
+def half_a_request(service: httpx.Client, length: int = 100, start: bytes = b"{") -> socket.socket:
+    """A connection on which a request of that length has begun."""
+    connection = socket.create_connection((service.base_url.host, service.base_url.port))
+    head = "POST /v1/grade HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + start)
+    return connection
+
+
+def test_a_client_that_hangs_up_disturbs_nobody_and_its_answer_is_graded_once(grader, tmp_path):
+    with held(grader, tmp_path / "v.jsonl", 64) as (service, go), nobody_disturbed(service, "hung up"):
+        wait_for(service, 3)
+        half_a_request(service).close()
+        body = json.dumps({"answers": [golden(2, "left alone")]}).encode()
+        connection = half_a_request(service, length=len(body), start=body)
+        wait_for(service, 4)
+        connection.close()
+        go.set()
+        assert grade(service, golden(2, "left alone"))[0]["outcome"] == "passed"
+        wait_for(service, 0)
+        assert metric(service, "rtl_grader_hung_up_total") == 1
+        assert metric(service, "rtl_grader_graded_total") == 4
+
+
+def test_a_request_that_stands_still_is_408(service, monkeypatch):
+    monkeypatch.setattr(http, "STALL_S", 0.1)
+    with closing(half_a_request(service)) as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+def test_more_than_the_queue_takes_is_429_and_what_is_known_takes_no_place(grader, tmp_path):
+    nothing = [{"id": PROBLEMS[0].id, "response": text} for text in ("none", "```verilog\n")]  # needs no sandbox
+    with held(grader, tmp_path / "v.jsonl", 2) as (service, go), ThreadPoolExecutor(1) as pool:
+        grade(service, *nothing)
+        waiting = pool.submit(grade, service, golden(0, "first"))
+        wait_for(service, 1)
+        refused = service.post("/v1/grade", json={"answers": [golden(1, "more"), golden(2, "more")]})
+        assert (refused.status_code, int(refused.headers["Retry-After"]) >= 1) == (429, True)
+        assert len(grade(service, *nothing)) == 2
+        go.set()
+        assert waiting.result()[0]["outcome"] == "passed"
+        assert service.post("/v1/grade", json={"answers": nothing * 2}).status_code == 413
+
+
+def test_what_could_not_be_graded_is_not_kept_and_shows_in_the_health(tmp_path):
+    with make_executor("bubblewrap") as executor, closing(Grader(executor)) as broken:
+        executor.close()
+        with serving(broken, tmp_path / "v.jsonl") as service:
+            verdicts = grade(service, *(golden(0, str(number)) for number in range(MOST_FAILED)))
+            assert {verdict["outcome"] for verdict in verdicts} == {"infrastructure_error"}
+            assert service.get("/health").status_code == 503
+    assert (tmp_path / "v.jsonl").read_bytes() == b""
+
+
+def test_a_disk_that_is_full_is_503_and_leaves_the_file_whole(grader, tmp_path):
+    output = tmp_path / "v.jsonl"
+    with serving(grader, output) as service:
+        (kept,) = grade(service, golden(0, "kept"))
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (output.stat().st_size + 100, limits[1]))
+        try:
+            refused = service.post("/v1/grade", json={"answers": [{"id": PROBLEMS[0].id, "response": "no"}]})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
+        assert grade(service, {"id": PROBLEMS[0].id, "response": "no"})[0]["outcome"] == "no_answer"
+    first, second = map(json.loads, output.read_text().splitlines())
+    assert (first, second["outcome"]) == (kept, "no_answer")
+
+
+def test_a_file_is_gone_on_with_and_has_one_owner(grader, output, service, tmp_path):
+    grade(service, golden(1, "before"))
+    with pytest.raises(ConfigError, match="another process has"):
+        VerdictStore(output)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text(output.read_text() + '{"id": "cut o')
+    with serving(grader, copy) as again:
+        grade(again, golden(1, "before"))
+        assert (metric(again, "rtl_grader_known_total"), metric(again, "rtl_grader_graded_total")) == (1, 0)
+    assert copy.read_text() == output.read_text()
+    copy.write_text("notes\n")
+    with pytest.raises(ProblemError, match=r"copy\.jsonl:1: is no verdict"):
+        VerdictStore(copy)
+    assert copy.read_text() == "notes\n"
+
+
+def test_other_machines_are_served_only_with_a_token(monkeypatch):
+    monkeypatch.delenv("RTL_DISTILL_GRADER_TOKEN", raising=False)
+    register()
+    done = CliRunner().invoke(app, ["serve-grader", "--host", "0.0.0.0"])
+    assert isinstance(done.exception, ConfigError)
+    assert "RTL_DISTILL_GRADER_TOKEN" in str(done.exception)
