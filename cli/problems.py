@@ -271,6 +271,10 @@ def validate(
     ] = "full",
     mutants: Annotated[int, typer.Option(help="Mutants of each golden answer (full level).", min=0)] = 20,
     seeds: Annotated[int, typer.Option(help="Different seeds for each golden answer (full level).", min=1)] = 3,
+    audit: Annotated[
+        Path | None,
+        typer.Option(help="Also write what was found of each problem as a document: OUT.html or OUT.jsonl."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a problem is not fit.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -286,9 +290,12 @@ def validate(
         rtl-distill validate --source starter --source verilog-eval=../verilog-eval --source rtllm=../RTLLM
 
         rtl-distill validate my-run.toml --set grading.executor=docker
+
+        rtl-distill validate --source rtllm=../RTLLM --audit rtllm.jsonl    # to cite, and to compare with `diff`
     """
     from rtl_core.config import load_config
     from rtl_core.problems.sources import override_of
+    from rtl_core.validation.document import check_form
     from rtl_distill.cli.flow import run_flow
 
     overrides = list(set_ or [])
@@ -296,16 +303,11 @@ def validate(
         overrides = ["run.name=sets", override_of(source), *overrides]
     # Checked here as well, so that a mistake is told at once and without a server.
     load_config(config, overrides)
+    if audit is not None:
+        check_form(audit)
 
-    found: dict[str, int] = run_flow(
-        "rtl_distill.flows.validate:validate",
-        config,
-        overrides,
-        level,
-        mutants,
-        seeds,
-        title=f"validate {config}",
-        verbose=verbose,
-    )
+    asked = (config, overrides, level, mutants, seeds, audit and str(audit))
+    flow = "rtl_distill.flows.validate:validate"
+    found: dict[str, int] = run_flow(flow, *asked, title=f"validate {config}", verbose=verbose)
     if strict and set(found) - {"fit", "fit_without_golden", "known"}:
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from prefect import flow
@@ -17,7 +18,7 @@ from rtl_core.rollouts.resumable import Tally, work_off
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
 from rtl_core.run.session import Session, open_session
-from rtl_core.validation import table
+from rtl_core.validation import document, table
 from rtl_core.validation.level import full_level
 from rtl_distill.tasks.artifacts import artifact_key
 from rtl_distill.tasks.cluster import cluster_of
@@ -27,7 +28,11 @@ from rtl_distill.tasks.steps import validate_problem
 
 @flow(name="validate-problems", flow_run_name="validate {session.run}", validate_parameters=False)
 async def validate_problems(
-    session: Session, level: Literal["quick", "full"] = "quick", mutants: int = 20, seeds: int = 3
+    session: Session,
+    level: Literal["quick", "full"] = "quick",
+    mutants: int = 20,
+    seeds: int = 3,
+    audit: str | None = None,
 ) -> dict[str, int]:
     """Validate every problem of an open session that the history does not know yet; the unfit ones take no part in the run.
 
@@ -36,6 +41,7 @@ async def validate_problems(
         level: `quick` before a training run (a few simulations a problem), `full` for all checks.
         mutants: mutants of each golden answer at the full level.
         seeds: different seeds at the full level.
+        audit: a file for the audit of the set as a document, `.html` or `.jsonl`.
 
     Returns:
         Status -> number of problems, and `known`: how many were taken from the history.
@@ -52,6 +58,10 @@ async def validate_problems(
     finally:
         await under_way.found.flush()
     under_way.mark_unfit()
+    if audit is not None:
+        path = Path(audit)
+        document.write_document(path, session.loaded, under_way.records, under_way.level, session.history)
+        tell.line(f"audit of the set written to {path}")
     rows, unfit = table.by_source(under_way.records, session.loaded.broken, session.loaded.left_out)
     await acreate_table_artifact(
         key=artifact_key("validation", session.run),
@@ -93,6 +103,7 @@ async def validate(
     level: Literal["quick", "full"] = "full",
     mutants: int = 20,
     seeds: int = 3,
+    audit: str | None = None,
 ) -> dict[str, int]:
     """Validate the problems of a configuration without training on them.
 
@@ -110,4 +121,4 @@ async def validate(
             open_session(settings, with_policy=False, accept_changes=True, cluster=cluster) as session,
             status.run_status(session),
         ):
-            return await validate_problems(session, level, mutants, seeds)
+            return await validate_problems(session, level, mutants, seeds, audit)

@@ -81,11 +81,17 @@ def render(history: History, results: dict[str, RunResult], made: list[Section],
         linked={r["rollout"] for r in browser["rollouts"]} if browser else set(),
         most_text=rollouts.MOST_TEXT,
         now=utc_now(),
-        style=Markup((page / "style.css").read_text(encoding="utf-8").replace("/*PALETTE*/", css_variables())),
+        style=Markup(page_style()),
         data=Markup(safe_json(data)),
         plotly=Markup(get_plotlyjs()),
         script=Markup((page / "page.js").read_text(encoding="utf-8")),
     )
+
+
+def page_style() -> str:
+    """The style sheet of every page in a file."""
+    text = (files("rtl_core.reporting") / "page" / "style.css").read_text(encoding="utf-8")
+    return text.replace("/*PALETTE*/", css_variables())
 
 
 def safe_json(value: Any) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -18,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from rich import box
-from rich.table import Table
 
 from rtl_core.errors import HistoryError, ProblemError
 from rtl_core.grading.answer_file import AnswerLine
@@ -60,29 +57,8 @@ class Claim:
         return f"line {self.line}: {self.raw.get('id', '?')} sample {self.raw.get('sample', '?')}"
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """What came of grading records again."""
-
-    claims: list[Claim]
-    seconds: float
-
-    @property
-    def differing(self) -> list[Claim]:
-        return [claim for claim in self.claims if claim.found]
-
-    def table(self) -> Table:
-        """How many records are equal, and how many differ by each kind."""
-        table = Table("verdicts", box=box.SIMPLE_HEAD)
-        table.add_column("records", justify="right")
-        table.add_row("equal", str(len(self.claims) - len(self.differing)))
-        for kind, count in Counter(kind for one in self.differing for kind in {k for k, _ in one.found}).most_common():
-            table.add_row(kind, str(count))
-        return table
-
-
-def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> Reproduction:
-    """Checks the seal of every record of a file and grades its answer again.
+def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = None, jobs: int = 0) -> list[Claim]:
+    """Checks the seal of every record of a file and grades its answer again. Returns all of them, with what was found.
 
     Args:
         problems: where the records' problems are looked up, by fingerprint, else by id.
@@ -96,7 +72,6 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
     claims = read_claims(path)
     usable = [(claim, claim.record) for claim in claims if claim.record is not None]
     named = Counter(record.executor for _, record in usable).most_common(1)
-    started = time.monotonic()
     with closing(make_executor(executor or (named[0][0] if named else "bubblewrap"))) as chosen, ExitStack() as stack:
         known, graders = KnownGood(), dict[str, Grader]()
         by_name = {**{p.id: p for p in problems}, **{p.fingerprint: p for p in problems}}
@@ -113,7 +88,7 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
             _learn(known, line, record)
             work.append((claim, line, graders[name]))
         asyncio.run(_grade_all(chosen, work, jobs or os.cpu_count() or 1))
-    return Reproduction(claims, time.monotonic() - started)
+    return claims
 
 
 def read_claims(path: Path) -> list[Claim]:

@@ -45,7 +45,7 @@ def records(grader: Grader) -> Records:
 def found_in(folder: Path, records: Records, problems: list[Problem] = PROBLEMS) -> list[list[tuple[str, str]]]:
     path = folder / "verdicts.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return [claim.found for claim in reproduce(path, problems).claims]
+    return [claim.found for claim in reproduce(path, problems)]
 
 
 def test_untouched_records_are_equal(records: Records, tmp_path: Path) -> None:

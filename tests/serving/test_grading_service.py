@@ -143,9 +143,7 @@ def test_a_batch_gets_sealed_records_in_order_and_an_answer_is_graded_once(servi
     assert not any(map(changed_fields, verdicts))
     assert grade(service, *answers) == verdicts
     assert metric(service, "rtl_grader_graded_total") == before + 2
-    assert [claim.found for claim in reproduce(output, PROBLEMS).claims if claim.raw["key"] == verdicts[0]["key"]] == [
-        []
-    ]
+    assert [claim.found for claim in reproduce(output, PROBLEMS) if claim.raw["key"] == verdicts[0]["key"]] == [[]]
     told = service.get("/v1/problems").json()["problems"]
     assert {name: one["fingerprint"] for name, one in told.items()} == {p.id: p.fingerprint for p in PROBLEMS}
 

@@ -1,0 +1,151 @@
+"""The audit of a problem set as a document to cite: what validation found of each problem, with hashes of set and tools.
+
+As JSON Lines it is made for `diff`: a head, a line for each problem in the order of source and id, and a tail with what differs from
+one validation to the next (times) and the SHA-256 of all lines above. As HTML it is a page for people.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from rtl_core.errors import ConfigError
+from rtl_core.grading.cache import GRADER_VERSION
+from rtl_core.grading.interface_check import compare
+from rtl_core.grading.verdict_record import digests
+from rtl_core.history.records import VALIDATION_STATUSES, ValidationRecord
+from rtl_core.history.store import History
+from rtl_core.problems.harness_use import harness_use
+from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.problem_set import LoadedProblems
+from rtl_core.reporting.report import page_style
+from rtl_core.reporting.text import escaping_templates
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import InterfaceSource, Problem
+from rtl_core.validation.level import VALIDATOR_VERSION, Level
+from rtl_core.validation.table import by_source, score_text
+
+OTHERS_SQL = "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
+FORMS = (".html", ".jsonl")
+
+
+def check_form(path: Path) -> None:
+    """Raises ConfigError for a document of no known form."""
+    if path.suffix not in FORMS:
+        raise ConfigError(f"--audit {path}: the name tells the form", f"end it with {' or '.join(FORMS)}")
+
+
+def write_document(
+    path: Path, loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
+) -> None:
+    """Writes the audit of a set, in the form that the path's ending names.
+
+    Args:
+        records: problem id -> what was found of it.
+        history: of validations with other tools, too.
+    """
+    lines = list(document(loaded, records, level, history))
+    if path.suffix == ".html":
+        text = _page(lines, loaded, records)
+    else:
+        text = "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def document(
+    loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
+) -> Iterator[dict[str, Any]]:
+    """Head, problems and tail of the document."""
+    problems = {p.id: p for p in sorted((*loaded.train, *loaded.heldout), key=lambda p: (p.source, p.id))}
+    others: dict[str, list[tuple[dict[str, str], str]]] = {}
+    for row in history.query(OTHERS_SQL).to_pylist():
+        others.setdefault(row["fingerprint"], []).append((json.loads(row["tools"]), row["status"]))
+    tools = {json.dumps(r.tools, sort_keys=True): r.tools for r in records.values() if r.tools}
+    head: dict[str, Any] = {
+        "data_set": loaded.fingerprint,
+        "problems": len(problems),
+        "tools": list(tools.values()),
+        "versions": {"grader": GRADER_VERSION, "validator": VALIDATOR_VERSION},
+        "level": {"name": level.name, "mutants": level.mutants, "seeds": list(level.seeds)},
+        "broken": [str(line) for line in loaded.broken],
+        "left_out": {one.id: one.reason for one in loaded.left_out},
+    }
+    rows = [_row(problems[name], records[name], others) for name in problems if name in records]
+    above = "".join(json.dumps(line, sort_keys=True) + "\n" for line in (head, *rows))
+    yield from (head, *rows)
+    yield {
+        "digest": hashlib.sha256(above.encode()).hexdigest(),
+        "seconds": {row["id"]: round(records[row["id"]].wall_s, 2) for row in rows},
+    }
+
+
+def _row(
+    problem: Problem, record: ValidationRecord, others: Mapping[str, list[tuple[dict[str, str], str]]]
+) -> dict[str, Any]:
+    found, elsewhere = record.evidence, others.get(problem.fingerprint, [])
+    golden, stubs, mutants = (found.get(name) or {} for name in ("golden", "stubs", "mutants"))
+    return {
+        **{name: getattr(problem, name) for name in ("id", "source", "category", "difficulty", "fingerprint")},
+        "harness": digests(problem, Answer())["harness"],
+        "golden": {name: golden.get(name) for name in ("source", "digest")},
+        "status": record.status,
+        "reason": found.get("reason", ""),
+        "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
+        "stubs": {"tried": len(stubs), "paid": [name for name, told in stubs.items() if _is_paid(told)]},
+        "seeds": [f"{one['seed']}: {one['outcome']}" for one in golden.get("verdicts", [])],
+        "other_tools": [{"tools": tools, "status": status} for tools, status in elsewhere if tools != record.tools],
+        "interface": found.get("interface") or {},
+        "contradictions": list(contradictions(problem)),
+    }
+
+
+def _is_paid(told: str) -> bool:
+    """Whether a stub is paid that is not known to behave as the golden answer."""
+    return told.startswith("passed") and not told.startswith(("passed (equal", "passed (same"))
+
+
+def contradictions(problem: Problem) -> Iterator[str]:
+    """Where the documents, the golden answer and the harness do not agree on the interface, in words."""
+    said = derive_interface(
+        prompt=problem.prompt, context=problem.context, targets=problem.targets, harness=problem.harness, golden=None
+    )
+    if said is None or said.source is not InterfaceSource.SPECIFICATION:
+        return
+    demanded = problem.interface
+    if problem.golden and demanded is not None and demanded.source is InterfaceSource.GOLDEN:
+        for mismatch in compare(said, demanded, problem.golden):
+            yield f"specification against golden answer: {mismatch}"
+    use, ports = harness_use(problem.harness), {port.name for port in said.ports}
+    for name in use.driven:
+        if name not in ports:
+            yield f"specification against harness: it drives `{name}`, which the header lacks"
+
+
+def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[str, ValidationRecord]) -> str:
+    head, *rows, tail = lines
+    sums, unfit = by_source(records, loaded.broken, loaded.left_out)
+    return (
+        escaping_templates("rtl_core.reporting")
+        .get_template("document.html")
+        .render(
+            head=head,
+            rows=rows,
+            tail=tail,
+            statuses=[name.replace("_", " ") for name in VALIDATION_STATUSES],
+            sources=[
+                [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
+                for name, row in sums.items()
+            ],
+            unfit=[[one.problem_id, one.source, one.status, one.reason] for one in unfit],
+            style=Markup(page_style()),
+        )
+    )
