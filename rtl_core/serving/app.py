@@ -19,8 +19,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, Field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtl_core.errors import InfrastructureError
@@ -41,16 +40,9 @@ class AnswerIn(BaseModel):
     """An answer to a problem, as a line of `rtl-distill grade --answers`: `response` or `files`."""
 
     id: str = Field(description="Id of the problem.")
-    response: str | None = Field(None, max_length=MAX_RESPONSE_CHARS, description="A model's whole response.")
+    response: str | None = Field(None, description="A model's whole response.")
     files: dict[str, str] | None = Field(None, description="Path -> text, in place of a response.")
     sample: int = Field(0, ge=0, description="A number of your own; it comes back with the verdict.")
-
-    @field_validator("files")
-    @classmethod
-    def _not_too_long(cls, files: dict[str, str] | None) -> dict[str, str] | None:
-        if sum(map(len, (files or {}).values())) > MAX_RESPONSE_CHARS:
-            raise PydanticCustomError("string_too_long", f"files have more than {MAX_RESPONSE_CHARS} characters")
-        return files
 
 
 class Asked(BaseModel):
@@ -84,6 +76,9 @@ def create_app(desk: Desk, token: str) -> FastAPI:
             return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {desk.queue}")
         lines = []
         for number, answer in enumerate(asked.answers):
+            size = len(answer.response or "") + sum(map(len, (answer.files or {}).values()))
+            if size > MAX_RESPONSE_CHARS:
+                return _refused(413, f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}")
             try:
                 lines.append(line_of(answer.model_dump(exclude_none=True), number, desk.problems, {}, Counter()))
             except ValueError as error:
@@ -126,7 +121,7 @@ def _answer_errors(app: FastAPI) -> None:
     async def misread(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"][1:])) or "body"
-        return _refused(413 if first["type"] == "string_too_long" else 422, f"{where}: {first['msg']}")
+        return _refused(422, f"{where}: {first['msg']}")
 
     @app.exception_handler(InfrastructureError)
     async def failed(request: Request, error: InfrastructureError) -> Response:

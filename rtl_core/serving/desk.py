@@ -93,7 +93,8 @@ class Desk:
         """
         keys = [key_of(self.grader, line) for line in lines]
         known = {key: record for key in keys if (record := self.store.get(key))}
-        new = {key: line for key, line in zip(keys, lines, strict=True) if key not in known | self._under_way}
+        there = known.keys() | self._under_way.keys()
+        new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
         if new and len(self._under_way) + len(new) > self.queue:
             wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.at_once)
             raise QueueFullError(len(self._under_way), self.queue, min(LONGEST_WAIT_S, max(1, wait_s)))
