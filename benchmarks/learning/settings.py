@@ -34,6 +34,8 @@ class Setting:
     seeds: tuple[int, ...] = (0, 1, 2)
     base: str = str(BASE)
     """A configuration file, or the name of a shipped one, whose steps and sizes are then its own."""
+    longer: bool = False
+    """Samples more answers than RL alone does: to be compared at equal dollars, or against steps."""
 
     @property
     def is_shipped(self) -> bool:

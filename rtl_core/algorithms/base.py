@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.credit import Credit, GroupCredit
 from rtl_core.registry import Registry
 
-Inputs = dict[str, NDArray[np.float32]]
-"""Name of a loss input -> its values at the T completion tokens, shape (T,)."""
+Inputs = dict[str, NDArray[Any]]
+"""Name of a loss input -> its values at the T completion tokens, shape (T,), or (T, K) of several targets."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def _earned(answers: Sequence[StoredRollout]) -> NDArray[np.float64]:
 class Algorithm(ABC):
     """One algorithm under the settings of one run."""
 
-    signal: ClassVar[str] = "advantages"
-    """The loss input that drives the gradient: an answer for which it is 0 at every token teaches nothing and is not sent."""
+    signals: ClassVar[tuple[str, ...]] = ("advantages",)
+    """The loss inputs that drive the gradient: an answer for which they are 0 at every token teaches nothing and is not sent."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
@@ -99,7 +99,7 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
 def chosen(config: RunConfig) -> type[Algorithm]:
     """The algorithm of a run. ConfigError where there is none of that name, or one whose inputs `learning.loss` does not take."""
     found = ALGORITHMS.find(config.learning.algorithm)
-    if found.signal != "advantages":
+    if "advantages" not in found.signals:
         raise ConfigError(
             f"learning.algorithm: {config.learning.algorithm} has no advantages, which learning.loss reads",
             "supervised steps at the beginning of a run are learning.warm_start_steps",

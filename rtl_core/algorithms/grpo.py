@@ -9,6 +9,7 @@ from rtl_core.algorithms.base import ALGORITHMS, Algorithm, Group, Inputs, credi
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import token_advantages
 from rtl_core.learning.credit import GroupCredit, Rules, credit
+from rtl_core.learning.speaks import unsure
 
 
 @ALGORITHMS.register("grpo")
@@ -17,8 +18,8 @@ class Grpo(Algorithm):
 
     Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
     Credit: `A_i = ρ (R_i − mean(R))`, R with a later turn's improvement and the penalty of a cut answer (learning/credit.py).
-    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); with
-    `kl_on` = `failed` λ is 0 for answers that passed and are paid.
+    Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); λ is 0
+    where the teacher is not heard: with `kl_on` = `failed` in answers that passed and are paid, and as `kl_unsure_below` and `kl_after_error` say.
 
     With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
     with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
@@ -63,4 +64,11 @@ class Grpo(Algorithm):
             kl_weight=kl_weight,
             kl_discount=learning.kl_discount,
             kl_clamp=learning.kl_clamp,
+            heard_T=self.heard_T(answer),
         )
+
+    def heard_T(self, answer: StoredRollout) -> NDArray[np.float64]:
+        """1 at each token at which the teacher is heard, 0 elsewhere (learning/speaks.py)."""
+        heard_T = unsure(np.array(answer.rollout.logprobs_T), self.config.learning.kl_unsure_below)
+        heard_T[: answer.heard_from] = 0.0
+        return heard_T

@@ -23,7 +23,7 @@ class WarmStart(Algorithm):
     Source: sequence-level knowledge distillation (Kim and Rush 2016, arXiv:1606.07947), here with the verdict as the filter.
     """
 
-    signal: ClassVar[str] = "weights"
+    signals: ClassVar[tuple[str, ...]] = ("weights",)
 
     def credit(self, group: Group) -> GroupCredit:
         seen: set[tuple[int, ...]] = set()

@@ -15,13 +15,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
 from rtl_core.errors import MalformedAnswerError, PolicyError
+from rtl_core.learning.distributions import Choices
+from rtl_core.learning.kl import FloatArray
 from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.types.finding import Finding
 from rtl_core.types.tokenizer import Tokenizer
@@ -117,6 +119,18 @@ def checked_logprobs(values: Sequence[float | None] | None, count: int, what: st
     return found_T
 
 
+def checked_choices(ids_TK: NDArray[np.integer], values_TK: FloatArray, count: int, k: int) -> Choices:
+    """The `k` likeliest tokens at each of `count` positions, as they came from outside. Ids may be those of padded rows of an embedding.
+
+    Raises:
+        MalformedAnswerError: there are more or fewer, or a log-probability is not finite or above 0 by more than rounding.
+    """
+    if ids_TK.shape != (count, k) or values_TK.shape != (count, k):
+        raise MalformedAnswerError(f"the likeliest {k} tokens of {count} positions came as {ids_TK.shape}", SERVER)
+    checked_logprobs(values_TK.ravel().tolist(), count * k, "a list of likeliest tokens")
+    return Choices(ids_TK.astype(np.int64), values_TK.astype(np.float32))
+
+
 def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """A backend's own metrics. MalformedAnswerError: one is not a finite number; the message names it."""
     for name, value in metrics.items():
@@ -127,11 +141,15 @@ def checked_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Datum:
-    """One sequence to train on, and what the loss reads beside the tokens: name -> [T] of the completion. The prompt is not trained on."""
+    """One sequence to train on, and what the loss reads beside the tokens: name -> [T] of the completion. The prompt is not trained on.
+
+    With `others_TK` a loss has K more targets at each position beside the sequence's own token, which comes first, and its inputs are [T, 1 + K].
+    """
 
     prompt_P: Sequence[int]
     tokens_T: Sequence[int]
-    inputs: Mapping[str, NDArray[np.float32]]
+    inputs: Mapping[str, NDArray[Any]]
+    others_TK: NDArray[np.int64] | None = None
 
     @property
     def sequence(self) -> list[int]:
@@ -139,10 +157,28 @@ class Datum:
         return [*self.prompt_P, *self.tokens_T]
 
     @property
-    def padded(self) -> dict[str, NDArray[np.float32]]:
+    def padded(self) -> dict[str, NDArray[Any]]:
         """The inputs for each of the P + T − 1 predicted tokens; 0, and so no gradient, for those of the prompt."""
-        padding = np.zeros(len(self.prompt_P) - 1, np.float32)
-        return {name: np.concatenate([padding, values_T]) for name, values_T in self.inputs.items()}
+        return {name: self._padded(values_T) for name, values_T in self.inputs.items()}
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """The P + T − 1 predicted tokens; with `others_TK` 1 + K of each, 0 at those of the prompt."""
+        own = np.array(self.sequence[1:], np.int64)
+        return own if self.others_TK is None else np.column_stack([own, self._padded(self.others_TK)])
+
+    def _padded(self, values_T: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([np.zeros((len(self.prompt_P) - 1, *values_T.shape[1:]), values_T.dtype), values_T])
+
+    def of_completion(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The log-probabilities of the completion, (T,) or (T, 1 + K), of those of all predicted tokens.
+
+        Raises:
+            MalformedAnswerError: as `checked_logprobs`.
+        """
+        shape = (len(self.tokens_T), *self.targets.shape[1:])
+        flat = np.asarray(values[-shape[0] :]).ravel().tolist()
+        return checked_logprobs(flat, math.prod(shape), "a trained answer").reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -159,7 +195,7 @@ class Adam:
 @dataclass(frozen=True)
 class StepResult:
     """What a train step reports: how many datums it trained on, the tokens that this is charged for, the trainer's log-probabilities
-    of each datum's completion before the step, and whatever else the backend measures."""
+    of each datum's completion before the step, (T,), and whatever else the backend measures."""
 
     examples: int = 0
     tokens: int = 0
@@ -196,6 +232,9 @@ class Trainer(Protocol):
             loss, parameters: one of learning/losses.py, with all its parameters.
         """
 
+    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        """Log-probabilities of all targets of each datum's completion, (T,) or (T, 1 + K), under the weights as they are."""
+
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         """Save state and sampler weights under `name`; what half a save left under it is replaced.
 
@@ -222,6 +261,11 @@ class Backend(Protocol):
 
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         """Log-probability of each of the T tokens after the prompt and its predecessors, at temperature 1."""
+
+    async def choices(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
+    ) -> tuple[NDArray[np.float32], Choices]:
+        """`logprobs`, and the `k` likeliest tokens at each of the T positions."""
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
         """A trainer with exactly the weights and optimizer of a saved state; None: a fresh adapter, by the run's seed. `weights_only`

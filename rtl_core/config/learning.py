@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from rtl_core.learning.advantage import Baseline
 from rtl_core.learning.credit import Doubtful, Truncated
 from rtl_core.learning.curriculum import Order
+from rtl_core.learning.distributions import Divergence, Tail
 from rtl_core.learning.health import METRICS
 from rtl_core.learning.kl_weight import KlSchedule, scheduled_weight
 from rtl_core.learning.losses import CLIP, LOSSES, policy_losses
@@ -17,6 +18,10 @@ from rtl_core.types.section import Section
 
 SELF_DISTILLATION = "self_distillation"
 """Name of the algorithm whose teacher is the student with a hint in its prompt."""
+DISTRIBUTIONS = "distribution_distillation"
+"""Name of the algorithm that learns from the teacher's likeliest tokens at each position."""
+SELF_DISTRIBUTIONS = "self_distribution_distillation"
+"""Name of that which does both."""
 
 
 class LearningSection(Section):
@@ -53,6 +58,23 @@ class LearningSection(Section):
     """With `target`: λ stays between these."""
     kl_on: Literal["all", "failed"] = "all"
     """Which answers the teacher corrects: `all`, or those that did not pass, the others learning from their reward alone."""
+    kl_unsure_below: float | None = Field(default=None, gt=0, lt=1)
+    """The teacher is heard only at tokens to which the student gave less than this probability; left out: at all."""
+    kl_after_error: bool = False
+    """The teacher is heard only from the first wrong line of a failed answer on, as the nearest passing answer of its group tells; where none
+    passed, in the whole answer."""
+    divergence: Divergence = "reverse"
+    """With `distribution_distillation`: `reverse` KL(student ‖ teacher), `forward` KL(teacher ‖ student), or `jensen_shannon`, a mixture
+    (learning/distributions.py has the formulas)."""
+    teacher_choices: int = Field(default=20, ge=1, le=100)
+    """With `distribution_distillation`: k, how many of the teacher's likeliest tokens at each position."""
+    tail: Tail = "bucket"
+    """With `distribution_distillation`: all other tokens are one outcome (`bucket`), or left out (`renormalise`). `forward` and `renormalise` on-policy
+    is a weighted cross entropy and costs no second forward pass."""
+    jensen_shannon_beta: float = Field(default=0.5, gt=0, lt=1)
+    """With `jensen_shannon`: β, the teacher's part of the mixture."""
+    choices_stored_above: float = Field(default=1.0, ge=0)
+    """With `distribution_distillation`: at tokens whose KL is at least this many nats the teacher's first three choices are stored."""
     kl_discount: float = Field(default=0.0, ge=0, le=1)
     """γ: how much of later tokens' KL a token is charged."""
     kl_clamp: float | None = Field(default=None, gt=0)
@@ -137,7 +159,18 @@ class LearningSection(Section):
     @property
     def self_taught(self) -> bool:
         """Whether the student is its own teacher."""
-        return self.algorithm == SELF_DISTILLATION
+        return self.algorithm in (SELF_DISTILLATION, SELF_DISTRIBUTIONS)
+
+    @property
+    def asked_choices(self) -> int:
+        """How many of the teacher's likeliest tokens are asked for at each position; 0: its scores alone."""
+        return self.teacher_choices if self.algorithm in (DISTRIBUTIONS, SELF_DISTRIBUTIONS) else 0
+
+    @property
+    def reads_trainer(self) -> bool:
+        """Whether a step with a KL asks the trainer for log-probabilities before it trains."""
+        fixed = self.divergence == "forward" and self.tail == "renormalise" and self.staleness == 0
+        return self.asked_choices > 0 and not fixed
 
     @property
     def imitates_teacher(self) -> bool:

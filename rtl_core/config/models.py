@@ -292,10 +292,12 @@ class RunConfig(Section):
     def _learning_fits(self) -> RunConfig:
         """Combinations with `learning` that each field alone cannot see; each message starts with the key to change."""
         learning, sampling = self.learning, self.sampling
-        if learning.self_taught and not learning.uses_kl:
+        if (learning.self_taught or learning.asked_choices) and not learning.uses_kl:
             raise ValueError(
-                "learning.kl_weight: self_distillation without a KL is grpo; raise it, or change learning.algorithm"
+                f"learning.kl_weight: {learning.algorithm} without a KL is grpo; raise it, or change learning.algorithm"
             )
+        if learning.asked_choices:
+            self._check_distributions()
         if learning.uses_kl and not learning.self_taught and self.tinker.teacher is None:
             raise ValueError(
                 'tinker.teacher: a KL weight above 0 needs a teacher; name one, set learning.algorithm = "self_distillation", or set learning.kl_weight = 0 and, with a schedule,'
@@ -331,6 +333,18 @@ class RunConfig(Section):
         if learning.overlong_buffer > sampling.max_tokens:
             raise ValueError("learning.overlong_buffer: is longer than sampling.max_tokens")
         return self
+
+    def _check_distributions(self) -> None:
+        """What has a meaning for the sampled token alone."""
+        learning = self.learning
+        for key, wrong, why in (
+            ("loss", learning.loss != "importance_sampling", "it is sent as a cross entropy; set importance_sampling"),
+            ("kl_discount", learning.kl_discount > 0, "each position has its own divergence alone; set 0"),
+            ("kl_clamp", learning.kl_clamp is not None and learning.divergence != "reverse", "only the reverse KL has it"),
+            ("permute_advantages", learning.permute_advantages, "take permute_teacher"),
+        ):  # fmt: skip
+            if wrong:
+                raise ValueError(f"learning.{key}: not with {learning.algorithm}: {why}")
 
     @model_validator(mode="after")
     def _beside_learning(self) -> RunConfig:

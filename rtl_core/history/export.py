@@ -71,6 +71,7 @@ _BY_OTHERS = {
     "prompts": "prompt IN (SELECT prompt FROM rollouts WHERE run = $run)",
     "tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "teacher_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
+    "teacher_choices": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "trainer_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "verdict_cache": "false",
     "schema_version": "true",

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.learning.credit import Credit
+from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
 from rtl_core.types.rollout import PolicyName, Rollout
 from rtl_core.types.verdict import Verdict
@@ -179,6 +180,10 @@ class TeacherRecord:
     """What a student that scored itself was shown: `golden`, `passed` or `verdict`; None: the prompt was the answer's own."""
     n_prompt: int | None = None
     """Tokens of the prompt with the hint."""
+    choices: Choices | None = None
+    """The teacher's likeliest tokens at each position. They are kept in memory; the first three of them at `choices_at` are stored."""
+    choices_at: Sequence[int] = ()
+    """The tokens, from 0, at which they are stored."""
 
 
 class Conditions(BaseModel):
@@ -251,6 +256,8 @@ class StoredRollout:
     credit: Credit | None = None
     audit: AuditResult | None = None
     """Of a pass: what is known of it beside the golden answer, or beside other passes."""
+    heard_from: int = 0
+    """The token from which the teacher is heard, as the train step finds it (`learning.kl_after_error`); not stored."""
 
 
 @dataclass(frozen=True, slots=True)

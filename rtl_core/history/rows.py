@@ -19,6 +19,8 @@ from rtl_core.types.verdict import InterfaceMismatch, Stage, StageResult, Verdic
 
 PLACE_COLUMNS = ("run", "purpose", "evaluation", "epoch", "step", "problem_id")
 """Of a rollout: repeated in every table of facts about it."""
+STORED_CHOICES = 3
+"""So many of the teacher's choices at a token are stored."""
 Place = tuple[Any, ...]
 """Their values for one rollout."""
 
@@ -84,8 +86,17 @@ def verdict_tables(
 
 
 def teacher_tables(rows: Sequence[TeacherRecord], places: Mapping[str, Place]) -> dict[str, pa.Table]:
-    """Teacher scores as `teacher_tokens` and `teacher_scores`."""
+    """Teacher scores as `teacher_tokens`, `teacher_scores` and `teacher_choices`."""
+    chosen = [(r.rollout, at, r.choices) for r in rows if r.choices is not None for at in r.choices_at]
     return {
+        "teacher_choices": table(
+            "teacher_choices",
+            [],
+            rollout=[key for key, _, _ in chosen],
+            position=[at for _, at, _ in chosen],
+            tokens=[choices.tokens_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
+            logprobs=[choices.logprobs_TK[at, :STORED_CHOICES] for _, at, choices in chosen],
+        ),
         "teacher_tokens": table("teacher_tokens", rows),
         "teacher_scores": facts("teacher_scores", [(r.rollout, r) for r in rows], places),
     }

@@ -192,6 +192,14 @@ CREATE TABLE teacher_tokens (
     logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
 );
 
+-- What the teacher would have written at a token with a KL of `learning.choices_stored_above` or more, where it was asked (distribution distillation).
+CREATE TABLE teacher_choices (
+    rollout     VARCHAR NOT NULL,
+    position    INTEGER NOT NULL,           -- of the token in the answer, from 0
+    tokens      INTEGER[] NOT NULL,         -- its first choices there, likeliest first
+    logprobs    FLOAT[] NOT NULL
+);
+
 -- The trainer's log-probabilities of the same T tokens, before the step that trained on them. No row for an answer that was left out.
 CREATE TABLE trainer_tokens (
     rollout     VARCHAR PRIMARY KEY,

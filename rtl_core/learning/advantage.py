@@ -58,6 +58,7 @@ def token_advantages(
     kl_weight: float,
     kl_discount: float = 0.0,
     kl_clamp: float | None = None,
+    heard_T: FloatArray | None = None,
 ) -> NDArray[np.float32]:
     """Advantage of each of the T completion tokens of one rollout.
 
@@ -68,6 +69,7 @@ def token_advantages(
         kl_weight: λ ≥ 0.
         kl_discount: γ in [0, 1]; 0 charges each token its own KL alone.
         kl_clamp: if given, each token's KL is cut to ±kl_clamp nats before it is summed.
+        heard_T: factor of each token's KL (learning/speaks.py); None: 1.
 
     Raises:
         ValueError: the shapes differ, or λ > 0 without a teacher.
@@ -82,6 +84,8 @@ def token_advantages(
         kl_T = k1(student_T, np.asarray(teacher_T))
         if kl_clamp is not None:
             kl_T = np.clip(kl_T, -kl_clamp, kl_clamp)
+        if heard_T is not None:
+            kl_T = kl_T * heard_T
         advantages_T = advantages_T - kl_weight * discounted_future_sum(kl_T, kl_discount)
     return advantages_T.astype(np.float32)
 

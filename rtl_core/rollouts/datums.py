@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +19,13 @@ from rtl_core.config import RunConfig
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
+from rtl_core.learning.distributions import Choices
+from rtl_core.learning.speaks import first_wrong_line
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
+
+Decode = Callable[[Sequence[int]], str]
 
 
 def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
@@ -58,7 +62,7 @@ def has_signal(batch: Batch, problem_id: str) -> bool:
     return any(credit_of(stored).advantage for stored in batch.group(problem_id))
 
 
-def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[Datum]:
+def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: Decode | None = None) -> list[Datum]:
     """Training data of a batch.
 
     This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
@@ -67,19 +71,45 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float) -> list[D
 
     Args:
         kl_weight: λ of this step.
+        decode: the tokenizer's, which `learning.kl_after_error` needs to find lines.
     """
     config = algorithm.config
     answers = list(answers_that_count(batch))
-    if config.learning.permute_teacher and algorithm.signal == "advantages":
+    if config.learning.kl_after_error and decode is not None:
+        answers = [replace(stored, heard_from=first_error(stored, answers, decode)) for stored in answers]
+    if config.learning.permute_teacher and "advantages" in algorithm.signals:
         answers = permute_teacher(answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}"))
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
-    if config.learning.permute_advantages and algorithm.signal == "advantages":
+    if config.learning.permute_advantages and "advantages" in algorithm.signals:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    alike: dict[tuple[Sequence[int], Sequence[int]], list[Inputs]] = defaultdict(list)
+    alike: dict[tuple[Sequence[int], Sequence[int], int], list[Inputs]] = defaultdict(list)
     for stored, inputs in rows:
-        if inputs[algorithm.signal].any():
-            alike[stored.rollout.prompt_P, stored.rollout.tokens_T].append(inputs)
-    return [Datum(*texts, together(inputs, algorithm.signal)) for texts, inputs in alike.items()]
+        if any(inputs[signal].any() for signal in algorithm.signals if signal in inputs):
+            heard = 0 if stored.teacher is None else id(stored.teacher.choices)
+            alike[stored.rollout.prompt_P, stored.rollout.tokens_T, heard].append(inputs)
+    return [
+        Datum(prompt_P, tokens_T, together(all_, algorithm.signals)) for (prompt_P, tokens_T, _), all_ in alike.items()
+    ]
+
+
+def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], decode: Decode) -> int:
+    """The token that begins the first wrong line of an answer (`learning.speaks.first_wrong_line`); its end, if it passed."""
+
+    def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
+        texts = [decode([token]) for token in tokens_T]
+        starts = [0, *(at + 1 for at, text in enumerate(texts) if "\n" in text)]
+        return ["".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)], starts
+
+    if stored.verdict is None or stored.verdict.passed:
+        return 0 if stored.verdict is None else len(stored.rollout.tokens_T)
+    prompt_P = stored.rollout.prompt_P
+    right = {
+        one.rollout.tokens_T
+        for one in answers
+        if one.rollout.prompt_P == prompt_P and one.verdict is not None and one.verdict.passed
+    }
+    lines, starts = lines_of(stored.rollout.tokens_T)
+    return starts[first_wrong_line(lines, [lines_of(tokens_T)[0] for tokens_T in sorted(right)])]
 
 
 def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -> list[tuple[str, NDArray[np.float64]]]:
@@ -93,13 +123,15 @@ def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -
     return rows
 
 
-def together(alike: Sequence[Inputs], signal: str) -> Inputs:
+def together(alike: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
     """What the loss reads of equal answers, sent once: their signals added, all else its mean.
 
-    Every loss is linear in the signal and a sum over answers, so the gradient is that of all of them.
+    Every loss is linear in the signals and a sum over answers, so the gradient is that of all of them.
     """
     return {
-        name: (np.sum if name == signal else np.mean)([inputs[name] for inputs in alike], axis=0, dtype=np.float32)
+        name: (np.sum if name in signals else np.mean)(
+            [inputs[name] for inputs in alike], axis=0, dtype=alike[0][name].dtype
+        )
         for name in alike[0]
     }
 
@@ -137,22 +169,35 @@ def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> lis
 
 
 def permute_teacher(answers: list[StoredRollout], rng: random.Random) -> list[StoredRollout]:
-    """Hand each scored answer the differences q − s of another one, token by token; none keeps its own.
+    """Hand each scored answer the differences q − s, and the choices, of another one, token by token; none keeps its own.
 
-    Of a longer answer as many as there are tokens; after a shorter one's end the difference is 0.
+    It is one to another problem, unless more than half of the answers are to one. Of a longer answer as many as there are tokens; after a
+    shorter one's end the difference is 0, and its choices begin anew.
     """
     scored = [index for index, stored in enumerate(answers) if stored.teacher is not None]
     rng.shuffle(scored)
+    counts = Counter(answers[index].rollout.problem_id for index in scored)
+    place = {problem_id: at for at, problem_id in enumerate(counts)}
+    scored.sort(key=lambda index: place[answers[index].rollout.problem_id])
+    # Blocks of a problem's answers, moved by the size of the largest: none falls on itself.
+    moved = max(counts.values(), default=0)
+    moved = moved if 2 * moved <= len(scored) else 1
     found = list(answers)
-    for index, other in zip(scored, [*scored[1:], *scored[:1]], strict=True):
+    for index, other in zip(scored, [*scored[moved:], *scored[:moved]], strict=True):
         stored, given, teacher = answers[index], answers[other], answers[other].teacher
         scores_T = np.array(stored.rollout.logprobs_T, np.float64)
         assert teacher is not None
         assert stored.teacher is not None
+        choices = None
         if index != other:  # a single one gets no scores at all
             other_T = np.subtract(teacher.logprobs_T, given.rollout.logprobs_T)[: len(scores_T)]
             scores_T[: len(other_T)] += other_T
-        found[index] = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T))
+            if teacher.choices is not None:
+                shape = (len(scores_T), teacher.choices.tokens_TK.shape[1])
+                choices = Choices(
+                    np.resize(teacher.choices.tokens_TK, shape), np.resize(teacher.choices.logprobs_TK, shape)
+                )
+        found[index] = replace(stored, teacher=replace(stored.teacher, logprobs_T=scores_T, choices=choices))
     return found
 
 

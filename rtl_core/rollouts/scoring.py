@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtl_core.backend.base import Weights
 from rtl_core.errors import PolicyError
 from rtl_core.history.records import StoredRollout, TeacherRecord
+from rtl_core.learning.distributions import Choices
 from rtl_core.learning.kl import k1, k2, k3
 from rtl_core.prompting.hints import after_right_answer, after_verdict, hinted
 from rtl_core.prompting.thoughts import without_thoughts
@@ -39,22 +41,32 @@ class Scorer:
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
     """The teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats.
 
-    Of a self-teacher answers without a hint are left without scores.
+    Of a self-teacher answers without a hint are left without scores. The teacher's choices are in memory alone: a resumed step asks again.
     """
-    backend = session.policy.backend
+    backend, learning = session.policy.backend, session.config.learning
+    k = learning.asked_choices
+
+    async def ask(
+        weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]
+    ) -> tuple[NDArray[np.float32], Choices | None]:
+        if k:
+            return await backend.choices(weights, prompt_P, tokens_T, k)
+        return await backend.logprobs(weights, prompt_P, tokens_T), None
+
     asked = [
         (stored, scorer)
         for stored in batch.group(problem_id)
-        if stored.teacher is None and (scorer := scorer_of(session, batch, stored)) is not None
+        if (stored.teacher is None or (k and stored.teacher.choices is None))
+        and (scorer := scorer_of(session, batch, stored)) is not None
     ]
     with batch.clock.measure("score"):
         # Equal answers behind one prompt have equal scores.
         texts = [(by.weights, tuple(by.prompt_P), stored.rollout.tokens_T) for stored, by in asked]
         distinct = list(dict.fromkeys(texts))
-        scores = dict(zip(distinct, await asyncio.gather(*(backend.logprobs(*text) for text in distinct)), strict=True))
+        scores = dict(zip(distinct, await asyncio.gather(*(ask(*text) for text in distinct)), strict=True))
     records = []
     for (stored, by), text in zip(asked, texts, strict=True):
-        scores_T = scores[text]
+        scores_T, choices = scores[text]
         student_T = np.array(stored.rollout.logprobs_T)
         record = TeacherRecord(
             rollout=stored.rollout.key,
@@ -66,6 +78,8 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
             teacher=by.name,
             hint=by.hint,
             n_prompt=None if by.hint is None else len(by.prompt_P),
+            choices=choices,
+            choices_at=np.flatnonzero(k1(student_T, scores_T) >= learning.choices_stored_above).tolist(),
         )
         records.append(record)
         batch.update(stored, teacher=record)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, Trainer
 from rtl_core.errors import SamplerDriftError
 from rtl_core.history.records import StepRecord
@@ -103,11 +108,17 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     """The update by rewards and the teacher's KL, on the student's own answers. Returns the step's metrics and what was trained on."""
     config = session.config
     kl_weight = kl_weight_of(session, batch.step)
-    datums = build_datums(batch, algorithm_of(config, batch), kl_weight)
+    algorithm = algorithm_of(config, batch)
+    datums = build_datums(batch, algorithm, kl_weight, session.policy.backend.tokenizer.decode)
     share = linear_decay(batch.step, len(session.weights.steps), config.learning.final_learning_rate_share)
     rate = share * config.learning.learning_rate
     learning = config.learning
-    trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
+    if isinstance(algorithm, DistributionDistillation) and kl_weight and datums:
+        sent, read = await against_choices(trainer, datums, algorithm)
+        trained = await step(session, trainer, sent, "cross_entropy", {}, rate)
+        trained = replace(trained, tokens=trained.tokens + read)
+    else:
+        trained = await step(session, trainer, datums, learning.loss, learning.loss_settings, rate)
     session.recorder.put("record_trainer_tokens", trainer_tokens(batch, datums, trained))
     metrics = {
         **batch_metrics(batch),
@@ -120,6 +131,23 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
         "train/examples": float(trained.examples),
     }
     return metrics, trained
+
+
+async def against_choices(
+    trainer: Trainer, datums: Sequence[Datum], algorithm: DistributionDistillation
+) -> tuple[list[Datum], int]:
+    """The datums of a cross entropy on the sampled tokens and the teacher's, and the tokens of the forward pass that weighs them."""
+    sent = [Datum(one.prompt_P, one.tokens_T, {}, np.asarray(one.inputs["teacher_tokens"], np.int64)) for one in datums]
+    found: Sequence[NDArray[np.float64] | None] = [None] * len(sent)
+    read = 0
+    if algorithm.reads_trainer:
+        found = await trainer.logprobs(sent)
+        read = sum(len(one.sequence) - 1 for one in sent)
+    weighed = [
+        replace(one, inputs={"weights": algorithm.weights(datum.inputs, trainer_TK)})
+        for one, datum, trainer_TK in zip(sent, datums, found, strict=True)
+    ]
+    return weighed, read
 
 
 async def imitate(session: Session, batch: Batch, trainer: Trainer) -> tuple[dict[str, float], StepResult]:

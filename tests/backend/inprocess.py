@@ -30,10 +30,12 @@ from rtl_core.backend.base import (
     Saved,
     StepResult,
     Weights,
+    checked_choices,
     checked_logprobs,
 )
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, PolicyError, RtlDistillError, TrainerLostError, WeightsGoneError
+from rtl_core.learning.distributions import Choices
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
 from rtl_core.localtinker.futures import Future
@@ -73,28 +75,33 @@ class InProcessTrainer:
         self._numbers = itertools.count(1)  # number 0 was the making of the client
 
     async def step(self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], adam: Adam) -> StepResult:
-        data = [
-            TrainDatum(np.array(d.sequence[:-1]), {"target_tokens": np.array(d.sequence[1:]), **d.padded})
-            for d in datums
-        ]
         with errors_of_ours(TrainerLostError):
-            request = TrainRequest(self._model_id, next(self._numbers), loss, dict(parameters), False, data)
-            backward = self._service.forward_backward(request)
+            backward = self._service.forward_backward(self._request(datums, loss, parameters))
             params = rq.AdamParams(**vars(adam))
             optim = self._service.optim_step(
                 rq.OptimStep(model_id=self._model_id, seq_id=next(self._numbers), adam_params=params)
             )
             output = pb.ForwardBackwardOutput.FromString(await answer_of(backward))
             metrics = {**output.metrics, **(await answer_of(optim))["metrics"]}
-        (record,) = output.loss_fn_outputs
-        logprobs = np.frombuffer(record.fields["logprobs"].data, np.float32).astype(np.float64)
-        ends = np.cumsum([len(d.sequence) - 1 for d in datums])[:-1]
+        found = logprobs_of(output, datums)
         return StepResult(
             examples=len(datums),
-            tokens=sum(len(d.tokens_T) for d in data),
-            logprobs=[part[-len(d.tokens_T) :] for part, d in zip(np.split(logprobs, ends), datums, strict=True)],
+            tokens=sum(len(d.sequence) - 1 for d in datums),
+            logprobs=[one if one.ndim == 1 else one[:, 0] for one in found],
             metrics=metrics,
         )
+
+    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        with errors_of_ours(TrainerLostError):
+            request = self._request(datums, "cross_entropy", {}, forward_only=True)
+            answer = await answer_of(self._service.forward_backward(request))
+        return logprobs_of(pb.ForwardBackwardOutput.FromString(answer), datums)
+
+    def _request(
+        self, datums: Sequence[Datum], loss: str, parameters: Mapping[str, float], forward_only: bool = False
+    ) -> TrainRequest:
+        data = [TrainDatum(np.array(d.sequence[:-1]), {"target_tokens": d.targets, **d.padded}) for d in datums]
+        return TrainRequest(self._model_id, next(self._numbers), loss, dict(parameters), forward_only, data)
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         saved: dict[str, Any] = {"model_id": self._model_id, "path": name, "ttl_seconds": ttl_s, "overwrite": True}
@@ -102,6 +109,15 @@ class InProcessTrainer:
             state = self._service.save_weights(rq.SaveWeights(**saved))
             sampler = self._service.save_weights_for_sampler(rq.SaveWeightsForSampler(**saved))
             return Checkpoint((await answer_of(state))["path"], (await answer_of(sampler))["path"])
+
+
+def logprobs_of(output: Any, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+    (record,) = output.loss_fn_outputs
+    values = np.frombuffer(record.fields["logprobs"].data, np.float32)
+    ends = np.cumsum([d.targets.size for d in datums])[:-1]
+    return [
+        d.of_completion(one.reshape(d.targets.shape)) for one, d in zip(np.split(values, ends), datums, strict=True)
+    ]
 
 
 class InProcess:
@@ -149,6 +165,17 @@ class InProcess:
         response = await self._ask(weights, [*prompt_P, *tokens_T], **asked)
         scores = np.frombuffer(response.prompt_logprobs, np.float32)[-count:].tolist()
         return checked_logprobs(scores, count, "a score").astype(np.float32)
+
+    async def choices(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
+    ) -> tuple[NDArray[np.float32], Choices]:
+        tokens, nothing = [*prompt_P, *tokens_T], rq.SamplingParams(max_tokens=1)
+        asked = {"prompt_logprobs": True, "topk_prompt_logprobs": k, "sampling_params": nothing}
+        top = (await self._ask(weights, tokens, **asked)).topk_prompt_logprobs
+        ids, values = np.frombuffer(top.token_ids, np.int32), np.frombuffer(top.logprobs, np.float32)
+        count = len(tokens_T)
+        found = [part.reshape(top.length, top.k)[-count:] for part in (ids, values)]
+        return await self.logprobs(weights, prompt_P, tokens_T), checked_choices(*found, count, k)
 
     async def _ask(self, weights: Weights, tokens: Sequence[int], **asked: Any) -> pb.SampleResponse:
         names = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}

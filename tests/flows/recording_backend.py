@@ -29,6 +29,9 @@ class _Trainer:
         TRAINED.extend((loss, datum) for datum in datums)
         return await self._inner.step(datums, loss, parameters, adam)
 
+    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        return await self._inner.logprobs(datums)
+
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         return await self._inner.save(name, ttl_s)
 

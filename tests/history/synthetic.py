@@ -21,6 +21,7 @@ from rtl_core.history.records import (
 )
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Rules, credit
+from rtl_core.learning.distributions import Choices
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.learning.reward import Graded, Reward, reward
@@ -313,6 +314,8 @@ def teacher(r: Rollout, skill: float, rng) -> TeacherRecord:
         k2_mean=float((k**2 / 2).mean()),
         k3_mean=float((np.exp(-k) - 1 + k).mean()),
         n_tokens=len(s),
+        choices=Choices(np.argsort(rng.random((len(s), 5))), np.log(np.full((len(s), 5), 0.19))),
+        choices_at=np.flatnonzero(k > 1).tolist(),
     )
 
 

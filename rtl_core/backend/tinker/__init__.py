@@ -35,6 +35,7 @@ from rtl_core.backend.base import (
     SamplingParams,
     Saved,
     Weights,
+    checked_choices,
     checked_logprobs,
 )
 from rtl_core.backend.registry import BACKENDS
@@ -49,6 +50,7 @@ from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
 from rtl_core.errors import MalformedAnswerError, WeightsGoneError
+from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
 Entered = TypeVar("Entered")
@@ -114,6 +116,27 @@ class TinkerBackend:
             values = await client.compute_logprobs(full, prompt_logprobs_last_n=len(tokens_T))
             scores_T = checked_logprobs(values[-len(tokens_T) :], len(tokens_T), "a score")
         return scores_T.astype(np.float32)
+
+    async def choices(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
+    ) -> tuple[NDArray[np.float32], Choices]:
+        full, count = types.ModelInput.from_ints([*prompt_P, *tokens_T]), len(tokens_T)
+        async with self._sampler(weights) as client:
+            # As `compute_logprobs` does it: one token is sampled, which nobody reads.
+            found = await client.sample(
+                full,
+                1,
+                types.SamplingParams(max_tokens=1),
+                include_prompt_logprobs=True,
+                topk_prompt_logprobs=k,
+                prompt_logprobs_last_n=count,
+            )
+            scores_T = checked_logprobs((found.prompt_logprobs or [])[-count:], count, "a score")
+            top = found.topk_prompt_logprobs_np
+            if top is None:
+                raise MalformedAnswerError(f"the likeliest {k} tokens were asked for, none came", SERVER)
+            choices = checked_choices(top.token_ids[-count:], top.logprobs[-count:], count, k)
+        return scores_T.astype(np.float32), choices
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
         session = await self._present()

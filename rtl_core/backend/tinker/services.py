@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rtl_core.backend.base import SAVED, Backend, SampledAnswer, SamplingParams, Saved, Trainer, Weights, wanted_models
 from rtl_core.config import RunConfig
 from rtl_core.errors import RtlDistillError
+from rtl_core.learning.distributions import Choices
 
 TEACHER_KEY = "TINKER_TEACHER_API_KEY"
 """Environment variable with the key for the teachers' service where they have one of their own; without it TINKER_API_KEY serves both."""
@@ -103,6 +104,12 @@ class TwoServices:
     async def logprobs(self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int]) -> NDArray[np.float32]:
         with self._serving(weights.policy) as service:
             return await service.logprobs(weights, prompt_P, tokens_T)
+
+    async def choices(
+        self, weights: Weights, prompt_P: Sequence[int], tokens_T: Sequence[int], k: int
+    ) -> tuple[NDArray[np.float32], Choices]:
+        with self._serving(weights.policy) as service:
+            return await service.choices(weights, prompt_P, tokens_T, k)
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> Trainer:
         return await self._student.open_trainer(state_path, weights_only=weights_only)

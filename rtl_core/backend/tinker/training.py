@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 import tinker
+from numpy.typing import NDArray
 from tinker import types
 
-from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, checked_logprobs, checked_metrics
+from rtl_core.backend.base import Adam, Checkpoint, Datum, StepResult, checked_metrics
 from rtl_core.backend.tinker.faults import client_may_be_lost
 from rtl_core.config import RunConfig
 
@@ -41,16 +42,13 @@ class TinkerTrainer:
             return StepResult(
                 examples=len(sent),
                 tokens=sum(datum.model_input.length for datum in sent),
-                logprobs=[
-                    checked_logprobs(
-                        record["logprobs"].to_numpy()[-len(datum.tokens_T) :].tolist(),
-                        len(datum.tokens_T),
-                        "a trained answer",
-                    )
-                    for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
-                ],
+                logprobs=[found if found.ndim == 1 else found[:, 0] for found in _logprobs(output, datums)],
                 metrics=checked_metrics({name: float(value) for name, value in measured.items()}),
             )
+
+    async def logprobs(self, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+        with self._guarded():
+            return _logprobs(await self._client.forward([to_datum(datum) for datum in datums], "cross_entropy"), datums)
 
     async def save(self, name: str, ttl_s: int | None) -> Checkpoint:
         with self._guarded():
@@ -59,13 +57,19 @@ class TinkerTrainer:
             return Checkpoint(state_path=(await state).path, sampler_path=(await sampler).path)
 
 
+def _logprobs(output: types.ForwardBackwardOutput, datums: Sequence[Datum]) -> list[NDArray[np.float64]]:
+    return [
+        datum.of_completion(record["logprobs"].to_numpy())
+        for record, datum in zip(output.loss_fn_outputs, datums, strict=True)
+    ]
+
+
 def to_datum(datum: Datum) -> types.Datum:
     """One sequence as the SDK takes it; all arrays have length P + T − 1."""
-    sequence = datum.sequence
     inputs = {name: types.TensorData.from_numpy(values) for name, values in datum.padded.items()}
     return types.Datum(
-        model_input=types.ModelInput.from_ints(sequence[:-1]),
-        loss_fn_inputs={"target_tokens": types.TensorData.from_numpy(np.array(sequence[1:], np.int64)), **inputs},
+        model_input=types.ModelInput.from_ints(datum.sequence[:-1]),
+        loss_fn_inputs={"target_tokens": types.TensorData.from_numpy(datum.targets), **inputs},
     )
 
 

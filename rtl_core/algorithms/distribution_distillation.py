@@ -1,0 +1,90 @@
+"""Distillation on the teacher's distribution at each position of the student's own answer, in place of its score of the sampled token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtl_core.algorithms.base import ALGORITHMS, Inputs, credit_of
+from rtl_core.algorithms.grpo import Grpo
+from rtl_core.algorithms.self_distillation import SelfDistillation
+from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
+from rtl_core.history.records import StoredRollout
+from rtl_core.learning.distributions import divergence
+from rtl_core.learning.kl import FloatArray
+
+
+@ALGORITHMS.register(DISTRIBUTIONS)
+class DistributionDistillation(Grpo):
+    """Group-relative policy optimisation, and the divergence from the teacher's k likeliest tokens at every position of the answer.
+
+    Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's k likeliest tokens at each position.
+    Credit: as in `grpo`.
+    Loss: `Σ_t (−r_t A + λ_t D_t)`, r_t = π(t) / π_sampler(t), D_t as `learning.divergence` and `tail` say (learning/distributions.py), λ_t = λ where
+    the teacher is heard, else 0. It is sent as a cross entropy with 1 + k targets a position: the sampled token with the weight r_t A, the
+    teacher's with −λ_t ∂D_t/∂log π, which has the gradient of that loss at the present weights. These weights need the trainer's
+    log-probabilities of all targets, one more forward pass (`reads_trainer`), as the SDK's `forward_backward_custom` makes it; on-policy
+    forward KL, renormalised, needs none.
+
+    The reverse KL's gradient is the mean, over the token, of the one that `grpo` takes from the sampled token alone: λ is the same. With γ
+    above 0 `grpo` charges a token for later ones, too; here each position has its own divergence alone.
+
+    Sources: Agarwal et al. 2024, "On-Policy Distillation of Language Models" (arXiv:2306.13649); top-k cross entropy as in the public
+    tinker-cookbook.
+    """
+
+    signals: ClassVar[tuple[str, ...]] = ("advantages", "kl_weights")
+
+    @property
+    def reads_trainer(self) -> bool:
+        """Whether `weights` needs the trainer's log-probabilities."""
+        return self.config.learning.reads_trainer
+
+    def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
+        """What `weights` reads; at λ = 0 that of `grpo`. Without the teacher's choices λ_t is 0."""
+        if not kl_weight:
+            return super().loss_inputs(answer, kl_weight)
+        n_tokens, k = len(answer.rollout.tokens_T), self.config.learning.teacher_choices
+        choices = None if answer.teacher is None else answer.teacher.choices
+        weight = 0.0 if choices is None else self.kl_weight_of(answer, kl_weight)
+        return {
+            "logprobs": np.array(answer.rollout.logprobs_T, np.float32),
+            "advantages": np.full(n_tokens, credit_of(answer).advantage, np.float32),
+            "kl_weights": (weight * self.heard_T(answer)).astype(np.float32),
+            "teacher_tokens": np.zeros((n_tokens, k), np.int64) if choices is None else choices.tokens_TK,
+            "teacher_logprobs": np.zeros((n_tokens, k), np.float32) if choices is None else choices.logprobs_TK,
+        }
+
+    def weights(self, inputs: Mapping[str, NDArray[Any]], trainer_TK: FloatArray | None) -> NDArray[np.float32]:
+        """Weights (T, 1 + K) of the cross entropy.
+
+        Args:
+            inputs: of one answer, as `loss_inputs` gives them.
+            trainer_TK: the trainer's log-probabilities of the sampled token and of the teacher's K, (T, 1 + K); None where `reads_trainer` is false.
+        """
+        learning = self.config.learning
+        own_T = inputs["advantages"].astype(np.float64)
+        student_TK = inputs["teacher_logprobs"]  # as good as any where the weights do not depend on it
+        if trainer_TK is not None:
+            own_T = own_T * np.exp(trainer_TK[:, 0] - inputs["logprobs"])
+            student_TK = trainer_TK[:, 1:]
+        _, pull_TK = divergence(
+            student_TK,
+            inputs["teacher_logprobs"],
+            learning.divergence,
+            learning.tail,
+            beta=learning.jensen_shannon_beta,
+            clamp=learning.kl_clamp,
+        )
+        return np.column_stack([own_T, -inputs["kl_weights"][:, None] * pull_TK]).astype(np.float32)
+
+
+@ALGORITHMS.register(SELF_DISTRIBUTIONS)
+class SelfDistributionDistillation(DistributionDistillation, SelfDistillation):
+    """`distribution_distillation` whose teacher is the student with a hint in its prompt, as in `self_distillation`.
+
+    Source: SDFT (Shenfeld et al. 2026, arXiv:2601.19897), here on the student's own answers beside a reward.
+    """

@@ -1,0 +1,104 @@
+"""A run that learns from the teacher's distributions: what is asked, sent, paid and stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rtl_core.config import load_config
+from rtl_core.errors import ConfigError
+from rtl_core.history.store import History
+from tests.flows import recording_backend as noted
+
+TAUGHT = (
+    "learning.algorithm=distribution_distillation",
+    "learning.kl_weight=0.5",
+    "learning.kl_on=all",
+    "learning.teacher_choices=5",
+    "learning.choices_stored_above=0.5",
+    "run.epochs=1",
+    "problems.sources.0.heldout=1",
+    "evaluation.teacher=false",
+    "evaluation.samples=1",
+    "evaluation.k=[1]",
+)
+
+
+@pytest.mark.parametrize("kind", ["reverse", "forward"])
+@pytest.mark.usefixtures("prefect")
+def test_it_trains_on_the_teachers_choices_and_stores_the_first_of_them(
+    small_run: Callable[..., list[str]], tmp_path: Path, kind: str
+) -> None:
+    from rtl_distill.flows.train import train
+
+    tail = "bucket" if kind == "reverse" else "renormalise"
+    asked = (f"learning.divergence={kind}", f"learning.tail={tail}")
+    recording = "backend.name=tests.flows.recording_backend:BACKEND"
+    asyncio.run(train("demo", small_run("taught", *TAUGHT, *asked, recording)))
+    history = History(tmp_path / "history.duckdb")
+    assert noted.TRAINED
+    for loss, datum in noted.TRAINED:
+        assert (loss, datum.inputs["weights"].shape) == ("cross_entropy", (len(datum.tokens_T), 6))
+        assert datum.others_TK is not None
+        pulls_TK = datum.inputs["weights"][:, 1:]
+        assert np.abs(pulls_TK).max() > 0
+        if kind == "forward":
+            assert pulls_TK.min() >= 0
+            count_T = pulls_TK.sum(-1) / 0.5  # λ times a distribution, once for each equal answer
+            assert np.allclose(count_T, np.round(count_T), atol=1e-4)
+    # The forward pass that weighs the reverse KL is paid as training.
+    own = sum(len(datum.sequence) - 1 for _, datum in noted.TRAINED)
+    paid = sum(step.train_tokens or 0 for step in history.trained_steps("taught"))
+    assert paid == (2 * own if kind == "reverse" else own)
+    rows = history.query(
+        "SELECT c.position, c.tokens, c.logprobs, s.logprobs_T[c.position + 1] - q.logprobs_T[c.position + 1] AS kl"
+        " FROM teacher_choices c JOIN tokens s USING (rollout) JOIN teacher_tokens q USING (rollout)"
+    ).to_pylist()
+    assert rows
+    for row in rows:
+        assert row["kl"] >= 0.5 - 1e-3
+        assert len(row["tokens"]) == len(row["logprobs"]) == 3
+        assert row["logprobs"] == sorted(row["logprobs"], reverse=True)
+    metrics = history.query("SELECT count(*) AS n FROM step_metrics WHERE name IN ('teacher_kl', 'learning/kl_share')")
+    assert metrics.to_pylist()[0]["n"] == 2 * len(history.trained_steps("taught"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect")
+def test_the_demo_learns_from_distributions_through_the_embedded_service(
+    small_run: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """The hard tier through HTTP and the SDK, after a supervised step, where the teacher speaks from the first wrong line on."""
+    from rtl_distill.flows.train import train
+
+    settings = small_run(
+        "hard",
+        *TAUGHT,
+        "learning.warm_start_steps=1",
+        "learning.warm_start_source=golden",
+        "learning.divergence=jensen_shannon",
+        "learning.kl_after_error=true",
+        "learning.kl_on=failed",
+    )
+    asyncio.run(train("demo-hard", settings))
+    steps = History(tmp_path / "history.duckdb").trained_steps("hard")
+    assert [step.examples > 0 for step in steps if step.examples is not None] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["learning.kl_weight=0", "learning.final_kl_weight=0"], "distribution_distillation without a KL is grpo"),
+        (["learning.loss=ppo"], "learning.loss`: not with distribution_distillation"),
+        (["learning.kl_discount=0.9"], "learning.kl_discount`: not with distribution_distillation"),
+        (["learning.kl_clamp=5", "learning.divergence=forward"], "only the reverse KL has it"),
+        (["learning.permute_advantages=true"], "take permute_teacher"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_with_the_key_to_change(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config("demo", ["learning.algorithm=distribution_distillation", *settings], environment={})
