@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl_core.config import RunConfig
+from rtl_core.config.learning import DISTRIBUTIONS, SELF_DISTRIBUTIONS
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import StoredRollout
 from rtl_core.learning.credit import Credit, GroupCredit
@@ -103,5 +104,10 @@ def chosen(config: RunConfig) -> type[Algorithm]:
         raise ConfigError(
             f"learning.algorithm: {config.learning.algorithm} has no advantages, which learning.loss reads",
             "supervised steps at the beginning of a run are learning.warm_start_steps",
+        )
+    if "kl_weights" in found.signals and not config.learning.asked_choices:
+        raise ConfigError(
+            f"learning.algorithm: {config.learning.algorithm} learns from the teacher's choices, for which it is not asked under this name",
+            f'set learning.algorithm = "{DISTRIBUTIONS}" or "{SELF_DISTRIBUTIONS}"',
         )
     return found

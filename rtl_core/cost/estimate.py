@@ -252,7 +252,8 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
     if not learning.uses_kl_at(step, steps):
         return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]
     scoring = {student: asked.scoring} if learning.self_taught else rules.by_teachers(asked.scoring, work.train.sources)
-    return asked.count, [{student: asked.sampling + asked.training}, scoring]
+    passes = 2 if learning.reads_trainer else 1
+    return asked.count, [{student: asked.sampling + asked.training * passes}, scoring]
 
 
 def planned_groups(config: RunConfig, problems: int) -> list[int]:

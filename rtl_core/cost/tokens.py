@@ -4,9 +4,11 @@ What is counted, per model:
 
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request
-  must ask for although nobody reads it;
+  must ask for although nobody reads it; with its likeliest tokens at each position (distribution distillation) the same;
 - a train step: P + T − 1 train tokens for each datum that was sent. Of a run that is what its steps recorded (`steps.train_tokens`, see
-  backend/base.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on.
+  backend/base.py): rollouts that taught nothing, masked ones and quarantined groups are sampled and not trained on;
+- a forward pass of the trainer (distribution distillation but for on-policy forward KL, renormalised): as a train step, which is the most
+  that it can be charged as.
 
 Not counted: prompts that the service has forgotten between two requests of a group (prefill instead of cached), work that a
 crash threw away and that was done again, storage of checkpoints, and your own machine.

@@ -7,6 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,8 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     config = algorithm.config
     answers = list(answers_that_count(batch))
     if config.learning.kl_after_error and decode is not None:
-        answers = [replace(stored, heard_from=first_error(stored, answers, decode)) for stored in answers]
+        text_of = cache(lambda token: decode([token]))
+        answers = [replace(stored, heard_from=first_error(stored, answers, text_of)) for stored in answers]
     if config.learning.permute_teacher and "advantages" in algorithm.signals:
         answers = permute_teacher(answers, random.Random(f"permute-teacher/{config.run.seed}/{batch.step}"))
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
@@ -92,11 +94,11 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     ]
 
 
-def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], decode: Decode) -> int:
+def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]) -> int:
     """The token that begins the first wrong line of an answer (`learning.speaks.first_wrong_line`); its end, if it passed."""
 
     def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
-        texts = [decode([token]) for token in tokens_T]
+        texts = [text_of(token) for token in tokens_T]
         starts = [0, *(at + 1 for at, text in enumerate(texts) if "\n" in text)]
         return ["".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)], starts
 
@@ -137,7 +139,10 @@ def together(alike: Sequence[Inputs], signals: Sequence[str]) -> Inputs:
 
 
 def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
-    """How much of what a batch trains on is the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`)."""
+    """How much of what a batch trains on is the teacher's scores, the rest being the verdicts' (`learning.advantage.kl_share`).
+
+    By the sampled tokens, with distributions too, and as if `kl_after_error` were off.
+    """
     own = chosen(config)(config)
     grpo = own if isinstance(own, Grpo) else Grpo(config)
     return kl_share(

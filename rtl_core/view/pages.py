@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from rtl_core.debugging.waves import waves_of
@@ -160,6 +161,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
     overlays = tokens.overlays(history, stored, found.metrics)
     overlay = overlay if overlay in overlays else "kl" if overlays["kl"].values is not None else "surprise"
     texts = pieces.pieces(found.run, stored.rollout.tokens_T)
+    said = tokens.would_have_written(history, key, partial(pieces.pieces, found.run))
     against = against if against in found.others and found.problem is not None else ""
     files = found.answer.files if found.answer else {}
     demanded, verdict = found.problem.interface if found.problem else None, stored.verdict
@@ -175,8 +177,9 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "ports": interface_rows(demanded, verdict) if verdict is not None and verdict.mismatches else [],
         "overlays": overlays,
         "overlay": overlays[overlay],
-        "tokens": tokens.drawn(stored, overlays, overlay, texts, start),
+        "tokens": tokens.drawn(stored, overlays, overlay, texts, said, start),
         "strongest": tokens.strongest(overlays, overlay, texts),
+        "said": said,
         "named": texts is not None,
         "start": start,
         "most_tokens": tokens.MOST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,9 +78,24 @@ def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, floa
     return {overlay.name: overlay for overlay in made}
 
 
+def would_have_written(
+    history: History, key: str, texts_of: Callable[[list[int]], Sequence[str] | None]
+) -> dict[int, str]:
+    """Position -> the teacher's first choices there in words, of the tokens of a rollout at which they are stored."""
+    asked = "SELECT position, tokens, logprobs FROM teacher_choices WHERE rollout = ? ORDER BY position"
+    said = {}
+    for row in history.query(asked, [key]).to_pylist():
+        texts = texts_of(row["tokens"]) or [f"#{token}" for token in row["tokens"]]
+        first, *others = (f"`{t}`, {math.exp(q):.2f}" for t, q in zip(texts, row["logprobs"], strict=True))
+        said[row["position"]] = f"the teacher would have written {first}" + (
+            f"; or {'; '.join(others)}" if others else ""
+        )
+    return said
+
+
 def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, float]) -> Overlay:
     """What the run's own algorithm trained each token with, at the λ that the step recorded."""
-    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL; blue pushes it up, red down", good=True)  # fmt: skip
+    bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL (with distributions the reward alone); blue pushes it up, red down", good=True)  # fmt: skip
     if stored.credit is None:
         return _without(bare, "no credit is recorded for this answer: it was not trained on (or not yet)")
     if not stored.credit.counts:
@@ -132,9 +147,14 @@ def _without(bare: Overlay, missing: str) -> Overlay:
 
 
 def drawn(
-    stored: StoredRollout, found: Mapping[str, Overlay], name: str, texts: Sequence[str] | None, start: int = 0
+    stored: StoredRollout,
+    found: Mapping[str, Overlay],
+    name: str,
+    texts: Sequence[str] | None,
+    said: Mapping[int, str],
+    start: int = 0,
 ) -> list[Token]:
-    """At most `MOST` tokens from `start` on, shaded by one overlay; each says the values of all."""
+    """At most `MOST` tokens from `start` on, shaded by one overlay; each says the values of all, and what the teacher would have written."""
     s_T = stored.rollout.logprobs_T
     there = [
         (overlay.title, overlay.values)
@@ -148,6 +168,7 @@ def drawn(
         if stored.teacher is not None:
             words.append(f"p teacher {math.exp(stored.teacher.logprobs_T[i]):.3f}")
         words += [f"{title} {values[i]:+.3f}" for title, values in there]
+        words += [said[i]] if i in said else []
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
         made.append(
             Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words))

@@ -177,6 +177,79 @@ def test_a_step_reports_what_it_trained_on_and_moves_the_weights_with_the_advant
     assert less_likely < -0.05
 
 
+def test_the_likeliest_tokens_at_each_position_come_with_the_scores(opened: Opened) -> None:
+    tokens = [50, 60, 70, 80]
+    scores_T, (ids_TK, values_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 5))
+    assert scores_T == pytest.approx(opened.score(TEACHER, tokens), abs=1e-4)
+    assert ids_TK.shape == values_TK.shape == (4, 5)
+    assert (np.diff(values_TK) <= 0).all()
+    for at, ids in enumerate(ids_TK):
+        assert opened.score(TEACHER, [*tokens[:at], int(ids[1])])[-1] == pytest.approx(values_TK[at, 1], abs=1e-3)
+
+
+def test_a_datum_with_several_targets_is_scored_and_trained_on_at_all_of_them(opened: Opened) -> None:
+    trainer, tokens = opened.open_trainer(), [50, 60, 70]
+    others_TK = np.array([[51, 7], [61, 7], [71, 7]])
+    datum = Datum(PROMPT, tokens, {}, others_TK)
+    (before,) = opened(trainer.logprobs([datum]))
+    assert before.shape == (3, 3)
+    assert before[:, 0] == pytest.approx(opened.score(STUDENT, tokens), abs=1e-3)
+    assert before[1, 1] == pytest.approx(opened.score(STUDENT, [50, 61])[-1], abs=1e-3)
+    weighed = replace(datum, inputs={"weights": np.tile(np.array([0, 1, -1], np.float32), (3, 1))})
+    result = opened(trainer.step([weighed], "cross_entropy", {}, ADAM))
+    assert result.logprobs[0] == pytest.approx(before[:, 0], abs=1e-3)
+    (after,) = opened(trainer.logprobs([datum]))
+    up_T, down_T = (after - before)[:, 1:].T
+    assert (up_T - down_T).sum() > 0.5
+
+
+@pytest.mark.parametrize("opened", ["tinker"], indirect=True)
+def test_distributions_have_the_gradient_of_the_sdks_own_custom_loss(opened: Opened) -> None:
+    """Reverse KL with a bucket, beside a reward: our weights of a cross entropy against torch's gradient through `forward_backward_custom`."""
+    import torch
+    from tinker import types
+
+    from rtl_core.algorithms.distribution_distillation import DistributionDistillation
+    from rtl_core.backend.tinker.training import to_datum
+
+    chosen = DistributionDistillation(
+        load_config("demo", ["learning.algorithm=distribution_distillation"], environment={})
+    )
+    tokens, scale = [50, 60, 70], np.array([0.5, 0.0, 0.5], np.float32)
+    _, (ids_TK, teacher_TK) = opened(opened.backend.choices(TEACHER, PROMPT, tokens, 8))
+    sampler_T = opened.score(STUDENT, tokens) + np.float32(0.3)  # of stale weights
+    inputs = {
+        "logprobs": sampler_T,
+        "advantages": np.full(3, 0.7, np.float32),
+        "kl_weights": scale,
+        "teacher_logprobs": teacher_TK,
+    }
+    datum = Datum(PROMPT, tokens, {}, ids_TK)
+
+    def custom(_: Any, logprobs: list[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
+        found = logprobs[0][-3:]
+        log_p, log_q = found[:, 1:], torch.from_numpy(teacher_TK)
+        p_rest, q_rest = ((1 - one.exp().sum(-1)).clamp(min=1e-5) for one in (log_p, log_q))
+        kl_T = (log_p.exp() * (log_p - log_q)).sum(-1) + p_rest * (p_rest.log() - q_rest.log())
+        reward = 0.7 * (found[:, 0] - torch.from_numpy(sampler_T)).exp()
+        return (torch.from_numpy(scale) * kl_T - reward).sum(), {}
+
+    async def by_the_sdk(client: Any) -> None:
+        backward = client.forward_backward_custom([to_datum(datum)], custom)
+        optim = client.optim_step(types.AdamParams(**vars(ADAM)))
+        await backward
+        await optim
+
+    ours, theirs = opened.open_trainer(), opened.open_trainer()
+    (found_TK,) = opened(ours.logprobs([datum]))
+    weighed = replace(datum, inputs={"weights": chosen.weights(inputs, found_TK)})
+    opened(ours.step([weighed], "cross_entropy", {}, ADAM))
+    opened(by_the_sdk(theirs._client))  # type: ignore[attr-defined]
+    moved, expected = opened(ours.logprobs([datum]))[0], opened(theirs.logprobs([datum]))[0]
+    assert np.abs(expected - found_TK).max() > 0.05
+    assert moved == pytest.approx(expected, abs=2e-3)
+
+
 @pytest.mark.parametrize("loss", ["cross_entropy", "ppo", "cispo", "dro"])
 def test_every_loss_is_computed(opened: Opened, loss: str) -> None:
     from rtl_core.learning.losses import LOSSES

@@ -73,20 +73,17 @@ def test_a_price_list_with_a_mistake_is_refused_with_its_place(tmp_path: Path) -
 
 
 def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> None:
-    config = load_config(
-        "demo",
-        [
-            "run.epochs=3",
-            "learning.kl_weight=1",
-            "learning.kl_schedule=linear",
-            "learning.kl_schedule_part=0.5",
-            "curriculum.problems_per_step=8",
-            "sampling.group_size=6",
-            "evaluation.every=10",
-            "evaluation.samples=4",
-        ],
-        environment={},
-    )
+    settings = [
+        "run.epochs=3",
+        "learning.kl_weight=1",
+        "learning.kl_schedule=linear",
+        "learning.kl_schedule_part=0.5",
+        "curriculum.problems_per_step=8",
+        "sampling.group_size=6",
+        "evaluation.every=10",
+        "evaluation.samples=4",
+    ]
+    config = load_config("demo", settings, environment={})
     work = Workload(Prompts(160, 100), Prompts(64, 90), completion=50)
     found = likely(config, work)
     assert (found.steps, found.evaluations, found.teacher_evaluations) == (60, 2 + 5, 1)
@@ -97,6 +94,12 @@ def test_an_estimate_counts_every_step_and_evaluation_of_the_configuration() -> 
     assert found.training["teacher"] == Tokens(prefill=232 * 400, cached=232 * 500, sample=232 * 6)
     assert found.evaluating["student"] == Tokens(prefill=90, cached=270, sample=200) * 64 * 7
     assert found.hours(1_000) == pytest.approx((480 * 300 + 64 * 200 * 8 + 232 * 6) / 1_000 / 3600)
+    # The teacher's distributions are read as its scores; the trainer reads those answers once more, where their weights depend on it.
+    for tail, passes in (("bucket", 480 + 232), ("renormalise", 480)):
+        more = [f"learning.tail={tail}", "learning.divergence=forward", "learning.algorithm=distribution_distillation"]
+        taught = likely(load_config("demo", [*settings, *more], environment={}), work).training
+        assert taught["student"].train == passes * 6 * 149
+        assert taught["teacher"] == found.training["teacher"]
 
 
 def test_without_a_teacher_nothing_is_scored() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.base import chosen
 from rtl_core.config import load_config
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
@@ -102,3 +103,9 @@ def test_the_demo_learns_from_distributions_through_the_embedded_service(
 def test_what_it_cannot_do_is_refused_with_the_key_to_change(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config("demo", ["learning.algorithm=distribution_distillation", *settings], environment={})
+
+
+def test_under_another_name_it_is_refused_since_the_teacher_would_not_be_asked() -> None:
+    other = "rtl_core.algorithms.distribution_distillation:DistributionDistillation"
+    with pytest.raises(ConfigError, match="not asked under this name"):
+        chosen(load_config("demo", [f"learning.algorithm={other}"], environment={}))

@@ -34,7 +34,7 @@ class Rloo(Grpo):
 
 def test_an_algorithm_that_is_none_is_refused_before_a_run_is_opened() -> None:
     for name, why in (
-        ("gropo", r"no algorithm 'gropo'.*grpo, self_distillation, warm_start"),
+        ("gropo", r"no algorithm 'gropo'.*grpo, self_distillation, self_distribution_distillation, warm_start"),
         ("nowhere:Rloo", "cannot be imported"),
         ("rtl_core.errors:ConfigError", "is no algorithm"),
         ("warm_start", "no advantages"),

@@ -8,11 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rtl_core.algorithms.distribution_distillation import DistributionDistillation
 from rtl_core.algorithms.grpo import Grpo
+from rtl_core.backend.base import Datum
 from rtl_core.config import RunConfig, load_config
 from rtl_core.history.records import StoredRollout, TeacherRecord
 from rtl_core.learning.credit import Credit
+from rtl_core.learning.distributions import Choices
 from rtl_core.learning.reward import Reward
+from rtl_core.learning.speaks import first_wrong_line, unsure
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.datums import build_datums, credited, has_signal, permute_teacher, signal_share
 from rtl_core.types.rollout import Rollout
@@ -159,6 +163,54 @@ def test_the_shuffled_teacher_hands_on_another_answers_scores_and_keeps_their_si
     assert all(own != other for own, other in zip(before, after, strict=True)), "an answer kept its own scores"
     assert sorted(before) == sorted(after)  # each answer has one other's differences whole
     assert after == tokens(made, config("learning.permute_teacher=true"), 1.0)
+
+
+def test_distributions_carry_the_teachers_choices_and_the_shuffled_ones_are_of_another_problem() -> None:
+    made = batch({f"p{number}": [1.0, 1.0, 1.0] for number in range(4)})
+    for number, stored in enumerate(s for problem in made.problem_ids for s in made.group(problem)):
+        choices = Choices(np.full((2, 3), number), np.log(np.full((2, 3), 0.3, np.float32)))
+        rollout = stored.rollout.model_copy(update={"tokens_T": (3, 4)})  # equal answers, taught differently
+        made.take_up([replace(stored, rollout=rollout, teacher=TeacherRecord(rollout.key, STUDENT, 0, 0, 0, 2, choices=choices))])  # fmt: skip
+    asked = ("learning.algorithm=distribution_distillation", "learning.teacher_choices=3", "learning.kl_on=all")
+
+    def taught(*more: str) -> list[Datum]:
+        own = DistributionDistillation(config(*asked, *more))
+        for problem in made.problem_ids:
+            credited(made, problem, own)
+        return build_datums(made, own, 0.5)
+
+    before, after = taught(), taught("learning.permute_teacher=true")
+    for data in (before, after):
+        assert [int(one.inputs["teacher_tokens"][0, 0]) for one in data] != []
+        assert all((one.inputs["kl_weights"] == 0.5).all() for one in data)
+    assert [one.inputs["teacher_tokens"][0, 0] for one in before] == list(range(12))
+    handed = [int(one.inputs["teacher_tokens"][0, 0]) for one in after]
+    assert sorted(handed) == list(range(12))
+    assert all(own // 3 != other // 3 for own, other in enumerate(handed)), (
+        "a teacher's word on a sibling is nearly its own"
+    )
+
+
+def test_the_teacher_is_heard_where_the_student_was_unsure_and_after_the_first_wrong_line() -> None:
+    assert unsure(np.log([0.9, 0.2, 0.5]), 0.5).tolist() == [0, 1, 0]
+    passing = [["module a;", "always @(posedge c)", "q <= d;"], ["module a;", "assign q = d;"]]
+    assert first_wrong_line(["module a;", "always @(negedge c)", "q <= d;"], passing) == 1
+    assert first_wrong_line(["module a;", "assign q = e;"], passing) == 1
+    assert first_wrong_line(["module a;", "assign q = d;"], passing) == 1, "what is missing is missed at the end"
+    assert first_wrong_line(["module b;"], []) == 0
+    # Tokens 1 to 3 are a line each, 4 and 5 are two of one line.
+    texts = {1: "module a;\n", 2: "assign q = d;\n", 3: "assign q = e;\n", 4: "assign ", 5: "r = 0;\n"}
+    made = batch({"a": [1.0, 0.0, 0.0]})
+    for tokens_T, outcome, stored in zip(((1, 2), (1, 3), (1, 4, 5)), (Outcome.PASSED, *[Outcome.TESTS_FAILED] * 2), made.group("a"), strict=True):  # fmt: skip
+        n = len(tokens_T)
+        rollout = stored.rollout.model_copy(update={"tokens_T": tokens_T, "logprobs_T": (-1.0, -0.1, -1.0)[:n]})
+        verdict = Verdict(outcome=outcome, stages=(), executor="bubblewrap", tools={}, seed=1)
+        made.take_up([replace(stored, rollout=rollout, verdict=verdict, teacher=TeacherRecord(rollout.key, np.full(n, -2.0), 0, 0, 0, n))])  # fmt: skip
+    settings = config("learning.kl_after_error=true", "learning.reward_weight=0", "learning.kl_unsure_below=0.5", 'learning.kl_on="all"')  # fmt: skip
+    credited(made, "a", Grpo(settings))
+    found = build_datums(made, Grpo(settings), 1.0, lambda ids: "".join(texts[one] for one in ids))
+    # Of the three answers one passed, and one was sure of its wrong token.
+    assert [datum.inputs["advantages"].tolist() for datum in found] == [[0.0, 0.0, -1.0]]
 
 
 def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer() -> None:

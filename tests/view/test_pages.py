@@ -167,6 +167,14 @@ def test_a_rollout_shows_verdict_reward_and_the_kl_of_each_token(view, demo):
     assert told == pytest.approx(k_T, abs=6e-4)
 
 
+def test_a_token_says_what_the_teacher_would_have_written(view, demo):
+    row = demo.query("SELECT * FROM teacher_choices JOIN tokens USING (rollout) WHERE tokens[1] <> tokens_T[position + 1] LIMIT 1").to_pylist()[0]  # fmt: skip
+    page = html.unescape(view.get(rollout_link(row["rollout"])).text)
+    assert len(row["tokens"]) == 3
+    at = page.index(f"token {row['position']}, number {row['tokens_T'][row['position']]}")
+    assert re.match(r"[^>]*\nthe teacher would have written `[^`]*`, 0\.19; or `", page[at:], re.DOTALL)
+
+
 def test_an_overlay_without_data_says_so(view, demo):
     evaluated = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'evaluation' LIMIT 1")[0]
     trained = keys(demo, "SELECT rollout FROM rollouts WHERE run = 'demo' AND purpose = 'train' LIMIT 1")[0]
