@@ -21,6 +21,7 @@ problems = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+Format = Literal["inspect", "verifiers"]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -189,6 +190,46 @@ def fetch(
     typer.echo(f"{len(fetched.files)} files of {fetched.repository} at {fetched.revision}")
     typer.echo(f"licence: {fetched.licence or 'the repository names none'}")
     typer.echo(f"downloaded: {', '.join(downloaded)}" if downloaded else "unchanged: nothing was downloaded")
+
+
+@problems.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    as_: Annotated[Format, typer.Option("--as", help="The client whose format is written.")],
+    config: ConfigOption = "demo",
+    source: SourceOption = None,
+    heldout: Annotated[
+        bool, typer.Option("--heldout", help="The held-out problems instead of those to train on.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="So many of each source's, in its order; all by default.")
+    ] = None,
+) -> None:
+    """Write problems as environments of another loop, which ask this project's grader for rewards.
+
+    The client's machine needs this package and its tools (`rtl-distill check`). Licences that lie beside the data go along; a problem
+    without one is named only, and read at the client from RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep
+    it from the policy.
+
+    Examples:
+
+        rtl-distill problems export --as inspect --source starter --count 10 build/inspect
+
+        rtl-distill problems export --as verifiers --source cvdp=data/cvdp build/verifiers
+    """
+    from rtl_core.interop.exported import export_tasks
+    from rtl_core.interop.writers import WRITERS
+
+    sources, seed, split = sources_of(config, source)
+    tasks = export_tasks(sources, seed, split, folder, heldout=heldout, count=count)
+    command = WRITERS[as_](folder)
+    named = sum(task.problem is None for task in tasks)
+    typer.echo(f"{len(tasks)} problems written to {folder}")
+    if named:
+        typer.echo(
+            f"{named} of them named only, for no licence lies beside them: set RTL_DISTILL_SOURCES at the client"
+        )
+    typer.echo(f"next: {command}")
 
 
 def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSource, ...], int, SplitBy]:

@@ -51,7 +51,7 @@ def failures(overlay: Path, tests: list[str]) -> list[str]:
         "-n",
         "2",
         "-m",
-        "not slow and not timing and not docker and not cookbook",
+        "not slow and not timing and not docker and not cookbook and not clients",
     ]
     environment = {**os.environ, "PYTHONPATH": str(overlay)}
     done = subprocess.run([*command, *tests], cwd=REPOSITORY, env=environment, capture_output=True, text=True)

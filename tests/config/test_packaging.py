@@ -20,7 +20,18 @@ from tests.conftest import REPOSITORY
 
 ROOMS = ("flows", "tasks", "rtl_core", "cli", "operations")
 PACKAGES = {"rtl_core", "rtl_distill"}
-EXTRAS = {"wandb", "kaleido", "prefect-dask", "dask", "distributed", "tinker-cookbook", "psycopg", "asyncpg"}
+EXTRAS = {
+    "wandb",
+    "kaleido",
+    "prefect-dask",
+    "dask",
+    "distributed",
+    "tinker-cookbook",
+    "psycopg",
+    "asyncpg",
+    "inspect-ai",
+    "verifiers",
+}
 """Packages that a user asks for by name."""
 BROUGHT_BY = {
     "starlette": "fastapi",

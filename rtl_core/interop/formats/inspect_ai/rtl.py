@@ -1,0 +1,85 @@
+"""RTL problems as an Inspect task (inspect-ai 0.3.285 was tried).
+
+    inspect eval rtl.py --model openai/gpt-5-mini             one response, graded
+    inspect eval rtl.py -T agent=true --model ...             an agent with a shell; its files are graded
+    inspect eval rtl.py --solver rtl.py@golden --model none   the known-good answers
+
+The agent's container (compose.yaml) has the simulators, no network, and no harness. Answers are graded on the host, in the grader's own
+sandbox. The score is 1 where all tests pass, else 0; what the grader could not decide is an error of the sample.
+"""
+
+from pathlib import Path
+
+from inspect_ai import Task, task
+from inspect_ai.agent import react
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ModelOutput
+from inspect_ai.scorer import Score, Target, accuracy, scorer, stderr
+from inspect_ai.solver import Generate, TaskState, generate, solver
+from inspect_ai.tool import bash, text_editor
+from inspect_ai.util import OutputLimitExceededError, sandbox
+
+from rtl_core.interop.exported import graded, instruction, messages, read_tasks, response_of
+from rtl_core.types.problem import Problem
+
+HERE = Path(__file__).resolve().parent
+PROBLEMS = read_tasks(HERE)
+SPEAKERS = {"system": ChatMessageSystem, "user": ChatMessageUser}
+
+
+@task
+def rtl(agent: bool = False) -> Task:
+    """All problems of this folder; `agent` gives the model a container and tools."""
+    return Task(
+        dataset=MemoryDataset([_sample(problem, agent) for problem in PROBLEMS.values()], name=HERE.name),
+        solver=react(tools=[bash(timeout=120), text_editor(timeout=120)]) if agent else generate(),
+        scorer=verdict(agent),
+        sandbox=("docker", str(HERE / "compose.yaml")) if agent else None,
+    )
+
+
+def _sample(problem: Problem, agent: bool) -> Sample:
+    about = {"category": problem.category, "difficulty": problem.difficulty, "source": problem.source}
+    if agent:
+        return Sample(id=problem.id, input=instruction(problem), files=problem.context, metadata=about)
+    shown = [SPEAKERS[message["role"]](content=message["content"]) for message in messages(problem)]
+    return Sample(id=problem.id, input=shown, metadata=about)
+
+
+@solver
+def golden():
+    """Answers with the known-good answer, without a model."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        text = response_of(PROBLEMS[str(state.sample_id)].golden or {})
+        state.output = ModelOutput.from_content(str(state.model), text)
+        return state
+
+    return solve
+
+
+@scorer(metrics=[accuracy(), stderr()])
+def verdict(agent: bool):
+    """1 where all tests pass."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        problem = PROBLEMS[str(state.sample_id)]
+        found = await graded(problem, await _written(problem) if agent else state.output.completion)
+        return Score(
+            value=1.0 if found.passed else 0.0,
+            explanation="; ".join(found.reasons),
+            metadata=found.model_dump(mode="json", include={"outcome", "tests_passed", "tests_total", "tools", "seed"}),
+        )
+
+    return score
+
+
+async def _written(problem: Problem) -> dict[str, str]:
+    """The targets that stand in the agent's workspace; what is no text, or more than a tool may return, is no answer."""
+    files = {}
+    for path in problem.targets:
+        try:
+            files[path] = await sandbox().read_file(path)
+        except (FileNotFoundError, IsADirectoryError, PermissionError, UnicodeDecodeError, OutputLimitExceededError):
+            continue
+    return files

@@ -1,0 +1,63 @@
+"""RTL problems as a verifiers taskset of the v1 interface (verifiers 0.4.0 was tried).
+
+    pip install .
+    vf-validate rtl-tasks --runtime.type subprocess       known-good answers pass, no answer does not
+    vf-eval rtl-tasks -m MODEL --env.agent.harness.id null
+
+The model's last reply is the answer. It is graded beside the environment's server, in the grader's own sandbox; harness and known-good
+answer are no part of the task's data, so neither a harness nor a trace holds them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import verifiers.v1 as vf
+
+from rtl_core.interop.exported import graded, messages, read_tasks, response_of
+
+PROBLEMS = read_tasks(Path(__file__).resolve().parent)
+
+
+class RtlData(vf.TaskData):
+    """What is asked; `id` finds the problem."""
+
+    category: str
+    difficulty: str
+
+
+class RtlTask(vf.Task[RtlData]):
+    """One problem, answered in one reply."""
+
+    @property
+    def key(self) -> str:
+        return PROBLEMS[self.data.id].fingerprint
+
+    @vf.reward
+    async def tests_passed(self, trace: vf.Trace) -> float:
+        """1 where all tests pass. Raises where grading itself failed."""
+        return float((await graded(PROBLEMS[self.data.id], trace.last_reply or "")).passed)
+
+    async def validate(self, runtime: vf.Runtime) -> bool | None:
+        """Whether the known-good answer passes; None where there is none."""
+        problem = PROBLEMS[self.data.id]
+        return None if problem.golden is None else (await graded(problem, response_of(problem.golden))).passed
+
+
+class RtlTaskset(vf.Taskset[RtlTask, vf.TasksetConfig]):
+    """All problems of the export, in its order."""
+
+    def load(self) -> Iterator[RtlTask]:
+        for problem in PROBLEMS.values():
+            *system, user = messages(problem)
+            data = RtlData(
+                id=problem.id,
+                name=problem.id,
+                system_prompt=system[0]["content"] if system else None,
+                prompt=user["content"],
+                category=problem.category,
+                difficulty=problem.difficulty,
+            )
+            yield RtlTask(data, self.config.task)
+
+
+__all__ = ["RtlTaskset"]

@@ -1,0 +1,31 @@
+"""A verifiers harness that asks the model once, without a program of its own: `--env.agent.harness.id direct`.
+
+The harnesses of verifiers run programs that `uv` installs first, which is no concern of a taskset's test.
+"""
+
+from __future__ import annotations
+
+import httpx
+import verifiers.v1 as vf
+
+
+class Direct(vf.Harness[vf.HarnessConfig]):
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, tool_interception_url=None
+    ) -> vf.ProgramResult:
+        system, prompt = self.resolve_prompt(data)
+        asked = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
+        async with httpx.AsyncClient(timeout=None) as client:
+            reply = await client.post(
+                f"{endpoint}/chat/completions",
+                json={"model": ctx.model, "messages": asked},
+                headers={"Authorization": f"Bearer {secret}"},
+            )
+        return vf.ProgramResult(0 if reply.is_success else 1, reply.text, "")
+
+
+__all__ = ["Direct"]

@@ -1,0 +1,95 @@
+"""What an export gives out, and how it is read where it went."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rtl_core.errors import ProblemError
+from rtl_core.interop.exported import TASKS, answer_of, export_tasks, instruction, messages, read_tasks, response_of
+from rtl_core.interop.writers import WRITERS
+from rtl_core.problems.sources import source_of
+from rtl_core.problems.sources.starter import StarterSource
+from rtl_core.problems.starter import Spec, problem_of
+from rtl_core.synthesis.keeping import write
+
+ADDER = problem_of(Spec("adder", "add", ("a", "b", "y", "co"), 8, "plain"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A user's own set of one problem, without a licence."""
+    (tmp_path / "own").mkdir()
+    path = tmp_path / "own/problems.jsonl"
+    write([ADDER], path)
+    return path
+
+
+def exported(path: Path, folder: Path) -> Path:
+    export_tasks([source_of(f"cvdp={path}")], 0, "design", folder)
+    return folder
+
+
+def test_a_problem_without_a_licence_is_named_only_and_read_from_the_clients_copy(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = exported(own, tmp_path / "out")
+    assert "module" not in (folder / TASKS).read_text()
+    with pytest.raises(ProblemError, match=r"was not given out.*\n.*RTL_DISTILL_SOURCES=cvdp=PATH"):
+        read_tasks(folder)
+    monkeypatch.setenv("RTL_DISTILL_SOURCES", f"cvdp={own}")
+    (problem,) = read_tasks(folder).values()
+    assert problem.harness == ADDER.harness
+    own.write_text(own.read_text().replace("Module add", "Module  add"))
+    with pytest.raises(ProblemError, match="is another problem"):
+        read_tasks(folder)
+
+
+def test_a_licence_beside_the_files_goes_along_with_the_problems(tmp_path: Path, own: Path) -> None:
+    (own.parent / "LICENSE").write_text("MIT")
+    folder = exported(own, tmp_path / "out")
+    (problem,) = read_tasks(folder).values()
+    assert problem.harness == ADDER.harness
+    assert (folder / "licences/cvdp/LICENSE").read_text() == "MIT"
+
+
+def test_count_is_of_each_source_and_a_folder_with_files_is_refused(tmp_path: Path, own: Path) -> None:
+    starter = StarterSource(kind="starter", train=3, heldout=2)
+    sources = [starter, source_of(f"cvdp={own}")]
+    tasks = export_tasks(sources, 0, "design", tmp_path / "out", count=2)
+    assert [task.source for task in tasks] == ["starter", "starter", "cvdp"]
+    held = export_tasks(sources, 0, "design", tmp_path / "held", heldout=True)
+    assert {task.id for task in held}.isdisjoint(task.id for task in tasks)
+    with pytest.raises(ProblemError, match="is not empty"):
+        export_tasks(sources, 0, "design", tmp_path / "out")
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / TASKS).write_text('{"id": 5}\n')
+    with pytest.raises(ProblemError, match=r"tasks\.jsonl:1: id: "):
+        read_tasks(tmp_path)
+
+
+def test_what_a_policy_sees_holds_neither_harness_nor_known_good_answer() -> None:
+    shown = json.dumps(messages(ADDER)) + instruction(ADDER)
+    texts = [*ADDER.harness.values(), *(ADDER.golden or {}).values()]
+    assert not any(text.strip() and json.dumps(text)[1:-1] in shown for text in texts)
+
+
+def test_an_answer_is_a_response_or_the_targets_among_files() -> None:
+    golden = dict(ADDER.golden or {})
+    assert answer_of(ADDER, response_of(golden)).files == golden
+    assert answer_of(ADDER, {**golden, "src/test_runner.py": "pass"}).files == golden
+    assert "none of" in (answer_of(ADDER, {"src/test_runner.py": "pass"}).error or "")
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_keeps_the_tasks_beside_its_module(tmp_path: Path, own: Path, name: str) -> None:
+    (own.parent / "LICENSE").write_text("MIT")
+    command = WRITERS[name](exported(own, tmp_path / "out"))
+    (tasks,) = (tmp_path / "out").rglob(TASKS)
+    assert any(path.suffix == ".py" for path in tasks.parent.iterdir())
+    assert (tasks.parent / "licences/cvdp/LICENSE").is_file()
+    assert str(tmp_path / "out") in command
