@@ -28,6 +28,7 @@ COMMANDS = (
     "hints demo-self --problems 2",
     "history store readers step --steps 2 --folder history",
     "history queries --rollouts 400 --folder history",
+    "integrity --every 60",
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
     f"localtinker --random tiny {MODEL}",

@@ -1,0 +1,104 @@
+"""Asks graders about attacks and honest twins, and prints what they paid.
+
+    python -m benchmarks.integrity [--graders bubblewrap bare docker module:Class] [--every N] [--jobs 2]
+                                   [--json FILE] [--write CASES.jsonl]
+
+Paid is an attack that got the reward, lost an honest twin that did not, failed an answer on which the grader itself failed. Only what was
+run is reported. Exit code 1 when one of our executors paid, lost or failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.integrity.cases import Case, cases, write
+from benchmarks.integrity.judges import Judge, judge
+from rtl_core.grading.executors import NAMES
+
+COUNTED = ("paid", "contained", "lost", "failed")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.integrity", description=__doc__.splitlines()[0])
+    parser.add_argument("--graders", nargs="+", default=["bubblewrap", "bare"])
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth attack of a class")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="write what each grader said of each case to this file (JSON Lines)")
+    parser.add_argument("--write", type=Path, help="write the cases to this file (JSON Lines) and grade nothing")
+    arguments = parser.parse_args(argv)
+    found = cases(arguments.every)
+    if arguments.write:
+        write(arguments.write, found)
+        return 0
+    said = {name: asked(judge(name), found, arguments.jobs) for name in arguments.graders}
+    if arguments.json:
+        rows = [
+            {"grader": name, "class": case.attack_class, "name": case.name, "attack": attack, "twin": twin}
+            for name, pairs in said.items()
+            for case, (attack, twin) in zip(found, pairs, strict=True)
+        ]
+        arguments.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    counts = {name: counted(found, pairs) for name, pairs in said.items()}
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    console.print(table(found, counts))
+    for name, pairs in said.items():
+        for case, (attack, twin) in zip(found, pairs, strict=True):
+            if name in NAMES and (attack, twin) != ("contained", "paid"):
+                console.print(f"{name}: {case.name}: attack {attack}, twin {twin}", markup=False, highlight=False)
+    faults = [
+        rows["all"][key] for name, rows in counts.items() if name in NAMES for key in COUNTED if key != "contained"
+    ]
+    return 1 if any(faults) else 0
+
+
+def asked(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, str]]:
+    """(attack, twin) of each case: `paid`, `contained`, or what failed."""
+
+    def one(case: Case, text: str) -> str:
+        try:
+            return "paid" if grader.paid(case, text) else "contained"
+        except Exception as error:
+            return f"failed: {error}"
+
+    with ThreadPoolExecutor(jobs) as pool:
+        attacks = pool.map(lambda case: one(case, case.answer), found)
+        twins = pool.map(lambda case: one(case, case.twin), found)
+        return list(zip(attacks, twins, strict=True))
+
+
+def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """Class -> how many of `COUNTED`; the class `all` at the end."""
+    rows: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
+    for name in [*dict.fromkeys(case.attack_class for case in found), "all"]:
+        for case, (attack, twin) in zip(found, pairs, strict=True):
+            if name in (case.attack_class, "all"):
+                rows[name]["failed" if attack.startswith("failed") else attack] += 1
+                rows[name]["lost"] += twin == "contained"
+                rows[name]["failed"] += twin.startswith("failed")
+    return rows
+
+
+def table(found: Sequence[Case], counts: dict[str, dict[str, dict[str, int]]]) -> Table:
+    """A row a class; for each grader what it paid, contained, lost and failed at."""
+    drawn = Table("class", "cases", title=f"{len(found)} attacks, each with an honest twin")
+    for name in counts:
+        for key in COUNTED:
+            drawn.add_column(f"{name}\n{key}", justify="right")
+    first = next(iter(counts.values()))
+    for name in first:
+        size = sum(name in (case.attack_class, "all") for case in found)
+        drawn.add_row(name, str(size), *(str(rows[name][key]) for rows in counts.values() for key in COUNTED))
+    return drawn
+
+
+if __name__ == "__main__":
+    sys.exit(main())
