@@ -69,7 +69,7 @@ class BubblewrapExecutor(CellExecutor):
 
     def shell(self, job: Job) -> int:
         """Runs the only step of a job on this process' terminal or streams, in a sandbox of its own; its exit code."""
-        message = job_message(job, 0, self.toolchain)
+        message = job_message(job, self.toolchain)
         plain = [self.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
         ours, theirs = socket.socketpair()
         with ours, theirs:

@@ -90,7 +90,7 @@ def shell(settings: Settings, kind: Kind, job: Job) -> int:
     program = [settings.toolchain.python, "-E", "-s", "-S", f"{GUARD}/shell.py"]
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     name, folder = _create(settings, kind, program, stdin_open=True, tty=terminal)
-    message = job_message(job, 0, settings.toolchain)
+    message = job_message(job, settings.toolchain)
 
     def hand_over() -> None:
         with contextlib.suppress(OSError, ExecutorDiedError), _connect(settings, folder, name) as channel:
