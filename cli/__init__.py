@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "validate": "problems",
     "problems": "problems",
     "evaluate": "evaluating",
+    "episode": "episode",
     "config": "training",
     "pause": "training",
     "resume": "training",

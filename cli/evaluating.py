@@ -67,6 +67,22 @@ BaseUrlOption = Annotated[
         help="`local`: the embedded service. A URL: that service. Left out: the cloud.", rich_help_panel=_MODEL
     ),
 ]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="An OpenAI-compatible endpoint that serves --model (http://localhost:8000/v1); its key is $OPENAI_API_KEY.",
+        rich_help_panel=_MODEL,
+    ),
+]
+AgenticOption = Annotated[
+    bool,
+    typer.Option(
+        "--agentic",
+        help="Beside single-shot answers also episodes, in which the model works with tools in a sandbox.",
+        rich_help_panel=_MODEL,
+    ),
+]
 ExecutorOption = Annotated[
     Literal["bubblewrap", "docker"] | None,
     typer.Option(help="Where simulators run: bubblewrap (default) or docker.", rich_help_panel=_MODEL),
@@ -101,6 +117,8 @@ def evaluate(
     problems: ProblemsOption = None,
     protocol: ProtocolOption = None,
     base_url: BaseUrlOption = None,
+    endpoint: EndpointOption = None,
+    agentic: AgenticOption = False,
     executor: ExecutorOption = None,
     name: NameOption = None,
     set_: SetOption = None,
@@ -119,8 +137,6 @@ def evaluate(
 
         rtl-distill evaluate demo --split test --step 0
 
-        rtl-distill evaluate my-run --template full
-
         rtl-distill evaluate demo --split test --temperature 0.5 --top-p 0.9
 
         rtl-distill evaluate --model Qwen/Qwen3.6-35B-A3B --problems data/cvdp --protocol cvdp --executor docker
@@ -128,11 +144,13 @@ def evaluate(
         rtl-distill evaluate --model student --base-url local --problems data/cvdp --samples 1
 
         rtl-distill evaluate --model tinker://RUN/sampler_weights/NAME --problems verilog-eval=../verilog-eval --name tuned
+
+        rtl-distill evaluate --model qwen --endpoint http://localhost:8000/v1 --agentic --problems data/cvdp --set episode.turns=20
     """
     of_run = {"RUN": run, "--split": split, "--policy": policy, "--step": step}
     of_model = {
         "--model": model, "--problems": problems, "--protocol": protocol, "--base-url": base_url, "--executor": executor,
-        "--name": name, "--set": set_,
+        "--name": name, "--set": set_, "--endpoint": endpoint, "--agentic": agentic or None,
     }  # fmt: skip
     _refuse_mistakes(of_run, of_model, template)
     sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
@@ -157,6 +175,8 @@ def _refuse_mistakes(of_run: Mapping[str, Any], of_model: Mapping[str, Any], tem
             f"{', '.join(given)} cannot stand with {other}",
             "`rtl-distill evaluate --help` tells which options belong together",
         )
+    if of_model["--endpoint"] is not None and of_model["--base-url"] is not None:
+        raise ConfigError("--endpoint cannot stand with --base-url", "name the one at which the model answers")
     if template is not None:
         from rtl_core.prompting.templates import TEMPLATES
 
@@ -183,6 +203,8 @@ def _evaluate_model(
         **{f"evaluation.{key}": value for key, value in sampling.items()},
         "prompting.template": template,
         "tinker.base_url": options["--base-url"],
+        "evaluation.endpoint": options["--endpoint"],
+        "evaluation.agentic": options["--agentic"],
         "grading.executor": options["--executor"],
         "run.history": str(db),
         "run.directory": str(db.parent),

@@ -14,6 +14,7 @@ from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, V
 if TYPE_CHECKING:
     from rtl_core.problems.problem_set import LoadedProblems, SplitBy
     from rtl_core.problems.sources import ProblemSource
+    from rtl_core.types.problem import Problem
 
 problems = typer.Typer(
     help="List, show and synthesize problems, or fetch a set from the Hugging Face hub.",
@@ -103,6 +104,7 @@ def show(
     from rtl_core.validation.expected import describe_interface
 
     loaded = load(config, source)
+<<<<<<< HEAD
     every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
     if problem_id not in every:
         close = [name for name in every if problem_id in name][:5]
@@ -111,6 +113,9 @@ def show(
             f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
         )
     problem = every[problem_id]
+=======
+    problem = named(loaded, problem_id)
+>>>>>>> bc2ce00 (Episodes: a model works on a problem with tools in a sandbox, by hand, at an endpoint, or sampled here)
     split = "train" if problem in loaded.train else "held out"
     expected = describe_interface(problem)
     lines = [
@@ -243,8 +248,24 @@ def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSour
     return settings.problems.sources, settings.run.seed, settings.problems.split
 
 
+<<<<<<< HEAD
 def load(config: str, source: list[str] | None) -> LoadedProblems:
     """The problems that a command names with `--source`, or those of its configuration."""
+=======
+def named(loaded: LoadedProblems, problem_id: str) -> Problem:
+    """The problem of that id. ProblemError that names those like it, when there is none."""
+    every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
+    if problem_id not in every:
+        close = [name for name in every if problem_id in name][:5]
+        raise ProblemError(
+            f"there is no problem {problem_id!r}",
+            f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
+        )
+    return every[problem_id]
+
+
+def load(config: str, source: list[str] | None) -> LoadedProblems:
+>>>>>>> bc2ce00 (Episodes: a model works on a problem with tools in a sandbox, by hand, at an endpoint, or sampled here)
     from rtl_core.problems.load import load_problems
 
     return load_problems(*sources_of(config, source))

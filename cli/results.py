@@ -158,7 +158,7 @@ def show(
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Print a rollout: problem, answer, verdict with reasons, reward by term, KL by token.
+    """Print a rollout: problem, conversation with tools if there was one, answer, verdict with reasons, reward by term, KL by token.
 
     Examples:
 
@@ -178,7 +178,8 @@ def show(
     record = history.run(stored.rollout.run)
     texts = pieces(record, stored.rollout.tokens_T, tokenizer) if stored.teacher else None
     console = Console()
-    console.print(rollout_view(stored, problem, texts, level_of(history, stored.rollout.key)))
+    key = stored.rollout.key
+    console.print(rollout_view(stored, problem, texts, level_of(history, key), messages=history.messages(key)))
     if found := audit_of(history, stored.rollout.key):
         console.print(
             f"audit: {found['result']}, by {found['method']}: {visible(found['detail'])}", soft_wrap=True, markup=False

@@ -13,7 +13,7 @@ from rtl_core.config import load_config
 from rtl_core.errors import ProblemError, RunHealthError
 from rtl_core.history.records import OWN, Conditions
 from rtl_core.observe.progress import progress
-from rtl_core.rollouts import batch, evaluation, survey
+from rtl_core.rollouts import batch, evaluation, playing, survey
 from rtl_core.rollouts.side_by_side import all_of
 from rtl_core.rollouts.survey import ValidationAhead
 from rtl_core.run import status
@@ -21,7 +21,7 @@ from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.steps import grade_group, refine_group, sample_group
+from rtl_distill.tasks.steps import grade_group, play_group, refine_group, sample_group
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -75,12 +75,20 @@ async def evaluate_model(config: str, overrides: list[str] | None = None) -> str
     """
     settings = load_config(config, overrides or [])
     with lines_in_flow_run_log(), cluster_of(settings) as cluster:
-        async with open_session(settings, cluster=cluster) as session, status.run_status(session):
+        asks_endpoint = settings.evaluation.endpoint is not None
+        async with (
+            open_session(settings, cluster=cluster, with_policy=not asks_endpoint) as session,
+            status.run_status(session),
+        ):
             progress.get().line(f"recorded as run {session.run}; the same command goes on with it")
-            plan = evaluation.plan_evaluation(session, "student", 0)
             await survey.leave_out_unsupported(session)
-            evaluation.tell_unanswered(session)
-            await evaluate_policy(session, plan, must_succeed=True)
+            if not asks_endpoint:
+                evaluation.tell_unanswered(session)
+            async with playing.players(session) as found:
+                for player in found:
+                    await evaluate_policy(session, player.plan, must_succeed=True, player=player)
+            if len(found) > 1:
+                progress.get().show(playing.table(session, found))
             report = status.finish(session)
             for line in evaluation.not_whole(session):
                 progress.get().line(line)
@@ -97,12 +105,13 @@ async def evaluate_policy(
     plan: evaluation.EvaluationPlan,
     ahead: ValidationAhead | None = None,
     must_succeed: bool = False,
+    player: playing.Player | None = None,
 ) -> None:
     """Make one evaluation on an open session, unless the history holds it already.
 
     A failed one is recorded as that and never ends a run; with `must_succeed`, where nothing but the evaluation is wanted, its
     error is raised. So it is where no problem is fit, which a run cannot go on with. With `ahead` each problem is validated before
-    it is sampled.
+    it is sampled. A `player` answers in place of the session's policy.
     """
     tell = progress.get()
     if evaluation.is_done(session, plan):
@@ -117,7 +126,10 @@ async def evaluate_policy(
             await ahead.finished([problem_id])
         if problem_id in session.unfit:
             return
-        await sample_group(session, held, problem_id)
+        if player is None or player.policy is None:
+            await sample_group(session, held, problem_id)
+        else:
+            await play_group(session, held, problem_id, player)
         try:
             await grade_group(session, held, problem_id)
             for turn in range(2, session.config.refinement.turns + 1):

@@ -31,6 +31,7 @@ ROOMS = (
     "rtl_core.pretrained",
     "rtl_core.localtinker",
     "rtl_core.validation",
+    "rtl_core.episodes",
     "rtl_core.equivalence",
     "rtl_core.grading",
     "rtl_core.algorithms",

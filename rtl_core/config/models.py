@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from rtl_core.config.episode import Bounds
 from rtl_core.config.grading import GradingSection, RewardSection
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
 from rtl_core.config.refinement import RefinementSection
@@ -107,6 +108,12 @@ class EvaluationSection(Section):
     """Longest completion of an evaluation, in tokens; left out: `sampling.max_tokens`."""
     weights: str | None = Field(default=None, pattern=r"^tinker://.+")
     """Of a run whose purpose is evaluation: saved weights to sample from in place of `tinker.student`'s own."""
+    endpoint: str | None = Field(default=None, pattern=r"^https?://.+")
+    """Of a run whose purpose is evaluation: an OpenAI-compatible endpoint (`http://localhost:8000/v1`) at which `tinker.student` answers."""
+    agentic: bool = False
+    """Of a run whose purpose is evaluation: after single-shot answers also episodes, in which the model works with tools (`[episode]`)."""
+    at_once: int = Field(default=8, ge=1)
+    """With `endpoint` or `agentic`: how many conversations at once. Their programs share the cores."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
     after_warm_start: bool = False
@@ -259,6 +266,7 @@ class RunConfig(Section):
     learning: LearningSection = LearningSection()
     curriculum: CurriculumSection = CurriculumSection()
     refinement: RefinementSection = RefinementSection()
+    episode: Bounds = Bounds()
     health: HealthSection = HealthSection()
     evaluation: EvaluationSection = EvaluationSection()
     checkpoints: CheckpointsSection = CheckpointsSection()
@@ -354,6 +362,10 @@ class RunConfig(Section):
                 "cost.budget_usd: a budget stops a run between its train steps, and an evaluation has none; leave it out, or evaluate"
                 " fewer problems or samples"
             )
+        if self.evaluation.endpoint is not None and self.run.purpose == "train":
+            raise ValueError("evaluation.endpoint: a run that trains asks its own service; leave it out")
+        if self.evaluation.agentic and self.run.purpose == "train":
+            raise ValueError("evaluation.agentic: a run that trains evaluates single-shot answers; leave it out")
         if self.evaluation.weights is not None and self.run.purpose == "train":
             raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
         if self.evaluation.teacher and self.tinker.teacher is None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from rtl_core.config.load import load_config
 from rtl_core.config.models import RunConfig
@@ -67,9 +68,13 @@ def evaluation_overrides(protocol: str, overrides: Sequence[str], samples: int |
 
 
 def _name(config: RunConfig, protocol: str) -> str:
-    data = config.model_dump(
-        mode="json", exclude={"run": True, "grading": {"workers", "retries"}, "cost": True, "tracking": True}
-    )
+    silent: dict[str, Any] = {"grading": {"workers", "retries"}, "evaluation": {"at_once"}}
+    silent |= dict.fromkeys(("run", "cost", "tracking"), True)
+    if config.evaluation.endpoint is None:
+        silent["evaluation"] = {"at_once", "endpoint", "agentic"}
+    if not config.evaluation.agentic:
+        silent["episode"] = True
+    data = config.model_dump(mode="json", exclude=silent)
     if config.run.seed:
         data["seed"] = config.run.seed
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:6]

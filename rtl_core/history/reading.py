@@ -14,6 +14,7 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.columns import among, noun, read
 from rtl_core.history.records import (
     EvaluationRecord,
+    MessageRecord,
     RunRecord,
     StepState,
     StoredProblem,
@@ -119,6 +120,12 @@ class Reading(Transactions):
             )
             raise HistoryError(f"there is no rollout {key!r} in {self.path}", hint)
         return stored
+
+    def messages(self, rollout: str) -> list[MessageRecord]:
+        """The messages of a rollout's conversation in order; none where there was no conversation."""
+        with self._reading() as con:
+            rows = read(con, "messages", "rollout = ? ORDER BY position", [rollout])
+        return [noun(MessageRecord, row) for row in rows]
 
     def problem_record(self, run: str, problem_id: str) -> dict[str, Any] | None:
         """A problem of a run as it was recorded, or None."""

@@ -198,6 +198,8 @@ class Conditions(BaseModel):
     """Another top_p than the run's own."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Another limit of an answer's tokens than the run's own."""
+    turns: int | None = Field(default=None, ge=1)
+    """The most turns of an episode with tools; None for single-shot answers."""
 
     @property
     def conditions(self) -> list[str]:
@@ -243,6 +245,24 @@ class EvaluationRecord(Conditions, EvaluationFigures):
     """Samples per problem."""
     started_at: datetime = Field(default_factory=utc_now)
     finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """One message of a conversation; the columns of `messages` say what each field holds."""
+
+    rollout: str
+    position: int
+    who: Literal["model", "tool"]
+    text: str
+    ok: bool
+    seconds: float
+    thought: str = ""
+    call: Mapping[str, str] | None = None
+    n_tokens: int = 0
+    used_s: float = 0.0
+    tokens_T: Sequence[int] = ()
+    logprobs_T: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,8 @@ CREATE TABLE evaluations (
     temperature    DOUBLE,                  -- another sampling temperature than the run's; NULL for the run's own
     top_p          DOUBLE,                  -- another top_p than the run's; NULL for the run's own
     max_tokens     INTEGER,                 -- another limit of an answer's tokens than the run's; NULL for the run's own
-    left_out       JSON                     -- why problems of the set are not in the figures -> how many
+    left_out       JSON,                    -- why problems of the set are not in the figures -> how many
+    turns          INTEGER                  -- of episodes with tools: the most turns of one; NULL for single-shot answers
 );
 
 -- ------------------------------------------------------------------------------------------------------------- rollouts
@@ -170,6 +171,23 @@ CREATE TABLE rollouts (
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
     turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed
     parent       VARCHAR                    -- the rollout that it follows; NULL in turn 1
+);
+
+-- Conversations: what a model wrote in each turn, and what each of its calls of tools gave (rtl_core/episodes).
+CREATE TABLE messages (
+    rollout     VARCHAR NOT NULL,           -- its row is written when the conversation has ended
+    position    INTEGER NOT NULL,           -- order within the conversation, from 0; a turn is a message of the model and those that follow it
+    who         VARCHAR NOT NULL,           -- model | tool
+    text        VARCHAR NOT NULL,           -- what the model wrote, or what it was told: hostile, escape it before showing it
+    thought     VARCHAR NOT NULL,           -- of the model, where its endpoint tells it apart
+    call        JSON,                       -- of a tool: {id, name, arguments as the model wrote them}
+    ok          BOOLEAN NOT NULL,           -- of a tool: it was carried out and no program failed; of the model: no limit of tokens cut it
+    n_tokens    INTEGER NOT NULL,           -- that the model wrote
+    seconds     DOUBLE NOT NULL,            -- on the clock
+    used_s      DOUBLE NOT NULL,            -- of a tool: in which its programs computed or slept
+    tokens_T    INTEGER[] NOT NULL,         -- of a model that samples here: what it wrote, token by token; empty of one at an endpoint
+    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed,
+    PRIMARY KEY (rollout, position)
 );
 
 -- Prompt tokens once, however many rollouts share them.

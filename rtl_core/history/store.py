@@ -24,6 +24,7 @@ from rtl_core.history.records import (
     AuditRecord,
     EndedBy,
     EvaluationRecord,
+    MessageRecord,
     RunRecord,
     RunSettings,
     RunStatus,
@@ -155,6 +156,11 @@ class History(Reading):
             tables["prompts"] = tables["prompts"].filter(pa.array([p not in held for p in prompts], pa.bool_()))
             insert(con, tables)
             return len(fresh)
+
+    def record_messages(self, messages: Sequence[MessageRecord]) -> None:
+        """Store messages of conversations; one that is known keeps its first text."""
+        with self._writing() as con:
+            insert(con, {"messages": table("messages", messages)}, "OR IGNORE")
 
     def set_step_aside(self, run: str, step: int) -> int:
         """Mark the answers of a step that is not trained as set aside, with all that was found of them; returns how many they are.

@@ -79,7 +79,7 @@ class Chat:
         Raises:
             PolicyError: the template refuses such messages.
         """
-        return list(self._apply(messages, tokenize=True, add_generation_prompt=True))
+        return list(self.apply(messages, tokenize=True, add_generation_prompt=True))
 
     def opening(self, prompt_P: Sequence[int]) -> str:
         """What the end of a prompt begins and the answer continues: an open thought's tag, a message's header, or nothing."""
@@ -178,14 +178,15 @@ class Chat:
             return True
 
     def _prompt(self, **settings: Any) -> str:
-        return str(self._apply(_ASKED, tokenize=False, add_generation_prompt=True, **settings))
+        return str(self.apply(_ASKED, tokenize=False, add_generation_prompt=True, **settings))
 
     def _assistant(self, **message: Any) -> str:
         """A chat that ends with a message of the assistant's, as text."""
         messages = [*_ASKED, {"role": "assistant", **message}]
-        return str(self._apply(messages, tokenize=False, add_generation_prompt=False))
+        return str(self.apply(messages, tokenize=False, add_generation_prompt=False))
 
-    def _apply(self, messages: Sequence[Any], **how: Any) -> Any:
+    def apply(self, messages: Sequence[Any], **how: Any) -> Any:
+        """What the template makes of messages, as transformers' method of that name. Raises PolicyError where it refuses them."""
         how = {**self._settings, **how}
         try:
             return self.tokenizer.apply_chat_template(

@@ -23,7 +23,7 @@ PROBLEMS_SQL = (
     " JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id"
     " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
 )
-UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0"
+UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0 AND n_prompt > 0"
 
 
 def tables_of(history: History, run: str) -> list[Table]:

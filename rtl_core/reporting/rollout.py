@@ -14,11 +14,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from rtl_core.history.records import StoredRollout
+from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.reward import Reward
 from rtl_core.reporting.text import visible
+from rtl_core.reporting.transcript import transcript_view
 from rtl_core.types.problem import Interface, Port
 from rtl_core.types.verdict import MismatchKind, Outcome, Verdict
 
@@ -46,17 +47,24 @@ def rollout_view(
     pieces: Sequence[str] | None,
     level: str | None = None,
     theme: str = "ansi_dark",
+    messages: Sequence[MessageRecord] = (),
 ) -> RenderableType:
-    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand; `level` as of `level_of`."""
+    """Everything that is known of a rollout. `pieces` are the texts of its T tokens, or None where no tokenizer is at hand; `level` as of
+    `level_of`; `messages` those of its conversation, if it had one."""
     r = stored.rollout
     where = f"epoch {r.epoch + 1}, step {r.step}" if r.evaluation is None else f"evaluation {r.evaluation}"
     where += f", turn {r.turn}" if r.turn > 1 else ""
     parts: list[RenderableType] = [
         Text(r.key, style="bold"),
-        Text(f"{where}, sample {r.sample}, {len(r.tokens_T)} tokens, ended by {r.stop_reason}", style="dim"),
+        Text(
+            f"{where}, sample {r.sample}, {sum(m.n_tokens for m in messages) or len(r.tokens_T)} tokens, ended by {r.stop_reason}",
+            style="dim",
+        ),
     ]
     if problem is not None:
         parts += [Rule("problem", align="left"), Text(visible(problem.get("prompt", "")))]
+    if messages:
+        parts += [Rule("conversation", align="left"), transcript_view(messages)]
     parts += [Rule("answer", align="left"), Syntax(visible(r.text), "markdown", theme=theme, word_wrap=True)]
     parts += [Rule("verdict", align="left"), verdict_view(stored.verdict)]
     if level:

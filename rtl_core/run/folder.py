@@ -21,7 +21,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
     "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "refinement", "grading",
-    "evaluation",
+    "evaluation", "episode",
 )  # fmt: skip
 _MAY_CHANGE = {
     "grading": {"workers", "retries", "executor", "image"},
@@ -112,7 +112,7 @@ def check_unchanged(
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":
-            free = set()  # its only evaluation is the run: with other samples it is another one
+            free = {"at_once"}  # its only evaluation is the run: with other samples it is another one
         for key, value in new[section].items():
             if key not in free and old.get(section, {}).get(key) != value:
                 changes.append(f"{section}.{key}: was {old.get(section, {}).get(key)!r}, is {value!r}")

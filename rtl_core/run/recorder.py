@@ -27,6 +27,7 @@ _ROWS = (
     "record_advantages",
     "record_trainer_tokens",
     "record_audits",
+    "record_messages",
 )
 _SINGLE = ("finish_step", "record_evaluation")
 

@@ -1,0 +1,39 @@
+"""The section of a configuration about episodes, in which a model works with tools: what one may use."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rtl_core.types.section import Section
+
+
+class Bounds(Section):
+    """Bounds of one episode; the model is told each. Whichever is reached first ends it, and the files as they are then are the answer."""
+
+    turns: int = Field(default=30, ge=1, le=1000)
+    """How many times the model may write, each time with one call or several."""
+    tokens: int = Field(default=32_768, ge=1)
+    """Tokens that the model may write in all turns together."""
+    seconds: float = Field(default=300.0, gt=0)
+    """Time in which programs compute or sleep, all calls together. How busy the machine is does not count."""
+    call_seconds: float = Field(default=30.0, gt=0, le=600)
+    """The same for one program."""
+    calls: int = Field(default=8, ge=1)
+    """Calls of one turn that are carried out; further ones are told so."""
+    result_bytes: int = Field(default=8_000, ge=400)
+    """Longest result of a call; of a longer one the middle is left out."""
+    argument_bytes: int = Field(default=1 << 20, ge=1_000)
+    """Longest arguments of a call."""
+    workspace_bytes: int = Field(default=16 << 20, ge=1_000)
+    """All files together."""
+    files: int = Field(default=500, ge=1)
+    """How many files there may be."""
+
+    def in_words(self) -> str:
+        """All of them, for the model."""
+        return (
+            f"You have at most {self.turns} turns, {self.tokens:,} tokens of your own and {self.seconds:g} seconds of programs"
+            f" ({self.call_seconds:g} a program); at most {self.calls} calls a turn. A result is at most {self.result_bytes:,} bytes"
+            f" (of a longer one the middle is left out), the arguments of a call {self.argument_bytes:,}, the workspace"
+            f" {self.workspace_bytes:,} bytes in {self.files} files. When a bound is reached, the files as they are then are your answer."
+        )

@@ -1,0 +1,95 @@
+"""A person as the policy: the same tools, bounds and results as a model's, on a terminal or from a pipe."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from rtl_core.episodes.episode import Reply
+from rtl_core.episodes.tools import TOOLS
+from rtl_core.prompting.calls import Call
+
+HELP = """\
+A line is a call: the tool's name and its arguments in order, or as name=value.
+  @FILE as an argument is that file's text; << is what follows, up to a line with a dot alone.
+  help TOOL explains a tool; end (or Ctrl-D) ends without another call."""
+
+
+class ByHand:
+    """Reads calls from `source`, one a turn, and prints what a model would be told."""
+
+    def __init__(self, source: TextIO = sys.stdin, shown: TextIO = sys.stdout) -> None:
+        self.source, self.shown = source, shown
+        self._told = 0
+
+    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+        """The next call that a person makes; none at the end of the input."""
+        for message in messages[self._told :]:
+            if message["role"] != "assistant":
+                self._print(f"[{message['role']}] {message['content']}\n")
+        if not self._told:
+            self._print(HELP)
+        self._told = len(messages)
+        offered = {tool["function"]["name"]: tool["function"] for tool in tools}
+        while True:
+            self._print("> ", end="")
+            line = self.source.readline()
+            if not line or line.strip() == "end":
+                return Reply("")
+            if line.split()[:1] == ["help"]:
+                self._print(
+                    "\n".join(map(_explained, (offered[n] for n in line.split()[1:] or offered if n in offered)))
+                )
+            elif line.strip():
+                try:
+                    name, arguments = self._call(line)
+                except (ValueError, OSError) as error:
+                    self._print(f"not a call: {error}")
+                    continue
+                return Reply("", (Call(name, arguments, f"call_{len(messages)}"),))
+
+    def _call(self, line: str) -> tuple[str, str]:
+        """Name and arguments of a line. ValueError or OSError for one that cannot be read."""
+        name, *words = shlex.split(line)
+        if name not in TOOLS:
+            return name, "{}"
+        names = list(TOOLS[name].model_fields)
+        given: dict[str, Any] = {}
+        for word in words:
+            key, is_named, value = word.partition("=")
+            if not is_named or key not in names:
+                free = [one for one in names if one not in given]
+                if not free:
+                    raise ValueError(f"{name} takes {', '.join(names) or 'no argument'}; `help {name}` explains it")
+                key, value = free[0], word
+            given[key] = self._value(value)
+        return name, json.dumps(given)
+
+    def _value(self, word: str) -> str:
+        if word == "<<":
+            lines: list[str] = []
+            while (line := self.source.readline()) and line != ".\n":
+                lines.append(line)
+            return "".join(lines)
+        return Path(word[1:]).read_text() if word.startswith("@") else word
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        print(
+            "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text),
+            end=end,
+            file=self.shown,
+            flush=True,
+        )
+
+
+def _explained(tool: dict[str, Any]) -> str:
+    parameters = tool["parameters"]
+    lines = [f"{tool['name']}: {tool['description']}"]
+    for name, said in parameters["properties"].items():
+        need = "" if name in parameters["required"] else ", may be left out"
+        lines.append(f"    {name} ({said.get('type', 'text')}{need}) {said.get('description', '')}".rstrip())
+    return "\n".join(lines)

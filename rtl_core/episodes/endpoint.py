@@ -1,0 +1,111 @@
+"""A model behind an OpenAI-compatible endpoint (`/chat/completions`): vLLM, SGLang, llama.cpp, or a provider.
+
+The server renders the conversation and reads the calls; the history keeps texts and counts of tokens, no tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from rtl_core.episodes.episode import Reply
+from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
+from rtl_core.prompting.calls import Call
+
+TRIES = 6
+TIMEOUT_S = 600.0
+_TOO_LONG = re.compile(r"context|too long|max(?:imum)?[\w ]*(?:length|tokens)", re.I)
+KEY = "OPENAI_API_KEY"
+"""The variable of the environment that holds the key, where the endpoint wants one."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A policy that asks an endpoint. Threads may share it."""
+
+    url: str
+    """Up to and with the version: http://localhost:8000/v1."""
+    model: str
+    temperature: float = 0.2
+    top_p: float = 0.95
+    reply_tokens: int = 4096
+    """The longest turn."""
+    retry_s: float = 1.0
+    """Before a second try; twice as long before each further one."""
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=TIMEOUT_S))
+
+    def reply(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = (), most_tokens: int | None = None
+    ) -> Reply:
+        """The next turn. Where the conversation has outgrown the model's context, it is cut and empty.
+
+        Raises:
+            BackendUnavailableError: the endpoint does not answer, after several tries.
+            PolicyError: it refuses the request.
+        """
+        limit = self.reply_tokens if most_tokens is None else min(self.reply_tokens, most_tokens)
+        asked = {
+            "model": self.model,
+            "messages": list(messages),
+            "max_tokens": limit,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            **({"tools": list(tools)} if tools else {}),
+        }
+        answered = self._post(asked)
+        if answered.status_code == 400 and len(messages) > 2 and _TOO_LONG.search(answered.text):
+            return Reply("", cut=True)
+        if answered.status_code >= 400:
+            raise PolicyError(
+                f"{self.url} refuses the request ({answered.status_code}): {answered.text[:300]}",
+                f"check --endpoint and --model; a key is taken from {KEY}",
+            )
+        return _read(answered, self.url)
+
+    def _post(self, asked: dict[str, Any]) -> httpx.Response:
+        key = os.environ.get(KEY)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        why = ""
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(self.retry_s * 2 ** (attempt - 1))
+            try:
+                answered = self.client.post(f"{self.url.rstrip('/')}/chat/completions", json=asked, headers=headers)
+            except httpx.HTTPError as error:
+                why = str(error) or repr(error)
+                continue
+            if answered.status_code not in (408, 429) and answered.status_code < 500:
+                return answered
+            why = f"{answered.status_code}: {answered.text[:200]}"
+        raise BackendUnavailableError(
+            f"{self.url} does not answer: {why}", "start the server, or name another with --endpoint"
+        )
+
+
+def _read(answered: httpx.Response, url: str) -> Reply:
+    try:
+        told = answered.json()
+        choice = told["choices"][0]
+        message, usage = choice["message"], told.get("usage") or {}
+        calls = tuple(
+            Call(str(call["function"]["name"]), str(call["function"]["arguments"] or ""), str(call.get("id") or ""))
+            for call in message.get("tool_calls") or ()
+        )
+        return Reply(
+            text=message.get("content") or "",
+            thought=message.get("reasoning_content") or message.get("reasoning") or "",
+            calls=calls,
+            n_tokens=int(usage.get("completion_tokens") or 0),
+            cut=choice.get("finish_reason") == "length",
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise MalformedAnswerError(
+            f"{url} answers with something else than a chat completion: {answered.text[:200]}",
+            "it must speak OpenAI's protocol",
+        ) from error

@@ -1,0 +1,171 @@
+"""One episode: a policy and the tools in turns, until it submits, stops calling, or a bound is reached.
+
+A *policy* is whatever answers a conversation: a model that samples tokens (conversation.py) or
+answers at an endpoint (endpoint.py), a script, a person in a terminal. Every turn is told
+to `on_turn` before the next begins, so that an episode whose process died goes on from its recorded turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.prompt import episode_messages
+from rtl_core.episodes.tools import Result, Toolbox
+from rtl_core.grading.executors.base import Executor
+from rtl_core.prompting.calls import Call
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+
+Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
+"""Why an episode ended: the model submitted, wrote a turn without a call, or was cut within a turn; or a bound was reached."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a policy writes in one turn."""
+
+    text: str
+    calls: tuple[Call, ...] = ()
+    thought: str = ""
+    """What an endpoint tells apart from the text."""
+    n_tokens: int = 0
+    """Tokens that it wrote."""
+    cut: bool = False
+    """Whether a limit of tokens ended it."""
+    tokens_T: tuple[int, ...] = ()
+    """Of a model that samples here, the tokens themselves; none of one at an endpoint."""
+    logprobs_T: tuple[float, ...] = ()
+    """The sampler's log-probabilities of them."""
+
+
+class Policy(Protocol):
+    """Whoever plays an episode."""
+
+    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+        """The next turn after a conversation in OpenAI's format, of at most so many tokens."""
+        ...
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn: what the model wrote, and what each of its calls gave."""
+
+    reply: Reply
+    results: tuple[Result, ...] = ()
+    seconds: float = 0.0
+    """That the policy took, on the clock."""
+
+
+@dataclass
+class Episode:
+    """An episode under way, or ended."""
+
+    problem: Problem
+    executor: Executor
+    bounds: Bounds = field(default_factory=Bounds)
+    turns: list[Turn] = field(default_factory=list)
+    ended: Ended | None = None
+
+    def __post_init__(self) -> None:
+        self.tools = Toolbox(self.problem, self.executor, self.bounds)
+        self.messages: list[dict[str, Any]] = [*episode_messages(self.problem, self.bounds, list(self.tools.offered))]
+        recorded, self.turns = self.turns, []
+        for turn in recorded:
+            for call, result in zip(turn.reply.calls, turn.results, strict=True):
+                if result.ok:
+                    self.tools.again(call, result.used_s)
+            self._take(turn)
+
+    @property
+    def answer(self) -> Answer:
+        """The files that are asked for, as they are."""
+        return self.tools.workspace.answer()
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that the model wrote."""
+        return sum(turn.reply.n_tokens for turn in self.turns)
+
+    def play(self, policy: Policy, on_turn: Callable[[Turn], None] = lambda turn: None) -> Answer:
+        """Play to the end. Raises what the policy raises, and InfrastructureError where the sandbox fails; play then goes on."""
+        definitions = self.tools.definitions()
+        while self.ended is None:
+            started = time.monotonic()
+            reply = policy.reply(self.messages, definitions, self.bounds.tokens - self.n_tokens)
+            seconds = time.monotonic() - started
+            if reply.cut:  # its last call may be half of one
+                reply = replace(reply, calls=())
+            turn = Turn(reply, tuple(self._results(reply.calls)), seconds)
+            on_turn(turn)
+            self._take(turn)
+        return self.answer
+
+    def _results(self, calls: Sequence[Call]) -> list[Result]:
+        found: list[Result] = []
+        for number, call in enumerate(calls):
+            if self.tools.submitted:
+                found.append(Result("error: not carried out, since you have submitted", False))
+            elif number >= self.bounds.calls:
+                found.append(
+                    Result(f"error: not carried out, since a turn has at most {self.bounds.calls} calls", False)
+                )
+            else:
+                found.append(self.tools.call(call))
+        return found
+
+    def _take(self, turn: Turn) -> None:
+        """Add a turn to the conversation, and see whether it is the last."""
+        self.turns.append(turn)
+        reply = turn.reply
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in reply.calls
+        ]
+        more = {"tool_calls": calls, "reasoning_content": reply.thought, "tokens": list(reply.tokens_T)}
+        said = {key: value for key, value in more.items() if value}
+        self.messages.append({"role": "assistant", "content": reply.text, **said})
+        self.ended = self._why_ended(reply)
+        for number, (call, result) in enumerate(zip(reply.calls, turn.results, strict=True)):
+            left = f"\n({self._left()})" if number + 1 == len(turn.results) and self.ended is None else ""
+            self.messages.append(
+                {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
+            )
+
+    def _why_ended(self, reply: Reply) -> Ended | None:
+        if self.tools.submitted:
+            return "submitted"
+        if reply.cut:
+            return "cut"
+        if not reply.calls:
+            return "no call"
+        if len(self.turns) >= self.bounds.turns:
+            return "turns"
+        if self.n_tokens >= self.bounds.tokens:
+            return "tokens"
+        return "seconds" if self.tools.used_s >= self.bounds.seconds else None
+
+    def _left(self) -> str:
+        used_s = self.tools.used_s
+        return (
+            f"turn {len(self.turns)} of {self.bounds.turns}, {self.n_tokens:,} of {self.bounds.tokens:,} tokens,"
+            f" {used_s:.1f} of {self.bounds.seconds:g} s"
+        )
+
+
+@dataclass
+class Script:
+    """A policy that makes given calls, one a turn, whatever it is told."""
+
+    calls: Sequence[tuple[str, str]]
+    """Name and arguments as JSON."""
+
+    def reply(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], most_tokens: int) -> Reply:
+        turn = sum(message["role"] == "assistant" for message in messages)
+        if turn >= len(self.calls):
+            return Reply("")
+        name, arguments = self.calls[turn]
+        return Reply("", (Call(name, arguments, f"call_{turn}"),))

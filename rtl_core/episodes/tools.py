@@ -1,0 +1,302 @@
+"""The tools of an episode: what a model may call, and what it is told.
+
+A tool is a class: its docstring and fields are what the model is told of it, its method `run` does the work. Programs run by an
+executor over a copy of the workspace, never together with the harness; give it another one than the grader's, so that no sandbox in
+which a model's program ran ever judges an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.workspace import CallError, Workspace, shortened
+from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
+from rtl_core.grading.jobs import SOURCE_SUFFIXES
+from rtl_core.grading.limits import Limits
+from rtl_core.prompting.calls import Call
+from rtl_core.types.problem import Problem
+
+_OVERRUNS = {
+    "wall": "it took longer than {:g} s",
+    "cpu": "it used more than {:g} s of CPU time",
+    "asleep": "it slept for {:g} s",
+    "memory": "it used too much memory",
+    "processes": "it started too many processes",
+    "output": "it wrote too much output",
+}
+# Behind the gate that guards simulations which are graded: here a test bench may call any system task.
+_PAST_THE_GATE = 'PATH="${PATH#*:}" exec vvp -n /tmp/simulation'
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the model is told of a call."""
+
+    text: str
+    ok: bool
+    """False where the call could not be carried out, or a program failed."""
+    seconds: float = 0.0
+    """Of the call, on the clock."""
+    used_s: float = 0.0
+    """In which its programs computed or slept."""
+
+
+def _listed(value: Any) -> Any:
+    """A list of paths also as text: as JSON, or apart by spaces. Some formats of calls know texts alone."""
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if value.lstrip().startswith("[") else value.replace(",", " ").split()
+
+
+Files = Annotated[list[str], BeforeValidator(_listed)]
+Top = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_$]*$")]
+
+
+class Tool(BaseModel):
+    """Base of all tools; the fields are the arguments."""
+
+    model_config = ConfigDict(extra="forbid")
+    needs: ClassVar[str | None] = None
+    """A module that the sandbox' Python must have."""
+
+    def run(self, bench: Toolbox) -> str:
+        raise NotImplementedError
+
+
+class List(Tool):
+    """List the files of the workspace with their sizes, and say which are asked for."""
+
+    under: str = Field(default="", description="A directory; all files where it is left out.")
+
+    def run(self, bench: Toolbox) -> str:
+        return bench.workspace.listing(self.under)
+
+
+class Read(Tool):
+    """Read a text file, whole or some of its lines."""
+
+    path: str
+    first: int = Field(default=1, description="The first line, from 1.")
+    last: int | None = Field(default=None, description="The last line; the file's last where it is left out.")
+
+    def run(self, bench: Toolbox) -> str:
+        return bench.workspace.read(self.path, self.first, self.last)
+
+
+class Write(Tool):
+    """Create a file, or replace it whole."""
+
+    path: str
+    content: str
+
+    def run(self, bench: Toolbox) -> str:
+        return bench.workspace.write(self.path, self.content)
+
+
+class Replace(Tool):
+    """Replace text in a file. `old` must stand in it exactly once, as written, spaces included."""
+
+    path: str
+    old: str
+    new: str
+
+    def run(self, bench: Toolbox) -> str:
+        return bench.workspace.replace(self.path, self.old, self.new)
+
+
+class Compile(Tool):
+    """Compile the design with Icarus Verilog and, where it is installed, let Verilator check its style."""
+
+    top: Top | None = Field(default=None, description="The top module; found by the compiler where it is left out.")
+    files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
+
+    def run(self, bench: Toolbox) -> str:
+        sources = bench.sources(self.files)
+        steps = [Step("iverilog", ("iverilog", *_icarus(self.top), "-Wall", "-t", "null", *sources), cwd="/code")]
+        if "verilator" in bench.tools:
+            top = ("--top-module", self.top) if self.top else ()
+            lint = ("verilator", "--lint-only", "-Wall", "-Wno-fatal", "--timing", "-Irtl", *top, *sources)
+            steps.append(Step("verilator", lint, cwd="/code"))
+        return bench.programs(steps, stop_at_failure=True)
+
+
+class Simulate(Tool):
+    """Simulate with a test bench of yours: a Verilog file, or a Python file with cocotb tests.
+
+    It runs in rundir/ with Icarus Verilog. Files that it writes are gone afterwards, so let it print what you want to know.
+    """
+
+    bench: str = Field(description="The test bench: a .v, .sv or .py file that you wrote, such as verif/tb.sv.")
+    top: Top | None = Field(
+        default=None,
+        description="The top module: of a Verilog bench the bench's own (found by the compiler where left out), for cocotb the design's (needed).",
+    )
+    files: Files | None = Field(
+        default=None, description="Sources beside the bench; all .v and .sv in rtl/ where they are left out."
+    )
+
+    def run(self, bench: Toolbox) -> str:
+        path = bench.workspace.existing(self.bench)
+        sources = bench.sources(self.files)
+        if path.endswith(".py"):
+            if self.top is None:
+                raise CallError("a cocotb bench needs `top`, the design's top module")
+            argv = ("python3", "/code/src/simulate.py", self.top, path, *sources)
+            return bench.programs([Step("cocotb", argv, cwd="/code")], script="simulate.py")
+        build = ("iverilog", *_icarus(self.top), "-o", "/tmp/simulation", *dict.fromkeys([*sources, path]))
+        steps = [Step("iverilog", build, cwd="/code"), Step("vvp", ("sh", "-c", _PAST_THE_GATE))]
+        return bench.programs(steps, stop_at_failure=True)
+
+
+class Synthesize(Tool):
+    """Synthesize the design with Yosys: errors, warnings, and how many cells there are of each kind ($_DLATCH_... are latches)."""
+
+    needs = "pyosys"
+    top: Top = Field(description="The top module.")
+    files: Files | None = Field(default=None, description="Sources; all .v and .sv in rtl/ where they are left out.")
+
+    def run(self, bench: Toolbox) -> str:
+        argv = ("python3", "/code/src/synthesize.py", self.top, *bench.sources(self.files))
+        return bench.programs([Step("yosys", argv, cwd="/code")], script="synthesize.py")
+
+
+class Submit(Tool):
+    """Hand in the files that are asked for, as they are now, and end."""
+
+    def run(self, bench: Toolbox) -> str:
+        if not bench.workspace.answer().files:
+            raise CallError("none of the files that are asked for was written: " + ", ".join(bench.workspace.targets))
+        bench.submitted = True
+        return "submitted"
+
+
+TOOLS: dict[str, type[Tool]] = {
+    kind.__name__.lower(): kind for kind in (List, Read, Write, Replace, Compile, Simulate, Synthesize, Submit)
+}
+
+
+class Toolbox:
+    """The tools over one workspace."""
+
+    def __init__(self, problem: Problem, executor: Executor, bounds: Bounds) -> None:
+        """`executor`: another one than the grader's."""
+        self.workspace = Workspace.of(problem, bounds)
+        self.bounds = bounds
+        self.tools = executor.tools()
+        self.offered = {
+            name: kind for name, kind in TOOLS.items() if kind.needs is None or executor.has_module(kind.needs)
+        }
+        self.submitted = False
+        self.used_s = 0.0
+        """In which programs computed or slept, all calls together."""
+        self._executor = executor
+
+    def call(self, call: Call) -> Result:
+        """Carry out a call, whatever a model wrote in it. Raises InfrastructureError where the sandbox fails."""
+        started, used_s, self._failed = time.monotonic(), self.used_s, False
+        try:
+            text, ok = self._tool(call).run(self), not self._failed
+        except CallError as error:
+            text, ok = f"error: {error}", False
+        text = shortened(text, self.bounds.result_bytes)
+        return Result(text, ok, time.monotonic() - started, self.used_s - used_s)
+
+    def again(self, call: Call, used_s: float) -> None:
+        """Bring the workspace to where a recorded call left it. Programs change no file, so none is run."""
+        self.used_s += used_s
+        if call.name in ("write", "replace", "submit"):
+            self.call(call)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """The tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
+        return [{"type": "function", "function": _definition(name, kind)} for name, kind in self.offered.items()]
+
+    def _tool(self, call: Call) -> Tool:
+        if call.name not in self.offered:
+            raise CallError(f"there is no tool {call.name[:60]!a}; the tools are {', '.join(self.offered)}")
+        size = len(call.arguments.encode("utf-8", "replace"))
+        if size > self.bounds.argument_bytes:
+            raise CallError(f"the arguments have {size:,} bytes, more than {self.bounds.argument_bytes:,}")
+        try:
+            arguments = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise CallError(f"the arguments are no JSON: {error}") from error
+        kind = self.offered[call.name]
+        try:
+            return kind.model_validate(arguments)
+        except (ValidationError, ValueError) as error:
+            why = error.errors() if isinstance(error, ValidationError) else [{"loc": (), "msg": str(error)}]
+            said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".lstrip(": ") for one in why[:5])
+            takes = ", ".join(kind.model_fields) or "no argument"
+            raise CallError(f"{call.name} takes {takes}; {said}") from error
+
+    def sources(self, files: Sequence[str] | None) -> list[str]:
+        """The paths of the sources to compile."""
+        if files is not None:
+            return [self.workspace.existing(path) for path in files]
+        found = sorted(p for p in self.workspace.files if p.startswith("rtl/") and p.endswith(SOURCE_SUFFIXES))
+        if not found:
+            raise CallError("there is no source: rtl/ holds no .v or .sv file")
+        return found
+
+    def programs(self, steps: Sequence[Step], *, stop_at_failure: bool = False, script: str | None = None) -> str:
+        """What programs print that run one after the other over the workspace. `script` is one of ours that they find in src/."""
+        left_s = self.bounds.seconds - self.used_s
+        if left_s <= 0:
+            raise CallError(f"the {self.bounds.seconds:g} s of programs are used up")
+        most_s = min(self.bounds.call_seconds, left_s)
+        job = Job(
+            files=self.workspace.files,
+            harness={f"src/{script}": _script(script)} if script else {},
+            steps=tuple(steps),
+            limits=_limits(self.bounds, most_s),
+            budget_s=most_s,
+            stop_at_failure=stop_at_failure,
+        )
+        results = self._executor.run(job).steps
+        self.used_s += sum(result.cpu_s + result.asleep_s for result in results)
+        self._failed = any(result.exit_code != 0 for result in results)
+        each = self.bounds.result_bytes // len(results) - 100
+        return "\n".join(shortened(_said(result, most_s), max(each, 200)) for result in results)
+
+
+def _said(result: StepResult, most_s: float) -> str:
+    """Name, end and output of a program."""
+    if result.overrun:
+        end = f"stopped, {_OVERRUNS[result.overrun].format(most_s)}"
+    else:
+        end = "done" if result.exit_code == 0 else f"failed with exit code {result.exit_code}"
+    return f"{result.name}: {end}\n{result.output.rstrip() or '(no output)'}"
+
+
+def _limits(bounds: Bounds, most_s: float) -> Limits:
+    kept_kb = max(4, 2 * bounds.result_bytes >> 10)
+    return Limits(wall_s=most_s, cpu_s=most_s, memory_mb=2048, output_kb=kept_kb, output_mb=16)
+
+
+def _icarus(top: str | None) -> tuple[str, ...]:
+    return ("-g2012", "-I", "rtl", *(("-s", top) if top else ()))
+
+
+def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:
+    properties = {}
+    for key, said in kind.model_json_schema().get("properties", {}).items():
+        plain: dict[str, Any] = next((one for one in said.pop("anyOf", ()) if one.get("type") != "null"), {})
+        properties[key] = {k: v for k, v in {**plain, **said}.items() if k not in ("title", "default")}
+    required = [key for key, field in kind.model_fields.items() if field.is_required()]
+    parameters = {"type": "object", "properties": properties, "required": required}
+    return {"name": name, "description": " ".join((kind.__doc__ or "").split()), "parameters": parameters}
+
+
+@cache
+def _script(name: str) -> str:
+    return (Path(__file__).parent / "inside" / name).read_text()

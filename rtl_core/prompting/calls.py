@@ -1,0 +1,266 @@
+"""Calls of tools in a model's own format, and conversations that only grow.
+
+Everything is read off what the chat template renders for calls with made-up names, as in chat.py; no model is known by name. Three
+formats are told apart:
+
+- *object*: `{"name": f, "arguments": {...}}`, with or without marks around it (Qwen3, Hermes, Llama);
+- *named*: a mark, the name, and behind it the arguments as JSON (DeepSeek, Kimi, gpt-oss);
+- *tagged*: a mark, the name, and each argument between tags of its own, as plain text (Qwen3-Coder, Qwen3.5, Nemotron).
+
+The prompt of a further turn is the former prompt, the tokens that were sampled, and the template's rendering of what the tools gave.
+Nothing that was sampled is ever rendered again, so what a trainer is fed is what the sampler saw. A template that would write the former
+turns otherwise (drop their thoughts) is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core.prompting.chat import Chat, decoded
+from rtl_core.prompting.templates import Message
+from rtl_core.prompting.thoughts import without_thoughts
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TO_JSON = re.compile(r"[^{]{0,200}(?=\{)")
+_KEYS, _VALUES = ("Key42", "Other42"), ("Value42", "Second42")
+_ARGUMENTS = dict(zip(_KEYS, _VALUES, strict=True))
+_THOUGHT, _ANSWER = "Thought42", "Result42"
+_CHANNEL, _HEADER = "<|channel|>", "<|start|>assistant"
+_ASKED: list[dict[str, Any]] = [{"role": "user", "content": "Question42"}]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call as the model wrote it."""
+
+    name: str
+    arguments: str
+    """JSON, or what was meant to be."""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class _Tags:
+    """What stands around each argument."""
+
+    before: str
+    between: str
+    """Of its name and its text."""
+    after: str
+    end: str
+    """Behind the last one."""
+
+
+class ToolChat:
+    """A chat in which the model calls tools.
+
+    Args:
+        chat: how the model is talked to.
+        tools: the tools as chat templates take them, in OpenAI's format.
+
+    Raises:
+        ConfigError: the template knows no tools, or rewrites the turns before.
+    """
+
+    def __init__(self, chat: Chat, tools: Sequence[Mapping[str, Any]]) -> None:
+        self.chat, self.tools = chat, list(tools)
+        self._turns: list[dict[str, Any]] = []
+        """The calls so far with what they gave, without texts: some templates number calls through the conversation."""
+        self._read_format()
+        self._refuse_rewriting()
+
+    def first(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens of the prompt of the first turn. Raises PolicyError where the template refuses the messages."""
+        self._turns = []
+        return list(self.chat.apply(messages, tokenize=True, add_generation_prompt=True, tools=self.tools))
+
+    def after(self, calls: Sequence[Call], results: Sequence[str]) -> list[int]:
+        """Tokens that follow a turn's: what its calls gave, and the header of the next turn.
+
+        Raises:
+            PolicyError: the template refuses it, such as two calls where it knows one a turn.
+        """
+        places = [f"{_VALUES[0]}-{place}" for place in range(len(calls))]
+        made = [_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=True)]
+        asked = [*_ASKED, *self._turns, self._assistant(made)]
+        told = [
+            {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
+            for call, result in zip(calls, results, strict=True)
+        ]
+        text = self._text([*asked, *told], add_generation_prompt=True)
+        behind = text[self._last_turn(text) :].partition(places[-1])[2]
+        self._turns += [self._assistant(made), *({**one, "content": _ANSWER} for one in told)]
+        return self.chat.tokenizer.encode(self._behind_turn(behind), add_special_tokens=False)
+
+    def read(self, text: str) -> tuple[Call, ...]:
+        """The calls of a turn's text (with what its prompt had opened). What is meant as a call and is none keeps what was written."""
+        part = text.rpartition(_HEADER)[2] if _CHANNEL in text else without_thoughts(text)
+        if not self._mark:
+            return (self._object(part.strip()),) if part.strip().startswith("{") else ()
+        pieces = part.split(self._mark)[1:]
+        return tuple(self._one(piece) for piece in pieces)
+
+    def _one(self, piece: str) -> Call:
+        """The call that follows a mark."""
+        if self._family == "object":
+            return self._object(piece.lstrip())
+        named = _NAME.match(piece)
+        if named is None:
+            return Call("", piece.strip())
+        rest = piece[named.end() :]
+        if self._family == "tagged":
+            return Call(named[0], json.dumps(self._tagged(rest)))
+        start = _TO_JSON.match(rest)
+        return Call(named[0], _json_text(rest[start.end() :]) if start else rest.strip())
+
+    def _object(self, text: str) -> Call:
+        try:
+            found = json.JSONDecoder(strict=False).raw_decode(text)[0]
+            name, arguments = found[self._keys[0]], found.get(self._keys[1], {})
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            named = re.search(rf'"{re.escape(self._keys[0])}"\s*:\s*"([^"]*)"', text[:1000])
+            return Call(named[1] if named else "", text.strip())
+        return Call(str(name), arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+    def _tagged(self, text: str) -> dict[str, str]:
+        tags, found = self._tags, {}
+        text = text.partition(tags.end)[0] if tags.end else text
+        for piece in text.split(tags.before.strip())[1:]:
+            name, separator, value = piece.partition(tags.between.strip())
+            if separator:
+                value = value.rpartition(tags.after.strip())[0] if tags.after.strip() in value else value
+                found[name.strip()] = value.removeprefix("\n").removesuffix("\n")
+        return found
+
+    # -- what the template makes of calls
+
+    def _read_format(self) -> None:
+        try:
+            text = self._turn([_call("tool42", _ARGUMENTS)])
+            if "tool42" not in text or _VALUES[1] not in text:
+                raise ValueError("a call is not rendered")
+        except (RtlDistillError, ValueError) as error:
+            why = str(error).splitlines()[0].rpartition("refuses the prompt: ")[2]
+            raise ConfigError(
+                f"the chat template of {self.chat.model} cannot write calls of tools: {why}", "choose a model whose can"
+            ) from error
+        start, key = text.index("tool42"), text.index(_KEYS[0])
+        head, middle = text[:start], text[start + len("tool42") : key]
+        self._keys, self._family = ("", ""), "tagged"
+        outer = _enclosing(text, start, "tool42")
+        if outer is not None:
+            at, found = outer
+            self._family, head = "object", text[:at]
+            names = {json.dumps(value): name for name, value in found.items()}
+            self._keys = names['"tool42"'], names[json.dumps(_ARGUMENTS)]
+        elif _json_text(text[key - 2 :]) == json.dumps(_ARGUMENTS):
+            self._family = "named"
+        else:
+            between = _between(text, _VALUES[0], _KEYS[1])
+            before = "<" + _common_suffix(middle, between).rpartition("<")[2]
+            after = between.removesuffix(before)
+            end = text[text.index(_VALUES[1]) + len(_VALUES[1]) + len(after) :].partition(">")
+            self._tags = _Tags(before, _between(text, _KEYS[0], _VALUES[0]), after, "".join(end[:2]))
+        # From the beginning of a mark on, behind the header of the message.
+        mark = self._shared(head).rpartition(_HEADER)[2]
+        self._mark = mark[mark.find("<") :].strip() if ">" in mark.partition("<")[0] else mark.strip()
+
+    def _shared(self, head: str) -> str:
+        """Of what stands before the first call, what stands before every one."""
+        try:
+            two = self._turn([_call("tool42", _ARGUMENTS), _call("again42", _ARGUMENTS)])
+        except RtlDistillError:  # one call a turn
+            return head
+        if "again42" not in two:
+            return head
+        before = two[: two.index("again42")].rpartition(_VALUES[1])[2]
+        before = before[: before.rindex("{")] if self._family == "object" else before
+        return _common_suffix(head, before)
+
+    def _refuse_rewriting(self) -> None:
+        """Play two turns, and see whether each rendering begins with the one before."""
+        one = [_call("tool42", _ARGUMENTS, "call_0")]
+        told = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
+        prompt = self._text(_ASKED, add_generation_prompt=True)
+        first = self._text([*_ASKED, self._assistant(one), told])
+        second = self._text([*_ASKED, self._assistant(one), told, self._assistant(one), told])
+        lost = self.chat.thinks and _THOUGHT not in second
+        if lost or not first.startswith(prompt) or not second.startswith(first):
+            what = "drops the thoughts of earlier turns" if lost else "writes earlier turns otherwise than they were"
+            raise ConfigError(
+                f"the chat template of {self.chat.model} {what}, so a conversation with tools cannot only grow",
+                "set prompting.thinking otherwise, or choose a model whose template keeps them",
+            )
+
+    def _turn(self, calls: Sequence[Mapping[str, Any]]) -> str:
+        """What a turn with calls adds to the prompt before it."""
+        text = self._text([*_ASKED, self._assistant(calls)])
+        return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
+
+    def _assistant(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        thought = dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT) if self.chat.thinks else {}
+        return {"role": "assistant", "content": "", "tool_calls": list(calls), **thought}
+
+    def _text(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> str:
+        how = {"tokenize": False, "add_generation_prompt": add_generation_prompt, "tools": self.tools}
+        return str(self.chat.apply(messages, **how))
+
+    def _last_turn(self, text: str) -> int:
+        """Where in a rendering the turns before the last one end."""
+        if not self._turns:
+            return 0
+        return _shared_prefix(text, self._text([*_ASKED, *self._turns]))
+
+    def _behind_turn(self, text: str) -> str:
+        """What follows the token that ends a turn with a call."""
+        found = [(text.index(end), len(end)) for end in self._ends if end in text]
+        at, length = min(found)
+        return text[at + length :]
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        return [decoded(self.chat.tokenizer, [end]) for end in self.chat.stop]
+
+
+def _call(name: str, arguments: Mapping[str, str], id: str = "call_0") -> dict[str, Any]:
+    return {"type": "function", "id": id, "function": {"name": name, "arguments": dict(arguments)}}
+
+
+def _between(text: str, one: str, other: str) -> str:
+    return text[text.index(one) + len(one) : text.index(other)]
+
+
+def _common_suffix(one: str, other: str) -> str:
+    return one[len(one) - _shared_prefix(one[::-1], other[::-1]) :]
+
+
+def _shared_prefix(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _enclosing(text: str, at: int, value: str) -> tuple[int, dict[str, Any]] | None:
+    """Where the JSON object begins that has `value` at a place of the text as one of its values, and the object."""
+    for start in (place for place in range(at, -1, -1) if text[place] == "{"):
+        try:
+            found = json.JSONDecoder().raw_decode(text[start:])[0]
+        except ValueError:
+            continue
+        if value in found.values():
+            return start, found
+    return None
+
+
+def _json_text(text: str) -> str:
+    """The JSON value that a text begins with; the whole text where it begins with none."""
+    try:
+        return text[: json.JSONDecoder(strict=False).raw_decode(text)[1]]
+    except (ValueError, RecursionError):
+        return text.strip()

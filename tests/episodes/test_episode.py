@@ -1,0 +1,136 @@
+"""Whole episodes: how they end, that a script ends with the verdict of single-shot grading, and that they go on after a death."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.by_hand import ByHand
+from rtl_core.episodes.episode import Episode, Reply, Script
+from rtl_core.grading.stand_in import stand_in
+from rtl_core.prompting.calls import Call
+from rtl_core.types.answer import Answer
+
+
+def known_answer(problem, files):
+    """Calls that read the documents, write the files, compile and submit."""
+    calls = [("list", {})]
+    calls += [("read", {"path": path}) for path in problem.context if path.startswith("docs/")]
+    calls += [("write", {"path": path, "content": text}) for path, text in files.items()]
+    calls += [("compile", {}), ("submit", {})]
+    return Script([(name, json.dumps(arguments)) for name, arguments in calls])
+
+
+def test_all_published_agentic_problems_open(agentic, executor):
+    assert len(agentic) == 92
+    for problem in agentic:
+        episode = Episode(problem, executor)
+        answer = episode.play(Script([("list", "{}")]))
+        assert (episode.ended, answer.files) == ("no call", {})
+        shown = episode.messages[3]["content"]
+        assert all(f"{path}  (" in shown for path in {*problem.context, *problem.targets})
+        told = json.dumps(episode.messages)
+        assert not any(path in told for path in problem.harness)
+
+
+def same_as_single_shot(problem, executor, grader, files):
+    episode = Episode(problem, executor, Bounds(turns=len(problem.context) + len(files) + 10))
+    answer = episode.play(known_answer(problem, files))
+    assert episode.ended == "submitted"
+    verdict, single = grader.grade(problem, answer), grader.grade(problem, Answer(files=files))
+    assert (verdict.outcome, verdict.tests_passed, verdict.tests_total) == (
+        single.outcome, single.tests_passed, single.tests_total,
+    )  # fmt: skip
+    return verdict
+
+
+def test_a_script_with_the_known_answer_passes(arbiter, executor, grader):
+    assert same_as_single_shot(arbiter, executor, grader, arbiter.golden).passed
+
+
+@pytest.mark.parametrize("number", range(0, 92, 23))
+def test_a_script_ends_as_single_shot_grading_of_the_same_files(agentic, executor, grader, number):
+    problem = agentic[number]
+    same_as_single_shot(problem, executor, grader, stand_in(problem))
+
+
+@pytest.mark.slow
+def test_scripts_of_all_agentic_problems_end_as_single_shot_grading(agentic, executor, grader):
+    for problem in agentic:
+        if files := stand_in(problem):
+            same_as_single_shot(problem, executor, grader, files)
+
+
+@pytest.mark.parametrize(
+    ("calls", "bounds", "ended"),
+    [
+        ([("list", "{}")] * 9, {"turns": 4}, "turns"),
+        ([("list", "{}")], {}, "no call"),
+        ([("nonsense", "{"), ("compile", "[]")], {}, "no call"),
+        ([("write", '{"path": "verif/t.v", "content": "module t; reg a = 0; initial forever a = ~a; endmodule"}'),
+          ("simulate", '{"bench": "verif/t.v", "files": []}')], {"seconds": 0.3}, "seconds"),
+    ],
+)  # fmt: skip
+def test_how_an_episode_ends(arbiter, executor, calls, bounds, ended):
+    episode = Episode(arbiter, executor, Bounds(**bounds))
+    assert episode.play(Script(calls)).error == "no file that is asked for was written"
+    assert episode.ended == ended
+
+
+class Talkative:
+    def reply(self, messages, tools, most_tokens):
+        calls = tuple(Call("list", "{}", str(number)) for number in range(3))
+        return Reply("", calls, n_tokens=min(most_tokens, 60), cut=most_tokens < 60)
+
+
+def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor):
+    episode = Episode(arbiter, executor, Bounds(tokens=130, calls=2))
+    episode.play(Talkative())
+    assert (episode.ended, episode.n_tokens) == ("cut", 130)
+    first = episode.turns[0].results
+    assert [result.ok for result in first] == [True, True, False]
+    assert "at most 2 calls" in first[2].text
+    assert "turn 1 of 30, 60 of 130 tokens" in episode.messages[5]["content"]
+    assert episode.turns[-1].results == ()
+
+
+def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, executor):
+    script = known_answer(arbiter, arbiter.golden)
+    whole = Episode(arbiter, executor)
+    whole.play(script)
+    for count in range(len(whole.turns)):
+        resumed = Episode(arbiter, executor, turns=whole.turns[:count])
+        assert resumed.messages == whole.messages[: len(resumed.messages)]
+        fresh = []
+        assert resumed.play(script, fresh.append).files == arbiter.golden
+        assert len(fresh) == len(whole.turns) - count  # no turn twice
+    ended = Episode(arbiter, executor, turns=whole.turns)
+    assert (ended.ended, ended.answer.files) == ("submitted", arbiter.golden)
+
+
+def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
+    target = arbiter.targets[0]
+    (tmp_path / "answer.sv").write_text(arbiter.golden[target])
+    lines = [
+        "help read", "list docs", "read path=docs/specification.md 1 3", f"write {target} @{tmp_path}/answer.sv",
+        "write verif/tb.sv <<", "module tb;", "endmodule", ".", "replace verif/tb.sv endmodule 'initial $write(\"42\\n\"); endmodule'",
+        "simulate verif/tb.sv files=verif/tb.sv", "nonsense 1", "read", "list a b c", "'", "submit",
+    ]  # fmt: skip
+    shown = io.StringIO()
+    episode = Episode(arbiter, executor)
+    assert episode.play(ByHand(io.StringIO("\n".join(lines) + "\n"), shown)).files == arbiter.golden
+    told = shown.getvalue()
+    for message in episode.messages[:-1]:
+        if message["role"] != "assistant":
+            assert message["content"].replace("\r", "\ufffd") in told
+    for said in (
+        "vvp: done\n42",
+        "there is no tool 'nonsense'",
+        "path: Field required",
+        "not a call: list takes under",
+    ):
+        assert said in told
+    assert Episode(arbiter, executor).play(ByHand(io.StringIO(""), io.StringIO())).files == {}

@@ -1,0 +1,265 @@
+"""What the tools of an episode promise, in both executors: what they do, their bounds, and that nothing gets out or stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.tools import TOOLS
+from rtl_core.episodes.workspace import shortened
+from rtl_core.prompting.calls import Call
+from rtl_core.types.problem import Problem
+
+INVERTER = "module inv(input a, output y);\n  assign y = ~a;\nendmodule\n"
+LATCH = "module latch(input e, d, output reg q);\n  always @* if (e) q = d;\nendmodule\n"
+BENCH = """module tb;
+  reg a = 0; wire y; integer file;
+  inv dut(a, y);
+  initial begin file = $fopen("log.txt", "w"); $fdisplay(file, "kept"); #1 $display("y is %b", y); $finish; end
+endmodule
+"""
+COCOTB = """import cocotb
+from cocotb.triggers import Timer
+@cocotb.test()
+async def inverts(dut):
+    dut.a.value = {value}
+    await Timer(1, "ns")
+    assert dut.y.value == 1
+"""
+PROBE = """import os, pathlib, socket
+import cocotb
+@cocotb.test()
+async def look(dut):
+{body}
+"""
+PROBLEM = Problem(
+    id="inverter", source="test", category="cid003", difficulty="easy", prompt="Write an inverter.",
+    context={"docs/spec.md": "y is not a\n" * 400, "rtl/other.sv": "module other; endmodule\n"}, targets=("rtl/inv.sv",),
+    harness={"docker-compose.yml": "services: {}", "src/secret_bench.py": "HIDDEN"}, golden={"rtl/inv.sv": "// GOLDEN"},
+)  # fmt: skip
+
+
+def probe(tell, body):
+    """What a cocotb test bench of the model's prints that does `body`."""
+    tell("write", path="rtl/inv.sv", content=INVERTER)
+    tell(
+        "write", path="verif/probe.py", content=PROBE.format(body="\n".join("    " + line for line in body.split("\n")))
+    )
+    return tell("simulate", bench="verif/probe.py", top="inv")
+
+
+def test_files_are_listed_read_in_ranges_written_and_replaced(open_tools):
+    tools, tell = open_tools(PROBLEM, result_bytes=1000)
+    assert "rtl/inv.sv  (not there yet, asked for)" in tell("list").text
+    assert tell("list", under="docs").text.splitlines() == ["docs/spec.md  (4,400 bytes)"]
+    whole = tell("read", path="docs/spec.md")
+    assert "(a result holds no more)" in whole.text
+    assert len(whole.text.encode()) <= 1000
+    assert tell("read", path="docs/spec.md", first=399).text.splitlines()[1:] == ["y is not a"] * 2
+    assert tell("write", path="/code/rtl/inv.sv", content=INVERTER).ok
+    assert not tell("replace", path="rtl/inv.sv", old="a", new="b").ok
+    assert tell("replace", path="rtl/inv.sv", old="= ~a", new="= a").text == "rtl/inv.sv: replaced at line 2"
+    assert tools.workspace.answer().files == {"rtl/inv.sv": INVERTER.replace("~a", "a")}
+
+
+def test_compilers_say_what_a_user_would_see(open_tools):
+    tools, tell = open_tools(PROBLEM)
+    tell("write", path="rtl/inv.sv", content=INVERTER.replace(";\nend", "\nend"))
+    failed = tell("compile")
+    assert not failed.ok
+    assert "rtl/inv.sv:3: syntax error" in failed.text
+    tell("write", path="rtl/inv.sv", content=INVERTER.replace("input a", "input a, input spare"))
+    done = tell("compile", files=["rtl/inv.sv"])
+    assert done.ok
+    assert ("UNUSED" in done.text) == ("verilator" in tools.tools)
+
+
+def test_a_bench_of_the_models_own_is_simulated_and_what_it_writes_is_gone(open_tools):
+    _, tell = open_tools(PROBLEM)
+    tell("write", path="rtl/inv.sv", content=INVERTER)
+    tell("write", path="verif/tb.sv", content=BENCH)
+    done = tell("simulate", bench="verif/tb.sv", top="tb")
+    assert done.ok
+    assert "y is 1" in done.text
+    assert "log.txt" not in tell("list").text
+    assert tell("read", path="verif/tb.sv").ok  # what tools wrote is there to the end
+
+
+@pytest.mark.parametrize(("value", "ok"), [(0, True), (1, False)])
+def test_a_cocotb_bench_passes_or_fails(open_tools, value, ok):
+    _, tell = open_tools(PROBLEM)
+    tell("write", path="rtl/inv.sv", content=INVERTER)
+    tell("write", path="verif/test_inv.py", content=COCOTB.format(value=value))
+    done = tell("simulate", bench="verif/test_inv.py", top="inv")
+    assert done.ok is ok
+    assert f"test_inv.inverts {'passed' if ok else 'failed'}" in done.text
+
+
+def test_synthesis_tells_latches_cells_and_errors(open_tools):
+    tools, tell = open_tools(PROBLEM)
+    if "synthesize" not in tools.offered:
+        pytest.skip("pyosys is not where the programs run")
+    tell("write", path="rtl/inv.sv", content=INVERTER)
+    assert "$_NOT_" in tell("synthesize", top="inv").text
+    tell("write", path="rtl/inv.sv", content=LATCH)
+    assert "$_DLATCH_" in tell("synthesize", top="latch", files=["rtl/inv.sv"]).text
+    assert not tell("synthesize", top="missing").ok
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("write", {"path": "../escape.sv", "content": ""}, "no path of the workspace"),
+        ("write", {"path": "/etc/passwd", "content": ""}, "no path of the workspace"),
+        ("write", {"path": "src/secret_bench.py", "content": ""}, "no path of the workspace"),
+        ("read", {"path": "rtl/../../x"}, "no path of the workspace"),
+        ("read", {"path": "src/secret_bench.py"}, "no path of the workspace"),
+        ("read", {"path": "docs"}, "docs is a directory"),
+        ("write", {"path": "rtl", "content": ""}, "rtl is a directory"),
+        ("write", {"path": "rtl/other.sv/x.sv", "content": ""}, "rtl/other.sv is a file"),
+        ("read", {"path": "rtl/none.sv"}, "there is no rtl/none.sv"),
+        ("read", {"path": "docs/spec.md", "first": 999}, "has 400 lines"),
+        ("write", {"path": "rtl/a.sv", "content": "\ud800"}, "no UTF-8"),
+        ("write", {"path": "rtl/a.sv", "content": "x" * (10 << 20)}, "more than 1,048,576"),
+        ("write", {"path": "rtl/a.sv"}, "content: Field required"),
+        ("write", {"path": 7, "content": ""}, "path: Input should be a valid string"),
+        ("simulate", {"bench": "rtl/other.sv", "top": "a; rm -rf /"}, "top: String should match"),
+        ("compile", {"files": "[1"}, "compile takes top, files"),
+        ("shell", {"command": "ls"}, "there is no tool 'shell'; the tools are list, read"),
+        ("submit", {}, "none of the files that are asked for was written: rtl/inv.sv"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_clear_answer_and_the_episode_goes_on(open_tools, name, arguments, said):
+    tools, tell = open_tools(PROBLEM)
+    answer = tell(name, **arguments)
+    assert not answer.ok
+    assert answer.text.startswith("error: ")
+    assert said in answer.text
+    assert not tools.submitted
+    assert tell("list").ok
+
+
+@pytest.mark.parametrize("arguments", ['{"path": ', "[1, 2]", '"text"', "[" * 100_000, "\udcff", "null"])
+def test_arguments_that_are_no_json_object_get_a_clear_answer(open_tools, arguments):
+    tools, tell = open_tools(PROBLEM)
+    answer = tools.call(Call("read", arguments))
+    assert (answer.ok, answer.text[:7]) == (False, "error: ")
+    assert len(answer.text) < 500
+    assert tell("list").ok
+
+
+def test_the_workspace_is_bounded(open_tools):
+    _, tell = open_tools(PROBLEM, files=3, workspace_bytes=6000)
+    assert "more than 6,000 bytes" in tell("write", path="rtl/a.sv", content="x" * 5000).text
+    assert tell("write", path="rtl/a.sv", content="x").ok
+    assert "more than 3 files" in tell("write", path="rtl/b.sv", content="x").text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("reg a = 0; initial forever a = ~a;", "stopped, it used more than 1 s of CPU time"),
+        ('initial forever $display("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");', "stopped, it"),
+        ("string s = \"x\"; initial forever s = {s, s};", "vvp: "),
+    ],
+    ids=["never ends", "endless output", "memory"],
+)  # fmt: skip
+def test_a_bench_without_end_is_stopped_and_its_result_is_short(open_tools, body, said):
+    tools, tell = open_tools(PROBLEM, call_seconds=1, result_bytes=2000)
+    tell("write", path="verif/tb.sv", content=f"module tb; {body} endmodule\n")
+    done = tell("simulate", bench="verif/tb.sv", top="tb", files=[])
+    assert not done.ok
+    assert said in done.text
+    assert len(done.text.encode()) <= 2000
+    assert 0 < done.used_s == tools.used_s
+    assert tell("list").ok
+
+
+def test_programs_share_the_seconds_of_the_episode(open_tools):
+    tools, tell = open_tools(PROBLEM, seconds=0.5)
+    tell("write", path="verif/tb.sv", content="module tb; reg a = 0; initial forever a = ~a; endmodule\n")
+    assert "more than 0." in tell("simulate", bench="verif/tb.sv", files=[]).text
+    assert tools.used_s >= 0.4
+    tools.used_s = 0.5
+    assert "the 0.5 s of programs are used up" in tell("compile").text
+
+
+def test_neither_harness_nor_golden_answer_nor_network_is_in_reach(open_tools):
+    _, tell = open_tools(PROBLEM)
+    said = probe(
+        tell,
+        "for top in ('/code', '/src', '/rundir', '/tmp'):\n"
+        "    for path in pathlib.Path(top).rglob('*'):\n"
+        "        if path.is_file() and path.stat().st_size < 100_000 and path.name != 'probe.py':\n"
+        "            text = path.read_bytes()\n"
+        "            assert b'HIDDEN' not in text and b'GOLDEN' not in text, path\n"
+        "try:\n"
+        "    socket.create_connection(('1.1.1.1', 53), 2)\n"
+        "except OSError as error:\n"
+        "    print('no network')\n"
+        "print('uid', os.getuid(), 'dirs', sorted(os.listdir('/code')))",
+    )
+    assert said.ok, said.text
+    assert "no network" in said.text
+    assert "dirs ['docs', 'rtl', 'rundir', 'src', 'verif']" in said.text
+
+
+def test_what_a_program_leaves_behind_is_gone_in_the_next_call(open_tools):
+    """A process, a link out of the tree, a file and a changed source: none of them is there for the next program."""
+    _, tell = open_tools(PROBLEM)
+    left = probe(
+        tell,
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    import time\n"
+        "    time.sleep(1000)\n"
+        "    os._exit(0)\n"
+        "os.symlink('/etc', '/code/rtl/etc')\n"
+        "for path in ('/code/rtl/left.sv', '/tmp/left', '/dev/shm/left', '/code/rtl/inv.sv'):\n"
+        "    pathlib.Path(path).write_text('left')\n"
+        "print('was here')",
+    )
+    assert "was here" in left.text
+    found = probe(
+        tell,
+        "others = [p for p in os.listdir('/proc') if p.isdigit()]\n"
+        "lines = [pathlib.Path('/proc', p, 'cmdline').read_bytes() for p in others if os.access(f'/proc/{p}/mem', os.R_OK)]\n"
+        "print('own processes', len(lines), 'left', [p for p in ('/code/rtl/etc', '/code/rtl/left.sv', '/tmp/left', '/dev/shm/left') if os.path.lexists(p)])\n"
+        "print(pathlib.Path('/code/rtl/inv.sv').read_text()[:10])",
+    )
+    assert "left []" in found.text
+    assert "module inv" in found.text
+
+
+def test_the_simulators_own_files_cannot_be_changed(open_tools):
+    _, tell = open_tools(PROBLEM)
+    said = probe(
+        tell,
+        "import shutil, cocotb as c\n"
+        "for path in (shutil.which('vvp'), c.__file__, '/guard/agent.py', '/code/src/simulate.py', '/usr/bin/x'):\n"
+        "    try:\n"
+        "        open(path, 'a').close()\n"
+        "        print('WROTE', path)\n"
+        "    except OSError:\n"
+        "        print('refused', path)",
+    )
+    assert "WROTE" not in said.text
+    assert said.text.count("refused") == 5
+
+
+def test_what_the_model_is_told_of_tools_and_bounds(open_tools):
+    tools, _ = open_tools(PROBLEM, turns=7, tokens=1234, seconds=56, result_bytes=789)
+    assert {d["function"]["name"] for d in tools.definitions()} == set(tools.offered) <= set(TOOLS)
+    json.dumps(tools.definitions())
+    for said in ("7 turns", "1,234 tokens", "56 seconds", "789 bytes"):
+        assert said in tools.bounds.in_words()
+
+
+def test_a_long_text_is_shortened_in_the_middle():
+    text = shortened("é" * 5000, 1000)
+    assert len(text.encode()) <= 1000
+    assert "bytes left out" in text
+    assert text[0] == text[-1] == "é"
+    assert shortened("short", Bounds().result_bytes) == "short"

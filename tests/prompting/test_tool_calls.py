@@ -1,0 +1,158 @@
+"""Ten published chat templates: calls of tools read as they are written, and conversations that only grow, token by token."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import pytest
+
+from benchmarks.chat_templates import MODELS, tokenizer_of
+from rtl_core.errors import ConfigError
+from rtl_core.prompting.calls import Call, ToolChat
+from rtl_core.prompting.chat import Chat, decoded
+
+SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
+CANNOT = "cannot write calls of tools"
+REFUSED = {
+    ("Qwen-Qwen3-0.6B", False): "writes earlier turns otherwise than they were",
+    ("deepseek-ai-DeepSeek-V3.1", True): "drops the thoughts of earlier turns",
+    **{("Kimi-K2-Instruct", thinking): CANNOT for thinking in (None, False)},
+    **{("HuggingFaceTB-SmolLM3-3B", thinking): CANNOT for thinking in (None, True, False)},
+}  # fmt: skip
+GROWING = [one for one in SETTINGS if (one[0].file, one[1]) not in REFUSED]
+growing = pytest.mark.parametrize(("model", "thinking"), GROWING, ids=[f"{m.file}-{t}" for m, t in GROWING])
+
+
+def tool(name, *arguments):
+    properties = {argument: {"type": "string", "description": "what it is"} for argument in arguments}
+    parameters = {"type": "object", "properties": properties, "required": list(arguments)}
+    return {"type": "function", "function": {"name": name, "description": "It does.", "parameters": parameters}}
+
+
+TOOLS = [tool("list"), tool("read", "path"), tool("write", "path", "content")]
+MESSAGES = [{"role": "system", "content": "Work."}, {"role": "user", "content": "Write it."}]
+VERILOG = 'module a(input x, output y);\n  wire [7:0] b = {8{1\'b1}}; // "</think>" {\n\n  assign y = x < 1 && x > 0;\nendmodule\n'
+TURNS = [
+    ("I look.", [("list", {})]),
+    ("Then I write {it}.", [("write", {"path": "rtl/a.sv", "content": VERILOG})]),
+    ("And read <it>.", [("read", {"path": "rtl/a.sv"})]),
+]  # fmt: skip
+RESULTS = ["rtl/a.sv  (12 bytes)", 'error: "x" {y}\n<|im_end|> Value42-0 ümlaut', "done\n"]
+
+
+@pytest.fixture(scope="session")
+def tokenizers(data):
+    return cache(lambda model: tokenizer_of(model, data / "chat-templates"))
+
+
+def chat_of(tokenizers, model, thinking):
+    return ToolChat(Chat(tokenizers(model), thinking=thinking, model=model.file), TOOLS)
+
+
+def said(chat, thought, calls, number):
+    """An assistant's message as whoever renders whole conversations would write it."""
+    calls = [
+        {"type": "function", "id": f"c{number}", "function": {"name": name, "arguments": arguments}}
+        for name, arguments in calls
+    ]
+    thoughts = dict.fromkeys(("reasoning_content", "thinking"), thought) if chat.chat.thinks else {}
+    return {"role": "assistant", "content": "", "tool_calls": calls, **thoughts}
+
+
+def whole(chat, messages, header=True):
+    return list(chat.chat.apply(messages, tokenize=True, add_generation_prompt=header, tools=TOOLS))
+
+
+@pytest.mark.parametrize(("model", "thinking"), list(REFUSED))
+def test_templates_that_rewrite_history_or_know_no_calls_are_refused(tokenizers, model, thinking):
+    (found,) = [one for one, _ in SETTINGS if one.file == model and _ == thinking]
+    with pytest.raises(ConfigError, match=REFUSED[model, thinking]) as told:
+        chat_of(tokenizers, found, thinking)
+    assert told.value.hint
+
+
+@growing
+def test_a_conversation_only_grows_and_is_what_the_template_renders_of_the_whole(tokenizers, model, thinking):
+    chat = chat_of(tokenizers, model, thinking)
+    tokens = chat.first(MESSAGES)
+    messages = list(MESSAGES)
+    assert tokens == whole(chat, messages)
+    for number, ((thought, calls), result) in enumerate(zip(TURNS, RESULTS, strict=True)):
+        messages.append(said(chat, thought, calls, number))
+        turn = whole(chat, messages, header=False)
+        assert turn[: len(tokens)] == tokens
+        end = max(place for place, token in enumerate(turn) if token in chat.chat.stop) + 1
+        sampled = turn[len(tokens) : end]  # as a model would write it
+        prompt = tokens
+        text = chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, sampled[:-1])
+        found = chat.read(text)
+        assert [(call.name, json.loads(call.arguments)) for call in found] == calls
+        call = Call(found[0].name, found[0].arguments, f"c{number}")
+        # A result could hold the tokens that end a turn: as text they end none.
+        tokens = [*prompt, *sampled, *chat.after([call], [result])]
+        messages.append({"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result})
+        assert tokens == whole(chat, messages)
+
+
+@growing
+def test_what_was_sampled_is_never_rendered_again(tokenizers, model, thinking):
+    """Tokens that no tokenizer would choose for their text stand in the next prompt as they were sampled."""
+    chat = chat_of(tokenizers, model, thinking)
+    tokens = chat.first(MESSAGES)
+    for number in range(3):
+        text = f"odd  spaces , and `x` {number}"
+        letters = [chat.chat.tokenizer.encode(letter, add_special_tokens=False)[0] for letter in text]
+        before, sampled = list(tokens), [*letters, chat.chat.stop[0]]
+        tokens = [*before, *sampled, *chat.after([Call("unknown", "{", f"c{number}")], ["error: no such tool"])]
+        assert tokens[: len(before) + len(sampled)] == before + sampled
+        behind = decoded(chat.chat.tokenizer, tokens[len(before) + len(sampled) :])
+        assert "error: no such tool" in behind
+        assert text not in behind
+
+
+@growing
+def test_malformed_calls_keep_their_name_or_text_so_that_the_model_can_be_told(tokenizers, model, thinking):
+    chat = chat_of(tokenizers, model, thinking)
+    assert chat.read("No call at all, only `code` and a {brace}.") == ()
+    prompt = chat.first(MESSAGES)
+    turn = whole(chat, [*MESSAGES, said(chat, "I look.", [("read", {"path": "rtl/a.sv"})], 0)], header=False)
+    text = chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :])
+    cut = text[: text.index("rtl/a.sv") + 3]
+    (call,) = chat.read(cut)
+    assert call.name == "read"
+    if chat._family == "tagged":
+        assert json.loads(call.arguments) == {"path": "rtl"}
+    else:
+        with pytest.raises(ValueError, match="Unterminated"):
+            json.loads(call.arguments)
+    for place in range(len(text)):  # none of them raises
+        assert len(chat.read(text[:place])) <= 1
+
+
+def test_gpt_oss_names_the_recipient_in_either_place(tokenizers):
+    (model,) = [one for one in MODELS if one.channels]
+    chat = chat_of(tokenizers, model, None)
+    thought = "<|start|>assistant<|channel|>analysis<|message|>to=functions.list {} no<|end|>"
+    for call in ("<|channel|>commentary to=functions.read <|constrain|>json<|message|>", " to=functions.read<|channel|>commentary json<|message|>"):  # fmt: skip
+        assert chat.read(f'{thought}<|start|>assistant{call}{{"path": "a"}}') == (Call("read", '{"path": "a"}'),)
+
+
+def test_several_calls_of_a_turn_are_read_and_answered_in_order(tokenizers):
+    for model, thinking in GROWING:
+        chat = chat_of(tokenizers, model, thinking)
+        calls = [("read", {"path": "a"}), ("read", {"path": "b"}), ("list", {})]
+        try:
+            turn = whole(chat, [*MESSAGES, said(chat, "t", calls, 0)], header=False)
+        except Exception:
+            assert model.file.startswith("meta-llama")  # its template allows one
+            continue
+        if model.channels:
+            continue  # its template renders the first alone
+        prompt = chat.first(MESSAGES)
+        found = chat.read(chat.chat.opening(prompt) + decoded(chat.chat.tokenizer, turn[len(prompt) :]))
+        assert [call.name for call in found] == ["read", "read", "list"]
+        told = [{"role": "tool", "name": c.name, "tool_call_id": "c0", "content": f"R{i}"} for i, c in enumerate(found)]
+        end = max(place for place, token in enumerate(turn) if token in chat.chat.stop) + 1
+        grown = [*turn[:end], *chat.after(found, ["R0", "R1", "R2"])]
+        assert grown == whole(chat, [*MESSAGES, said(chat, "t", calls, 0), *told])
