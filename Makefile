@@ -68,6 +68,7 @@ bench: setup ## Print where a step's time goes
 
 redteam: setup ## Attack the grader with every known way to be paid for wrong RTL (minutes)
 	@$(PY) -m benchmarks.redteam $(ARGS)
+	@$(PY) -m benchmarks.redteam.tools
 
 learning-report: setup ## Run what the ledger of learning lacks (minutes a cell; ARGS="--jobs 8" on more cores) and write its report
 	@$(PY) -m benchmarks.learning $(ARGS)

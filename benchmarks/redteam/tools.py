@@ -83,6 +83,8 @@ ABUSES = (
     Abuse("the simulator's own files", python="import shutil, cocotb as c, sys\n" + _WRITE.format("(shutil.which('vvp'), shutil.which('iverilog'), c.__file__, sys.executable, '/guard/agent.py', '/guard/lib/gate.py', '/code/src/simulate.py')"), says="refused"),
     Abuse("search for the harness", python=_FIND, says="nothing found"),
     Abuse("/proc of others", python="import os\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    if os.stat(f'/proc/{pid}').st_uid != os.getuid():\n        for name in ('mem', 'environ', 'root'):\n            try:\n                open(f'/proc/{pid}/{name}', 'rb').read(1) if name != 'root' else os.listdir(f'/proc/{pid}/root/code'); print('READ', pid, name)\n            except OSError: pass\nprint('looked')", says="looked"),
+    Abuse("lies to whoever listens", python="import socket\nfor text in (b'[' * 100000, b'{\"kind\": \"begin\", \"file\": 5}', b'{\"kind\": \"begin\", \"file\": \"/x\"}\\n{\"kind\": \"end\", \"tests\": 5, \"digest\": 1, \"changes\": 1, \"moved\": 1, \"pacer\": 1}'):\n    with socket.socket(socket.AF_UNIX) as s:\n        try:\n            s.connect('\\0rtl-attest'); s.sendall(text + b'\\n'); print('SENT')\n        except OSError: print('refused')", says="refused"),
+    Abuse("noise on every descriptor", python="import os, socket\nfor fd in range(3, 256):\n    for noise in (b'{', b'[' * 100000, b'{\"design\": 1}'):\n        try: socket.socket(fileno=os.dup(fd)).send(noise)\n        except (OSError, ValueError): pass\nprint('sent')", says="sent"),
     Abuse("signals to others", python="import os, signal\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    if int(pid) not in (os.getpid(), os.getppid()):\n        try: os.kill(int(pid), signal.SIGKILL)\n        except OSError: print('refused')\nprint('tried')", says=""),
     Abuse("the network", python="import socket\nfor address in (('1.1.1.1', 53), ('127.0.0.1', 4200), ('169.254.169.254', 80)):\n    try:\n        socket.create_connection(address, 1); print('CONNECTED', address)\n    except OSError: print('refused')", says="refused"),
     Abuse("namespaces and mounts", python="import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint('refused' if libc.unshare(0x10000000) and libc.mount(b'none', b'/tmp', b'tmpfs', 0, None) else 'MOUNTED', os.getuid())", says="refused"),
@@ -130,7 +132,7 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     spent = time.monotonic() - started
     results = [result for turn in episode.turns for result in turn.results]
     told = "\n".join(result.text for result in results)
-    faults = [word for word in ("WROTE", "READ", "CONNECTED", "MOUNTED", "LEFT", "root:x:0") if word in told]
+    faults = [word for word in ("WROTE", "READ", "SENT", "CONNECTED", "MOUNTED", "LEFT", "root:x:0") if word in told]
     faults += ["told of the harness"] if SECRET in told else []
     faults += [] if abuse.says in told else [f"not tried: {told[-300:]}"]
     faults += [] if "clean []" in told else ["no witness"]

@@ -261,6 +261,7 @@ class Toolbox:
             limits=_limits(self.bounds, most_s),
             budget_s=most_s,
             stop_at_failure=stop_at_failure,
+            trusted=False,
         )
         results = self._executor.run(job).steps
         self.used_s += sum(result.cpu_s + result.asleep_s for result in results)

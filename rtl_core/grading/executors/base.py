@@ -61,6 +61,10 @@ class Job:
     dockerfile: str | None = None
     """The harness' own Dockerfile; an executor without images ignores it."""
     stop_at_failure: bool = False
+    trusted: bool = True
+    """Whether what the steps run is a harness' or ours. Where a model wrote it, nobody inside listens to what it reports (so `sessions`,
+    `builds` and `refused` stay empty), and it gets no channel to prepared processes.
+    """
     waves: bool = False
     """Whether the simulations of Icarus dump their waves; what the steps say is the same, only later."""
 

@@ -87,6 +87,7 @@ def job_message(job: Job, toolchain: Toolchain) -> dict[str, Any]:
         "budget_s": job.budget_s,
         "longest_s": SLOWEST * job.limits.wall_s,
         "stop_at_failure": job.stop_at_failure,
+        "trusted": job.trusted,
         "waves": job.waves,
         "steps": [_step(step, job, toolchain) for step in job.steps],
     }
@@ -145,7 +146,7 @@ def _step(step: Step, job: Job, toolchain: Toolchain) -> dict[str, Any]:
         "cwd": step.cwd,
         "env": environment,
         # What is ours in it, so that a warm start can tell what the harness asked for.
-        "warm": job.cocotb == 2,
+        "warm": job.cocotb == 2 and job.trusted,
         "own": [name for name, value in toolchain.environment().items() if environment.get(name) == value],
     }
 

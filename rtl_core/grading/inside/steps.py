@@ -50,14 +50,15 @@ class Output:
 
 def run_steps(job, report, launch=None):
     """Runs the steps in order and calls `report(result)` after each. `launch` may start them from warm memory."""
-    server = attestation.listen()
+    server = attestation.listen() if job["trusted"] else None
     for step in job["steps"]:
         result = run_step(job, step, server, launch)
         report(result)
         if result["overrun"] or (job["stop_at_failure"] and result["exit_code"] != 0):
             # What ran out of a limit has failed as a whole: further services would only cost as much again.
             break
-    server.close()
+    if server is not None:
+        server.close()
 
 
 def waves(job):
@@ -124,7 +125,8 @@ class Running:
         self.pid, requests = launch.start(job, step, writing) if launch else (start(job, step, writing), None)
         os.close(writing)
         self.selector.register(self.reading, selectors.EVENT_READ, self.on_output)
-        self.selector.register(server, selectors.EVENT_READ, self.on_connection)
+        if server is not None:
+            self.selector.register(server, selectors.EVENT_READ, self.on_connection)
         self.selector.register(os.pidfd_open(self.pid), selectors.EVENT_READ, self.on_end)
         if requests is not None:
             self.selector.register(requests, selectors.EVENT_READ, self.on_request)
@@ -234,6 +236,8 @@ class Running:
 
     def on_connection(self, _):
         """Takes a waiting connection, if there is one; whether there was."""
+        if self.server is None:
+            return False
         try:
             connection = self.server.accept()[0]
         except OSError:
