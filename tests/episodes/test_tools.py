@@ -37,7 +37,7 @@ async def look(dut):
 PROBLEM = Problem(
     id="inverter", source="test", category="cid003", difficulty="easy", prompt="Write an inverter.",
     context={"docs/spec.md": "y is not a\n" * 400, "rtl/other.sv": "module other; endmodule\n"}, targets=("rtl/inv.sv",),
-    harness={"docker-compose.yml": "services: {}", "src/secret_bench.py": "HIDDEN"}, golden={"rtl/inv.sv": "// GOLDEN"},
+    harness={"docker-compose.yml": "services: {}", "src/secret_bench.py": "text of the secret bench"}, golden={"rtl/inv.sv": "// text of the golden answer"},
 )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_neither_harness_nor_golden_answer_nor_network_is_in_reach(open_tools):
         "    for path in pathlib.Path(top).rglob('*'):\n"
         "        if path.is_file() and path.stat().st_size < 100_000 and path.name != 'probe.py':\n"
         "            text = path.read_bytes()\n"
-        "            assert b'HIDDEN' not in text and b'GOLDEN' not in text, path\n"
+        "            assert b'text of the ' + b'secret bench' not in text and b'text of the ' + b'golden answer' not in text, path\n"
         "try:\n"
         "    socket.create_connection(('1.1.1.1', 53), 2)\n"
         "except OSError as error:\n"
