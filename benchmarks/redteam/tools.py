@@ -57,7 +57,7 @@ class Abuse:
 
 _FIND = (
     "import os\nplaces = [os.path.join(at, name) for top in ('/code', '/src', '/rundir', '/tmp', '/dev/shm', '/guard', '/run', '/control')\n"
-    "          for at, _, names in os.walk(top) for name in names if name != 'abuse.py']\n"
+    "          for at, _, names in os.walk(top) for name in names if name != 'abuse.py' and '/lib/python' not in at]\n"
     "for path in places + [f'/proc/{pid}/{name}' for pid in os.listdir('/proc') if pid.isdigit() for name in ('environ', 'cmdline')]:\n"
     "    try:\n"
     "        text = open(path, 'rb').read(100000) if os.path.isfile(path) else b''\n"
@@ -71,7 +71,7 @@ ABUSES = (
     Abuse("endless output", verilog='initial forever $display("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");', says="stopped, it"),
     Abuse("endless output from Python", python="while True: print('a' * 10000)", says="stopped, it"),
     Abuse("a bench that never ends", verilog="reg a = 0; initial forever a = ~a;", says="stopped, it used more than 3 s"),
-    Abuse("a bench that waits for ever", python="import time\ntime.sleep(10**6)", says="stopped, it slept for 3 s"),
+    Abuse("a bench that waits for ever", python="import time\ntime.sleep(10**6)", says="cocotb: stopped, it"),
     Abuse("a string that grows", verilog='string s = "x"; initial forever s = {s, s};', says="vvp: "),
     Abuse("all memory", python="kept = []\nwhile True: kept.append(bytearray(1 << 26))", says="cocotb: "),
     Abuse("a fork bomb", python="import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", says="stopped, it"),
