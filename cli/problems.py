@@ -104,18 +104,7 @@ def show(
     from rtl_core.validation.expected import describe_interface
 
     loaded = load(config, source)
-<<<<<<< HEAD
-    every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
-    if problem_id not in every:
-        close = [name for name in every if problem_id in name][:5]
-        raise ProblemError(
-            f"there is no problem {problem_id!r}",
-            f"perhaps {', '.join(close)}" if close else "`rtl-distill problems list` shows all ids",
-        )
-    problem = every[problem_id]
-=======
     problem = named(loaded, problem_id)
->>>>>>> bc2ce00 (Episodes: a model works on a problem with tools in a sandbox, by hand, at an endpoint, or sampled here)
     split = "train" if problem in loaded.train else "held out"
     expected = describe_interface(problem)
     lines = [
@@ -248,10 +237,6 @@ def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSour
     return settings.problems.sources, settings.run.seed, settings.problems.split
 
 
-<<<<<<< HEAD
-def load(config: str, source: list[str] | None) -> LoadedProblems:
-    """The problems that a command names with `--source`, or those of its configuration."""
-=======
 def named(loaded: LoadedProblems, problem_id: str) -> Problem:
     """The problem of that id. ProblemError that names those like it, when there is none."""
     every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
@@ -265,7 +250,7 @@ def named(loaded: LoadedProblems, problem_id: str) -> Problem:
 
 
 def load(config: str, source: list[str] | None) -> LoadedProblems:
->>>>>>> bc2ce00 (Episodes: a model works on a problem with tools in a sandbox, by hand, at an endpoint, or sampled here)
+    """The problems that a command names with `--source`, or those of its configuration."""
     from rtl_core.problems.load import load_problems
 
     return load_problems(*sources_of(config, source))
