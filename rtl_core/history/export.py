@@ -73,6 +73,7 @@ _BY_OTHERS = {
     "teacher_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "teacher_choices": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "trainer_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
+    "messages": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "verdict_cache": "false",
     "schema_version": "true",
 }

@@ -13,6 +13,7 @@ import numpy as np
 
 from rtl_core.history.records import (
     EvaluationRecord,
+    MessageRecord,
     RunRecord,
     StepPlan,
     StepRecord,
@@ -190,6 +191,7 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_teacher(teachers)
         history.record_advantages(advantages)
         history.record_trainer_tokens([(r.key, [value - 0.001 for value in r.logprobs_T]) for r in rollouts])
+        history.record_messages([MessageRecord(r.key, 0, "model", r.text, True, 0.5) for r in rollouts[:1]])
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
     reward_mean = float(np.mean([earned.total for _, _, earned in verdicts]))
     pass_rate = float(np.mean([verdict.passed for _, verdict, _ in verdicts]))
