@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from rtl_core.validation.table import by_source, score_text
 
 OTHERS_SQL = "SELECT fingerprint, status, tools FROM validations ORDER BY fingerprint, tools_key"
 FORMS = (".html", ".jsonl")
+_PLACE = re.compile(r"/\S*/(?=site-packages/)")
+"""Where packages lie on this machine: two machines tell the same."""
 
 
 def check_form(path: Path) -> None:
@@ -98,7 +101,7 @@ def _row(
         "harness": digests(problem, Answer())["harness"],
         "golden": {name: golden.get(name) for name in ("source", "digest")},
         "status": record.status,
-        "reason": found.get("reason", ""),
+        "reason": _PLACE.sub("", found.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
         "stubs": {"tried": len(stubs), "paid": [name for name, told in stubs.items() if _is_paid(told)]},
         "seeds": [f"{one['seed']}: {one['outcome']}" for one in golden.get("verdicts", [])],
