@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_undecided_with_the_reason(grader: Grader, other:
 
 
 def test_an_explosion_ends_within_its_limits(grader: Grader) -> None:
-    wide = "module m(input [39:0] a, input [39:0] b, output [79:0] y);\n  assign y = {};\nendmodule\n"
+    wide = "module m(input [23:0] a, input [23:0] b, output [47:0] y);\n  assign y = {};\nendmodule\n"
     found = proof(grader, wide.format("a * b"), wide.format("b * (a + 1) - b"), 2.0)
     assert (found.outcome, found.why) == ("undecided", "out of CPU time")
     memory = "module m(input clk, input [23:0] i, input [31:0] d, output reg [31:0] y);\n  reg [31:0] r [0:16777215];\n"
