@@ -7,21 +7,12 @@ import json
 
 import pytest
 
+from benchmarks.episodes import both, known_answer, said
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
 from rtl_core.episodes.episode import Episode, Reply, Script
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.prompting.calls import Call
-from rtl_core.types.answer import Answer
-
-
-def known_answer(problem, files):
-    """Calls that read the documents, write the files, compile and submit."""
-    calls = [("list", {})]
-    calls += [("read", {"path": path}) for path in problem.context if path.startswith("docs/")]
-    calls += [("write", {"path": path, "content": text}) for path, text in files.items()]
-    calls += [("compile", {}), ("submit", {})]
-    return Script([(name, json.dumps(arguments)) for name, arguments in calls])
 
 
 def test_all_published_agentic_problems_open(agentic, executor):
@@ -36,32 +27,17 @@ def test_all_published_agentic_problems_open(agentic, executor):
         assert not any(path in told for path in problem.harness)
 
 
-def same_as_single_shot(problem, executor, grader, files):
-    episode = Episode(problem, executor, Bounds(turns=len(problem.context) + len(files) + 10))
-    answer = episode.play(known_answer(problem, files))
-    assert episode.ended == "submitted"
-    verdict, single = grader.grade(problem, answer), grader.grade(problem, Answer(files=files))
-    assert (verdict.outcome, verdict.tests_passed, verdict.tests_total) == (
-        single.outcome, single.tests_passed, single.tests_total,
-    )  # fmt: skip
-    return verdict
-
-
 def test_a_script_with_the_known_answer_passes(arbiter, executor, grader):
-    assert same_as_single_shot(arbiter, executor, grader, arbiter.golden).passed
+    episode, single = both(arbiter, executor, grader, arbiter.golden)
+    assert episode.passed
+    assert said(episode) == said(single)
 
 
 @pytest.mark.parametrize("number", range(0, 92, 23))
 def test_a_script_ends_as_single_shot_grading_of_the_same_files(agentic, executor, grader, number):
     problem = agentic[number]
-    same_as_single_shot(problem, executor, grader, stand_in(problem))
-
-
-@pytest.mark.slow
-def test_scripts_of_all_agentic_problems_end_as_single_shot_grading(agentic, executor, grader):
-    for problem in agentic:
-        if files := stand_in(problem):
-            same_as_single_shot(problem, executor, grader, files)
+    episode, single = both(problem, executor, grader, stand_in(problem))
+    assert said(episode) == said(single)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +102,11 @@ def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
     for message in episode.messages[:-1]:
         if message["role"] != "assistant":
             assert message["content"].replace("\r", "\ufffd") in told
-    for said in (
+    for words in (
         "vvp: done\n42",
         "there is no tool 'nonsense'",
         "path: Field required",
         "not a call: list takes under",
     ):
-        assert said in told
+        assert words in told
     assert Episode(arbiter, executor).play(ByHand(io.StringIO(""), io.StringIO())).files == {}

@@ -1,0 +1,79 @@
+"""Scripted episodes over the agentic problems: each ends with the verdict of single-shot grading of the same files.
+
+    python -m benchmarks.episodes [--every 1] [--executor bubblewrap] [--data ../shared/data]
+
+The script reads the documents, writes an answer with the demanded interface and nothing behind it, compiles and submits. Printed are problems
+that end otherwise, and how many there were of each outcome. All 92 take a quarter of an hour on two idle cores: some harnesses do not end
+by themselves with such an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+
+from benchmarks.answers import options
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.episode import Episode, Script
+from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.grading.grader import Grader
+from rtl_core.grading.stand_in import stand_in
+from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Verdict
+
+PUBLISHED = "cvdp/cvdp_v1.0.2_agentic_code_generation_no_commercial.jsonl"
+
+
+def known_answer(problem: Problem, files: Mapping[str, str]) -> Script:
+    """Calls that read the documents, write the files, compile and submit."""
+    calls: list[tuple[str, dict[str, str]]] = [("list", {})]
+    calls += [("read", {"path": path}) for path in problem.context if path.startswith("docs/")]
+    calls += [("write", {"path": path, "content": text}) for path, text in files.items()]
+    calls += [("compile", {}), ("submit", {})]
+    return Script([(name, json.dumps(arguments)) for name, arguments in calls])
+
+
+def both(problem: Problem, executor: Executor, grader: Grader, files: Mapping[str, str]) -> tuple[Verdict, Verdict]:
+    """The verdict on a scripted episode that writes these files, and that on the files themselves."""
+    episode = Episode(problem, executor, Bounds(turns=len(problem.context) + len(files) + 10))
+    answer = episode.play(known_answer(problem, files))
+    return grader.grade(problem, answer), grader.grade(problem, Answer(files=dict(files)))
+
+
+def said(verdict: Verdict) -> tuple[str, int, int]:
+    """What must be equal."""
+    return verdict.outcome.value, verdict.tests_passed, verdict.tests_total
+
+
+def main() -> int:
+    parser = options(__doc__)
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth problem")
+    parser.add_argument("--executor", default="bubblewrap")
+    arguments = parser.parse_args()
+    outcomes, differ = Counter[str](), 0
+    with (
+        closing(make_executor(arguments.executor)) as executor,
+        closing(make_executor(arguments.executor)) as judging,
+        closing(Grader(judging)) as grader,
+    ):
+        for problem in read_cvdp(arguments.data / PUBLISHED).problems[:: arguments.every]:
+            files = stand_in(problem)
+            if not files:
+                outcomes["no interface to answer with"] += 1
+                continue
+            episode, single = both(problem, executor, grader, files)
+            outcomes[single.outcome.value] += 1
+            if said(episode) != said(single):
+                differ += 1
+                print(f"{problem.id}: {said(episode)} as an episode, {said(single)} single-shot", flush=True)
+    print(f"{outcomes.total()} problems, {differ} end otherwise: {dict(outcomes)}")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
