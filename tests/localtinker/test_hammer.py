@@ -10,6 +10,6 @@ import pytest
 
 @pytest.mark.slow
 def test_eight_clients_at_once_cause_no_error_and_no_growth(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.localtinker_hammer", "--requests", "2000", "--warm-up", "800"]
+    command = [sys.executable, "-m", "benchmarks.localtinker_hammer", "--requests", "1000", "--warm-up", "500"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert finished.returncode == 0, finished.stdout + finished.stderr[-2000:]
