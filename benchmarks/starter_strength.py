@@ -158,8 +158,7 @@ def strength(
                 else:
                     tally.unfit[f"{verdict.outcome.value} ({name})"] += 1
             compared = [
-                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, EFFORT)
-                for name in survived
+                pool.submit(compare, executor, problem, golden, wrong[name].files, limits, EFFORT) for name in survived
             ]
             for name, found in zip(survived, (one.result() for one in compared), strict=True):
                 if found.agrees:
