@@ -34,7 +34,6 @@ COMMANDS = (
     f"localtinker --model {STUDENT} {MODEL}",
     f"localtinker --random tiny {MODEL}",
     "rehearsal --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
-    "rehearsal --config cvdp --only 'queue paused' 'sampler weights gone' 'trainer lost after its step' 'no sequence'",
     "service_start --rounds 1",
     "starter_strength --specs 1 --families mux",
     "step --steps 3",
