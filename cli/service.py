@@ -104,11 +104,10 @@ def serve_grader(
     from contextlib import closing
 
     from rtl_core.config import load_config
-    from rtl_core.localtinker.__main__ import listen
-    from rtl_core.localtinker.settings import is_loopback
+    from rtl_core.http_server import is_loopback, listen, serve
     from rtl_core.problems.sources import override_of
-    from rtl_core.serving.app import create_app, serve
-    from rtl_core.serving.desk import open_desk
+    from rtl_core.serving.app import create_app
+    from rtl_core.serving.grading_queue import open_queue
     from rtl_distill.tasks.cluster import cluster_of
 
     token = os.environ.get(GRADER_TOKEN)
@@ -125,6 +124,6 @@ def serve_grader(
     with (
         closing(listen(host, port)) as listener,
         cluster_of(settings) as cluster,
-        open_desk(settings, cluster, output, queue) as desk,
+        open_queue(settings, cluster, output, queue) as grading,
     ):
-        asyncio.run(serve(create_app(desk, token), listener, announce))
+        asyncio.run(serve(create_app(grading, token), listener, announce, grace_s=10))

@@ -45,7 +45,7 @@ ROOMS = (
     "rtl_core.types",
     "rtl_core",
 )
-"""From the top to the ground. `rtl_core` itself holds the errors, the registry and the version."""
+"""From the top to the ground. `rtl_core` itself holds the errors, the registry, how HTTP services are served, and the version."""
 KEPT_TO = {"tinker": ("rtl_core.backend", "rtl_core.localtinker", "rtl_core.interop")}
 """Package of others -> the rooms that may import it: everybody else asks a backend (rtl_core/backend/base.py)."""
 BESIDE = ("benchmarks", "tests", "scripts", "examples")

@@ -233,7 +233,7 @@ class Toolbox:
         kind = self.offered[call.name]
         try:
             return kind.model_validate(arguments)
-        except (ValidationError, ValueError) as error:
+        except (ValidationError, ValueError, RecursionError) as error:
             why = error.errors() if isinstance(error, ValidationError) else [{"loc": (), "msg": str(error)}]
             said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".lstrip(": ") for one in why[:5])
             takes = ", ".join(kind.model_fields) or "no argument"

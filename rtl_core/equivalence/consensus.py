@@ -4,8 +4,8 @@ Answers with the same outputs on all inputs that were tried form a class. A clas
 majority; an answer outside it is doubtful, or the specification leaves open what it does. What all answers do wrong is found by nobody.
 
 Two answers are told apart as an answer is told from a golden one (`rtl_core.equivalence.differential`), in both directions, because what
-one of them leaves unknown (X) the other may fill. A difference in outputs alone that a valid-like output declares invalid, or one that
-is a constant number of clock cycles, is told as such: the two are `alike but for` it.
+one of them leaves unknown (X) the other may fill. Two that
+differ in latency alone, or in outputs while a valid-like output is 0, behave alike, and it is said so.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def by_consensus(
     answers: Sequence[Files],
     limits: Limits,
     effort: Effort,
-    recorded: Trace = (),
+    driven: Trace = (),
 ) -> list[Comparison]:
     """What the passing answers of one problem say of each other. Copies of one text count once.
 
     Args:
         as_golden: the problem with one of the answers for a golden one, and the interface that it has.
-        recorded: inputs that the harness drives.
+        driven: inputs that the harness drives.
 
     Raises InfrastructureError where the executor fails.
     """
@@ -113,7 +113,7 @@ def by_consensus(
 
     def held(golden: int, other: int) -> Comparison:
         one, two = texts[distinct[golden]], texts[distinct[other]]
-        found = differential.compare(executor, as_golden(one), one, two, limits, effort, True, recorded)
+        found = differential.compare(executor, as_golden(one), one, two, limits, effort, True, driven)
         spent.append(found.cpu_s)
         return found
 

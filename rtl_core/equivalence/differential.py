@@ -42,14 +42,14 @@ def compare(
     limits: Limits,
     effort: Effort = USUAL,
     by_value: bool = False,
-    recorded: Trace = (),
+    driven: Trace = (),
 ) -> Comparison:
     """Simulate `other` (path -> text) beside `golden`, first with the default parameters, then with other ones; then, where the effort
     has CPU time for it, prove that the two are equal with the default parameters and with those that the harness sets, or find the
     shortest inputs that tell them apart.
 
     Args:
-        recorded: inputs that the harness drives (`recorded.py`); tried first.
+        driven: inputs that the harness drives (`harness_inputs.py`); tried first.
         by_value: whether two that differ are the same where they give the same values in order while an output says that these are valid.
 
     Raises InfrastructureError where the executor fails.
@@ -58,7 +58,7 @@ def compare(
         pair = Pair.of(executor, problem, golden, other, limits)
     except IncomparableError as error:
         return Comparison("unknown", str(error))
-    followed = pair.replay({}, pair.interface, recorded, None) if recorded else None
+    followed = pair.replay({}, pair.interface, driven, None) if driven else None
     if followed is not None and followed.result == "different":
         found = replace(followed, detail=f"{followed.detail}; inputs as the harness drives them")
     elif effort.proof_first:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import json
 import os
 import shlex
 import shutil
@@ -160,11 +159,6 @@ def instruction(problem: Problem) -> str:
     """What an agent with a workspace is told; the context's files lie there."""
     targets = "\n".join(f"- `{path}`" for path in problem.targets)
     return f"{problem.prompt.rstrip()}\n\nWrite the complete content of these files, below the working directory:\n{targets}\n"
-
-
-def response_of(files: Mapping[str, str]) -> str:
-    """A response that stands for `files`."""
-    return json.dumps({"code": [{path: text} for path, text in files.items()]})
 
 
 def answer_of(problem: Problem, given: str | Mapping[str, str]) -> Answer:

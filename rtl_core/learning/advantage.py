@@ -69,7 +69,7 @@ def token_advantages(
         kl_weight: λ ≥ 0.
         kl_discount: γ in [0, 1]; 0 charges each token its own KL alone.
         kl_clamp: if given, each token's KL is cut to ±kl_clamp nats before it is summed.
-        heard_T: factor of each token's KL (learning/speaks.py); None: 1.
+        heard_T: factor of each token's KL (learning/kl_mask.py); None: 1.
 
     Raises:
         ValueError: the shapes differ, or λ > 0 without a teacher.

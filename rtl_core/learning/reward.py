@@ -1,7 +1,8 @@
 """Reward: named, weighted terms over one graded answer.
 
 The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, those without a
-weight with weight 0, so that other weights can be tried later on stored rollouts. What becomes of the total in training (later
+weight with weight 0, so that other weights can be tried later on stored rollouts; but for those that read the netlist, which is
+made where one of them has a weight. What becomes of the total in training (later
 turns, cut answers, the group's baseline) stands in credit.py; the KL to the teacher is a per-token penalty (advantage.py).
 
 A term is a function with the decorator `term`, here or in a module of your own that `reward.plugins` names:
@@ -60,7 +61,7 @@ class Term:
     about: str
     value: Callable[[Graded], float]
     netlist: bool = False
-    """Whether it reads the netlist: with a weight on it, every pass of a train step is looked at."""
+    """Whether it reads the netlist. With a weight on it every pass of a train step is looked at; without one it is not stored."""
 
 
 TERMS: dict[str, Term] = {}
@@ -102,7 +103,7 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
             f"a verdict without a judgement has no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
             "grade the rollout again",
         )
-    every = {**weights, **{name: weights.get(name, 0.0) for name in TERMS}}
+    every = {**weights, **{name: weights.get(name, 0.0) for name, one in TERMS.items() if not one.netlist}}
     terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
     return Reward(total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms)
 
@@ -156,3 +157,19 @@ def _tests_fraction(answer: Graded) -> float:
         return 0.0
     # A service that fails without failing a test (lint, synthesis) must not read as a full score.
     return min(verdict.tests_passed, verdict.tests_total - 1) / verdict.tests_total
+
+
+@term("area", netlist=True)
+def _area(answer: Graded) -> float:
+    """1 / (1 + a) for a times the cells of the golden answer, or of the median pass; 0 for what is doubtful or not synthesised."""
+    return _small(None if answer.netlist is None else answer.netlist.relative_area)
+
+
+@term("depth", netlist=True)
+def _depth(answer: Graded) -> float:
+    """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 for what is doubtful or not synthesised."""
+    return _small(None if answer.netlist is None else answer.netlist.relative_levels)
+
+
+def _small(relative: float | None) -> float:
+    return 0.0 if relative is None else 1 / (1 + relative)

@@ -13,7 +13,6 @@ import gc
 import json
 import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -25,7 +24,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core import http_server
+from rtl_core.errors import RtlDistillError
 from rtl_core.localtinker.settings import Settings, build_parser, check_exposure, check_models, parse_model
 
 
@@ -47,11 +47,10 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     models = dict(parse_model(text) for text in args.model)
     check_models(models)
     check_exposure(args.host, key)
-    listener = listen(args.host, args.port)
+    listener = http_server.listen(args.host, args.port)
 
     # Nothing that is imported here is ever let go: looking for garbage in it takes a fifth of the start.
     gc.disable()
-    import uvicorn
 
     from rtl_core.localtinker.app import create_app
     from rtl_core.localtinker.service import Service
@@ -72,39 +71,12 @@ def serve(args: argparse.Namespace, announce: Callable[[str], None]) -> int:
     )
     service = Service(settings)
     app = create_app(service, key)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=2, lifespan="on"
-    )
-    server = uvicorn.Server(config)
     # The compute thread and the event loop share the interpreter: hand over sooner than every 5 ms.
     sys.setswitchinterval(0.001)
 
-    async def run() -> None:
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
-        host, port = listener.getsockname()[:2]
-        announce(f"http://{host}:{port}")
-        await serving
-
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+        asyncio.run(http_server.serve(app, listener, announce, grace_s=2, lifespan="on"))
     return 0
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket without Nagle's delay, which would add 40 ms to every answer."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle off only on sockets that name their protocol.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another --port") from error
-    listener.listen(1024)
-    return listener
 
 
 def _die_with_parent() -> None:

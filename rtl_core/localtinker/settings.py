@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rtl_core.errors import ConfigError
+from rtl_core.http_server import is_loopback
 
 MAX_CONTEXT = 32768
 """Longest sequence served, in tokens, unless the service is told otherwise."""
@@ -79,14 +79,6 @@ def check_models(models: dict[str, Path]) -> None:
     for name, path in models.items():
         if not (path / "config.json").is_file():
             raise ConfigError(f"model {name!r}: no config.json in {path}", "give the folder of a transformers model")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_exposure(host: str, key: str | None) -> None:

@@ -1,6 +1,9 @@
-"""From a response to the answer to one problem."""
+"""From a response to the answer to one problem, and from files to a response."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
 
 from rtl_core.problems.interface import HDL_SUFFIXES, module_names, top_levels
 from rtl_core.prompting.extraction import extract_answer
@@ -14,6 +17,11 @@ def answer_to(problem: Problem, response: str) -> Answer:
     Never raises, and takes time linear in the length of the response, whatever it holds (extraction.py has the rules).
     """
     return extract_answer(response, problem.targets, demanded_modules(problem))
+
+
+def response_of(files: Mapping[str, str]) -> str:
+    """A response from which exactly these files are read again; empty where there is none."""
+    return json.dumps({"code": [{path: text} for path, text in files.items()]}) if files else ""
 
 
 def demanded_modules(problem: Problem) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +20,8 @@ from rtl_core.history.records import StoredRollout
 from rtl_core.learning.advantage import kl_share
 from rtl_core.learning.credit import Credit
 from rtl_core.learning.distributions import Choices
-from rtl_core.learning.speaks import first_wrong_line
+from rtl_core.learning.kl_mask import first_wrong_line
+from rtl_core.prompting.answer_to import response_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.run.session import Session
 from rtl_core.types.problem import Problem
@@ -95,7 +95,7 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
 
 
 def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of: Callable[[int], str]) -> int:
-    """The token that begins the first wrong line of an answer (`learning.speaks.first_wrong_line`); its end, if it passed."""
+    """The token that begins the first wrong line of an answer (`learning.kl_mask.first_wrong_line`); its end, if it passed."""
 
     def lines_of(tokens_T: Sequence[int]) -> tuple[list[str], list[int]]:
         texts = [text_of(token) for token in tokens_T]
@@ -212,7 +212,7 @@ def golden_response(problem: Problem) -> str:
     if len(files) == 1:
         (text,) = files.values()
         return f"```verilog\n{text.rstrip()}\n```"
-    return json.dumps({"code": [{name: text} for name, text in files.items()]})
+    return response_of(files)
 
 
 def datums_to_imitate(session: Session, batch: Batch) -> list[Datum]:

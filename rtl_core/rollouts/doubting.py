@@ -49,13 +49,14 @@ async def _look(session: Session, batch: Batch, problem_id: str) -> None:
         except InfrastructureError:
             return
     told = [(stored, one) for stored, one in zip(passes, found, strict=True) if one is not None]
+    earned = []
     for stored, one in told:
         batch.update(stored, audit=one.result)
-        if pays_size and one.agrees:
-            assert stored.verdict is not None
-            earned = reward_of(session, stored.rollout, stored.verdict, one.netlist)
-            batch.update(stored, reward=earned)
-            session.recorder.put("record_verdicts", [(stored.rollout.key, stored.verdict, earned)])
+        if pays_size and one.agrees and stored.verdict is not None:
+            reward = reward_of(session, stored.rollout, stored.verdict, one.netlist)
+            batch.update(stored, reward=reward)
+            earned.append((stored.rollout.key, stored.verdict, reward))
+    session.recorder.put("record_verdicts", earned)
     session.recorder.put(
         "record_audits",
         [

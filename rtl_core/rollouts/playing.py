@@ -8,7 +8,6 @@ recorded turn by turn: an episode whose process died goes on from there. Program
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import threading
 import time
@@ -33,6 +32,7 @@ from rtl_core.grading.executors.base import Executor, Job, JobResult
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.learning.intervals import mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.prompting.answer_to import response_of
 from rtl_core.prompting.messages import build_messages
 from rtl_core.reporting.breakdown import counts_of
 from rtl_core.reporting.text import p_in_words, rate_in_words
@@ -41,7 +41,6 @@ from rtl_core.rollouts.batch import Batch, sampling_of
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
 from rtl_core.run.graders import executor_of
 from rtl_core.run.session import Session
-from rtl_core.types.answer import Answer
 from rtl_core.types.rollout import Rollout
 
 
@@ -165,12 +164,7 @@ def _converse(
             on_turn(Turn(reply, (), time.monotonic() - started))
         return turns[0].reply.text, turns[0].reply.cut
     episode = Episode(problem, player.executor, session.config.episode, list(turns))
-    return as_text(episode.play(policy, on_turn)), episode.ended == "cut"
-
-
-def as_text(answer: Answer) -> str:
-    """An answer's files as a response from which they are read again."""
-    return json.dumps({"code": [{path: text} for path, text in answer.files.items()]}) if answer.files else ""
+    return response_of(episode.play(policy, on_turn).files), episode.ended == "cut"
 
 
 def table(session: Session, found: Sequence[Player]) -> Table:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
-from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -27,7 +25,7 @@ from rtl_core.grading.answer_file import line_of
 from rtl_core.grading.verdict_record import conditions_of
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
 from rtl_core.reporting.text import escaping_templates
-from rtl_core.serving.desk import Desk, QueueFullError
+from rtl_core.serving.grading_queue import GradingQueue, QueueFullError
 
 MAX_BODY_BYTES = 32 << 20
 STALL_S = 30.0
@@ -57,13 +55,13 @@ class Graded(BaseModel):
     verdicts: list[dict[str, Any]]
 
 
-def create_app(desk: Desk, token: str) -> FastAPI:
-    """The application around a desk; requests carry `Authorization: Bearer TOKEN`."""
+def create_app(queue: GradingQueue, token: str) -> FastAPI:
+    """The application around a queue; requests carry `Authorization: Bearer TOKEN`."""
     about = "Verdicts of real simulators on answers to RTL problems. Asking again is free: an answer is graded once."
     app = FastAPI(
         title="rtl-distill grader", version=version("rtl-distill"), description=about, docs_url=None, redoc_url=None
     )
-    app.add_middleware(_Guard, token=token, desk=desk)
+    app.add_middleware(_Guard, token=token, queue=queue)
     _answer_errors(app)
     locked = [Depends(HTTPBearer(auto_error=False))]
     page = escaping_templates("rtl_core.serving").get_template("docs.html")
@@ -72,38 +70,38 @@ def create_app(desk: Desk, token: str) -> FastAPI:
     async def grade(asked: Asked) -> Response:
         """Grade a batch and wait for its verdicts. 429 and 503 carry Retry-After; send the same batch again then, and after a lost
         connection, too."""
-        if len(asked.answers) > desk.queue:
-            return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {desk.queue}")
+        if len(asked.answers) > queue.capacity:
+            return _refused(413, f"answers: {len(asked.answers)} are more than the queue takes, {queue.capacity}")
         lines = []
         for number, answer in enumerate(asked.answers):
             size = len(answer.response or "") + sum(map(len, (answer.files or {}).values()))
             if size > MAX_RESPONSE_CHARS:
                 return _refused(413, f"answers.{number}: has {size} characters, more than {MAX_RESPONSE_CHARS}")
             try:
-                lines.append(line_of(answer.model_dump(exclude_none=True), number, desk.problems, {}, Counter()))
+                lines.append(line_of(answer.model_dump(exclude_none=True), number, queue.problems, {}, Counter()))
             except ValueError as error:
                 return _refused(422, f"answers.{number}.{error}")
-        return JSONResponse({"verdicts": await desk.grade(lines)})
+        return JSONResponse({"verdicts": await queue.grade(lines)})
 
     @app.get("/v1/problems", dependencies=locked)
     async def problems() -> dict[str, Any]:
         """Executor, tools, and for each problem its fingerprint and the conditions that answers are graded under."""
         found = {
-            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(desk.grader, p).model_dump(mode="json")}
-            for name, p in desk.problems.items()
+            name: {"fingerprint": p.fingerprint, "conditions": conditions_of(queue.grader, p).model_dump(mode="json")}
+            for name, p in queue.problems.items()
         }
-        return {"executor": desk.grader.executor.name, "tools": desk.grader.tools, "problems": found}
+        return {"executor": queue.grader.executor.name, "tools": queue.grader.tools, "problems": found}
 
     @app.get("/health")
     async def health() -> Response:
         """200 while gradings succeed, 503 once several have failed one after another."""
-        told = {"status": "ok" if desk.healthy else "the executor fails", "verdicts": len(desk.store)}
-        return JSONResponse(told, 200 if desk.healthy else 503)
+        told = {"status": "ok" if queue.healthy else "the executor fails", "verdicts": len(queue.store)}
+        return JSONResponse(told, 200 if queue.healthy else 503)
 
     @app.get("/metrics", dependencies=locked)
     async def metrics() -> Response:
         """Counters and gauges in Prometheus' text format."""
-        return Response(generate_latest(desk.meters.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(queue.meters.registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
@@ -133,8 +131,8 @@ def _answer_errors(app: FastAPI) -> None:
 class _Guard:
     """Asks for the token, reads the request within its limits, and counts what is answered."""
 
-    def __init__(self, app: ASGIApp, token: str, desk: Desk) -> None:
-        self._app, self._token, self._meters = app, token.encode(), desk.meters
+    def __init__(self, app: ASGIApp, token: str, queue: GradingQueue) -> None:
+        self._app, self._token, self._meters = app, token.encode(), queue.meters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -179,17 +177,3 @@ async def _whole(receive: Receive) -> bytes:
             body += message.get("body", b"")
         more = message.get("more_body", False)
     return bytes(body)
-
-
-async def serve(app: FastAPI, listener: Any, announce: Callable[[str], None]) -> None:
-    """Serves until a signal ends it; what is under way then has ten seconds. `announce` gets the address once it answers."""
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_keep_alive=120, timeout_graceful_shutdown=10, lifespan="off"
-    )
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.005)
-    host, port = listener.getsockname()[:2]
-    announce(f"http://{host}:{port}")
-    await serving

@@ -14,9 +14,9 @@ from attrs import define, field
 
 from rtl_core.equivalence.consensus import Files, Words, by_consensus, words_of
 from rtl_core.equivalence.differential import compare
+from rtl_core.equivalence.harness_inputs import harness_inputs
 from rtl_core.equivalence.pair import Comparison, IncomparableError, Pair
 from rtl_core.equivalence.proof import netlist
-from rtl_core.equivalence.recorded import recorded
 from rtl_core.equivalence.side_by_side import Effort, Trace
 from rtl_core.grading.grader import Grader
 from rtl_core.types.netlist import Netlist
@@ -34,7 +34,7 @@ def hold(
     """What is known of the passing answers of one problem, with their `sizes` or without. Raises InfrastructureError where the executor fails."""
     executor, limits = grader.executor, grader.limits
     if problem.golden is None:
-        driven = once.recorded(grader, problem, answers[0])
+        driven = once.harness_inputs(grader, problem, answers[0])
         found = by_consensus(
             executor, lambda files: with_golden(problem, files, grader), answers, limits, effort, driven
         )
@@ -67,10 +67,10 @@ class Once:
     driven: dict[str, Trace] = field(factory=dict)
     """Problem's fingerprint -> the inputs that its harness drives."""
 
-    def recorded(self, grader: Grader, problem: Problem, files: Files) -> Trace:
+    def harness_inputs(self, grader: Grader, problem: Problem, files: Files) -> Trace:
         """The inputs that the harness drives while it judges a passing answer. Raises InfrastructureError where the executor fails."""
         if problem.fingerprint not in self.driven:
-            self.driven[problem.fingerprint] = recorded(grader, with_golden(problem, files, grader), files)
+            self.driven[problem.fingerprint] = harness_inputs(grader, with_golden(problem, files, grader), files)
         return self.driven[problem.fingerprint]
 
     def netlist(self, grader: Grader, problem: Problem, files: Files) -> tuple[Netlist | None, float]:

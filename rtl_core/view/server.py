@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 import threading
 from collections import OrderedDict
@@ -19,7 +18,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-import uvicorn
 from fastapi import Body, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -28,7 +26,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from rtl_core.errors import ConfigError, RtlDistillError
+from rtl_core import http_server
+from rtl_core.errors import RtlDistillError
 from rtl_core.history.connection import HistoryBusyError
 from rtl_core.history.store import History
 from rtl_core.reporting.text import cell, escaping_templates
@@ -252,35 +251,15 @@ def _static() -> dict[str, tuple[str, str]]:
     return found
 
 
-def listen(port: int) -> socket.socket:
-    """A socket on loopback. ConfigError where the port is taken."""
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot listen on 127.0.0.1:{port}: {error}", "choose another --port; 0 takes a free one"
-        ) from error
-
-
 def serve(history: History, port: int, announce: Callable[[str], None]) -> None:
     """Serve the view until Ctrl-C; `announce` gets its address once it answers."""
-    listener = listen(port)
-    config = uvicorn.Config(
-        create_app(history), log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off"
-    )
-    server = uvicorn.Server(config)
-
+    listener = http_server.listen("127.0.0.1", port)
     threading.Thread(target=_warm, daemon=True).start()
 
-    async def run() -> None:
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
-        announce(f"http://127.0.0.1:{listener.getsockname()[1]}/")
-        await serving
-
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+        asyncio.run(
+            http_server.serve(create_app(history), listener, lambda address: announce(f"{address}/"), grace_s=1)
+        )
 
 
 def _warm() -> None:

@@ -21,7 +21,7 @@ from rtl_core.grading.answer_file import AnswerLine
 from rtl_core.grading.executors.base import Job, Step
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.sources import override_of
-from rtl_core.serving.desk import open_desk
+from rtl_core.serving.grading_queue import open_queue
 from rtl_core.types.answer import Answer
 from rtl_distill.tasks.cluster import ClusterExecutor, _the_same, cluster_of
 from tests.durability.conftest import Deployed
@@ -122,12 +122,12 @@ def test_a_run_grades_on_the_cluster_and_survives_the_loss_of_a_worker(cluster: 
 def test_the_grading_service_has_the_cluster_grade(cluster: Cluster, tmp_path: Path) -> None:
     address = cluster.address.replace("tcp://", "dask://")
     config = load_config("demo", [override_of(["starter"]), f'grading.workers="{address}"'])
-    with cluster_of(config) as workers, open_desk(config, workers, tmp_path / "v.jsonl", 16) as desk:
+    with cluster_of(config) as workers, open_queue(config, workers, tmp_path / "v.jsonl", 16) as queue:
         assert workers is not None
-        assert desk.at_once == workers.slots
-        problems = list(desk.problems.values())[:4]
+        assert queue.at_once == workers.slots
+        problems = list(queue.problems.values())[:4]
         lines = [AnswerLine(0, problem, 0, Answer(files=problem.golden or {})) for problem in problems]
-        assert [record["outcome"] for record in asyncio.run(desk.grade(lines))] == ["passed"] * 4
+        assert [record["outcome"] for record in asyncio.run(queue.grade(lines))] == ["passed"] * 4
         assert workers.cpu_s > 0
 
 

@@ -16,13 +16,12 @@ from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode
 from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, PolicyError
-from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run.session import open_session
-from rtl_core.types.answer import Answer
 from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
 
 TEMPLATE = "Qwen-Qwen2.5-7B-Instruct.jinja"
@@ -85,8 +84,8 @@ def test_answers_and_every_message_are_recorded_and_what_is_recorded_is_not_aske
 
 def test_the_text_of_an_answer_holds_its_files(arbiter):
     for files in (arbiter.golden, {arbiter.targets[0]: "`module` \\n {nonsense}\n```\n"}):
-        assert answer_to(arbiter, playing.as_text(Answer(files=files))).files == files
-    assert not answer_to(arbiter, playing.as_text(Answer())).files
+        assert answer_to(arbiter, response_of(files)).files == files
+    assert not answer_to(arbiter, response_of({})).files
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,7 @@ def test_synthesis_tells_latches_cells_and_errors(open_tools):
         ("write", {"path": 7, "content": ""}, "path: Input should be a valid string"),
         ("simulate", {"bench": "rtl/other.sv", "top": "a; rm -rf /"}, "top: String should match"),
         ("compile", {"files": "[1"}, "compile takes top, files"),
+        ("compile", {"files": "[" * 100_000}, "compile takes top, files"),
         ("shell", {"command": "ls"}, "there is no tool 'shell'; the tools are list, read"),
         ("submit", {}, "none of the files that are asked for was written: rtl/inv.sv"),
     ],

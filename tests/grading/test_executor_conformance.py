@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.grading import limits
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Job, Mount, Step
 from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
@@ -293,6 +294,21 @@ def test_a_fork_bomb_ends_and_the_next_grade_is_unharmed(shell):
     assert done.exit_code != 0 or done.overrun or "fork" in done.output
     assert time.monotonic() - started < 300
     assert shell("echo well").output == "well\n"
+
+
+@pytest.mark.parametrize(
+    ("known", "end"),
+    [("0 0 4294967295\n", 1 << 31), ("0 100000 65536\n", 65536), ("0 1000 1\n1 100000 65536\n", 65537)],
+)
+def test_a_job_has_a_user_that_its_namespace_knows(tmp_path, known, end):
+    """As on the machine itself, with remapped users, and with an engine that has no root."""
+    (tmp_path / "uid_map").write_text(known)
+    inside = Path(limits.__file__).parent / "inside"
+    told = f"import agent; print(*(agent.own_uid({str(tmp_path / 'uid_map')!r}) for _ in range(200)))"
+    done = subprocess.run([sys.executable, "-c", told], cwd=inside, capture_output=True, text=True, check=True)
+    users = [int(word) for word in done.stdout.split()]
+    assert all(61_000 <= user < end for user in users)
+    assert len(set(users)) > 100
 
 
 def test_many_processes_of_another_run_leave_a_sandbox_its_own(executor, shell):

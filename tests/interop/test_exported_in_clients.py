@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.interop.exported import messages, read_tasks, response_of
+from rtl_core.interop.exported import messages, read_tasks
 from rtl_core.problems.interface import HDL_SUFFIXES
+from rtl_core.prompting.answer_to import response_of
 from rtl_core.types.problem import Problem
 from tests.conftest import REPOSITORY
 

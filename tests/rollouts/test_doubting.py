@@ -17,10 +17,7 @@ from rtl_core.run.check.prompts import Known
 from rtl_core.run.session import open_session
 from rtl_core.types.rollout import Rollout
 
-SIZE = (
-    'reward.plugins=["rtl_core.learning.netlist_terms"]',
-    "reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",
-)
+SIZE = ("reward.weights={tests = 1.0, area = 0.5, depth = 0.25}",)
 
 
 def test_a_golden_answer_earns_half_of_each_term_and_a_failed_one_nothing(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor, Job, JobResult
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.verdict_record import changed_fields
-from rtl_core.localtinker.__main__ import listen
+from rtl_core.http_server import listen, serve
 from rtl_core.problems.starter import starter_problems
 from rtl_core.rollouts.reproducing import reproduce
 from rtl_core.serving import app as http
-from rtl_core.serving.desk import MOST_FAILED, Desk
+from rtl_core.serving.grading_queue import MOST_FAILED, GradingQueue
 from rtl_core.serving.store import VerdictStore
 from rtl_distill.cli import app, register
 
@@ -46,9 +46,9 @@ def serving(grader: Grader, output: Path, queue: int = 64) -> Iterator[httpx.Cli
     """A client of a service that this process runs."""
     address: Future[str] = Future()
     with closing(VerdictStore(output)) as store, ThreadPoolExecutor(2) as pool, closing(listen("127.0.0.1", 0)) as port:
-        desk = Desk(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
+        queue = GradingQueue(grader, {problem.id: problem for problem in PROBLEMS}, store, pool, 2, queue)
         loop = asyncio.new_event_loop()
-        task = loop.create_task(http.serve(http.create_app(desk, "secret"), port, address.set_result))
+        task = loop.create_task(serve(http.create_app(queue, "secret"), port, address.set_result, grace_s=10))
 
         def run() -> None:
             with pytest.raises(asyncio.CancelledError):

@@ -8,8 +8,7 @@ import pytest
 
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
-from rtl_core.learning.netlist_terms import area, depth
-from rtl_core.learning.reward import Graded
+from rtl_core.learning.reward import TERMS, Graded
 from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.problem import Problem
@@ -83,5 +82,5 @@ def test_terms_pay_less_for_larger_designs_and_nothing_for_what_is_not_known(
         Graded(problem, verdict, "", (), "stop", netlist)
         for netlist in (Netlist(9, 0, 4).beside(9, 9), Netlist(29, 0, 4).beside(9, 4), Netlist(9, 0, 4), None)
     ]
-    assert [area(one) for one in paid] == [1 / 2, 1 / 4, 0, 0]
-    assert [depth(one) for one in paid] == [pytest.approx(2 / 3), 1 / 2, 0, 0]
+    assert [TERMS["area"].value(one) for one in paid] == [1 / 2, 1 / 4, 0, 0]
+    assert [TERMS["depth"].value(one) for one in paid] == [pytest.approx(2 / 3), 1 / 2, 0, 0]

@@ -13,10 +13,11 @@ import synthetic
 
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
+from rtl_core.http_server import listen
 from rtl_core.view import failures
 from rtl_core.view.links import link, rollout_link
 from rtl_core.view.questions import Filters, count, rollouts
-from rtl_core.view.server import create_app, listen
+from rtl_core.view.server import create_app
 
 
 def keys(demo: History, sql: str) -> list[str]:
@@ -94,11 +95,11 @@ def test_a_request_under_another_name_is_refused(view, host):
 
 
 def test_it_listens_on_loopback_and_says_when_a_port_is_taken():
-    with listen(0) as first:
+    with listen("127.0.0.1", 0) as first:
         host, port = first.getsockname()
         assert host == "127.0.0.1"
         with pytest.raises(ConfigError, match="cannot listen"):
-            listen(port)
+            listen("127.0.0.1", port)
 
 
 def test_a_form_of_another_page_cannot_start_a_simulator(view, demo):

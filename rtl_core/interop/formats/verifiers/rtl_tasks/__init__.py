@@ -13,7 +13,8 @@ from pathlib import Path
 
 import verifiers.v1 as vf
 
-from rtl_core.interop.exported import graded, messages, read_tasks, response_of
+from rtl_core.interop.exported import graded, messages, read_tasks
+from rtl_core.prompting.answer_to import response_of
 
 PROBLEMS = read_tasks(Path(__file__).resolve().parent)
 

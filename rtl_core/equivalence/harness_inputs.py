@@ -18,11 +18,12 @@ from rtl_core.grading.watched import Watched
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Interface, Problem
 
+_KNOWN = str.maketrans("xzXZ", "0000")
 MOST_STEPS = 3_000
 """Changes of the inputs that are kept, from the first on: each is a line of a bench."""
 
 
-def recorded(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
+def harness_inputs(grader: Grader, problem: Problem, files: Mapping[str, str]) -> Trace:
     """The values of all inputs of the top module, one step for each time at which one changes, in the longest simulation of the harness.
 
     Bits that are X or Z are 0. Empty where nothing was dumped, or where the harness sets parameters that change a port's width.
@@ -53,6 +54,3 @@ def _inputs(wave: Wave, interface: Interface) -> Trace:
                 break
             steps[time] = dict(value)
     return tuple(steps.values())
-
-
-_KNOWN = str.maketrans("xzXZ", "0000")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtl_core.equivalence.differential import compare
-from rtl_core.equivalence.recorded import recorded
+from rtl_core.equivalence.harness_inputs import harness_inputs
 from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.starter import starter_problems
@@ -23,12 +23,12 @@ def test_the_inputs_of_a_starter_harness_are_recorded_and_equal_designs_stay_equ
     problem = next(p for p in starter_problems("train", 40, 0) if p.family == "counter")
     assert problem.golden is not None
     assert problem.interface is not None
-    trace = recorded(grader, problem, problem.golden)
+    trace = harness_inputs(grader, problem, problem.golden)
     inputs = {port.name for port in problem.interface.ports if port.direction == "input"}
     assert all(set(step) == inputs for step in trace)
     assert len(trace) > 20
     assert all(len({step[name] for step in trace}) > 1 for name in inputs), "all of them move"
-    itself = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits, QUICK, recorded=trace)
+    itself = compare(grader.executor, problem, problem.golden, problem.golden, grader.limits, QUICK, driven=trace)
     assert itself.agrees
 
 
@@ -38,7 +38,7 @@ def test_inputs_of_a_protocol_tell_apart_what_random_ones_do_not(grader: Grader)
     assert compare(grader.executor, problem, golden, other, grader.limits, QUICK).result == "same"
     steps = [(1, 0), (0, 0), (0, 0xFEEDC0DE), (0, 0)]
     trace = [{"clk": clk, "rst": rst, "key": key} for rst, key in steps for clk in (0, 1)]
-    told = compare(grader.executor, problem, golden, other, grader.limits, QUICK, recorded=trace)
+    told = compare(grader.executor, problem, golden, other, grader.limits, QUICK, driven=trace)
     assert told.result == "different"
     assert "code is 5b, golden 5a" in told.detail
     assert told.detail.endswith("inputs as the harness drives them")

@@ -58,7 +58,7 @@ class Meters:
 
 
 @define(eq=False)
-class Desk:
+class GradingQueue:
     """Grades for whoever asks. Its methods are for one event loop; gradings run on the threads of `pool`."""
 
     grader: Grader
@@ -67,7 +67,7 @@ class Desk:
     pool: ThreadPoolExecutor
     at_once: int
     """Threads of `pool`."""
-    queue: int
+    capacity: int
     """How many answers may wait or be graded."""
     meters: Meters = field(factory=Meters)
     failed: int = 0
@@ -95,9 +95,9 @@ class Desk:
         known = {key: record for key in keys if (record := self.store.get(key))}
         there = known.keys() | self._under_way.keys()
         new = {key: line for key, line in zip(keys, lines, strict=True) if key not in there}
-        if new and len(self._under_way) + len(new) > self.queue:
+        if new and len(self._under_way) + len(new) > self.capacity:
             wait_s = math.ceil(self._mean_s * (len(self._under_way) + 1) / self.at_once)
-            raise QueueFullError(len(self._under_way), self.queue, min(LONGEST_WAIT_S, max(1, wait_s)))
+            raise QueueFullError(len(self._under_way), self.capacity, min(LONGEST_WAIT_S, max(1, wait_s)))
         for key, line in new.items():
             self._under_way[key] = asyncio.create_task(self._grade(key, line))
         self.meters.known.inc(sum(key in known for key in keys))
@@ -122,8 +122,8 @@ class Desk:
 
 
 @contextmanager
-def open_desk(config: RunConfig, cluster: Cluster | None, output: Path, queue: int) -> Iterator[Desk]:
-    """A desk with the problems and the grader of a configuration, and the verdicts that `output` holds.
+def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacity: int) -> Iterator[GradingQueue]:
+    """A queue with the problems and the grader of a configuration, and the verdicts that `output` holds.
 
     Raises what `problems_of`, `make_executor` and `VerdictStore` do.
     """
@@ -135,7 +135,7 @@ def open_desk(config: RunConfig, cluster: Cluster | None, output: Path, queue: i
         executor = cluster or stack.enter_context(closing(executor_of(config)))
         grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
         problems = {problem.id: problem for problem in (*loaded.train, *loaded.heldout)}
-        yield Desk(grader, problems, store, pool, at_once, queue)
+        yield GradingQueue(grader, problems, store, pool, at_once, capacity)
 
 
 def _named(record: dict[str, Any], line: AnswerLine) -> dict[str, Any]:
