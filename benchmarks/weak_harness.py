@@ -4,9 +4,8 @@
 
 The demo trains on starter problems whose harnesses check the first outputs of each test alone (`CHECKS`), and is evaluated on held-out
 problems with whole harnesses. Printed for each run: the share of passes in the last quarter of its steps that the golden answer refutes
-(`rtl-distill audit` after the run), the held-out pass rate, the share of passes that were
-looked at, and the wall time of looking as a share of that of grading. A run that
-the folder holds is not made again.
+(`rtl-distill audit` after the run), the held-out pass rate, the share of passes that were looked at, and the seconds of a step: the modes of a
+seed train side by side, so that these compare. A run that the folder holds is not made again.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -37,7 +37,7 @@ WHERE a.run = $run AND v.purpose = 'train' AND v.step >= (SELECT .75 * (max(step
 """
 COST_SQL = """
 SELECT (SELECT avg(value) FROM step_metrics WHERE run = $run AND name = 'passes/looked_at') AS looked_at,
-       (SELECT sum(value) FROM step_metrics WHERE run = $run AND name = 'time/doubt') / (SELECT sum(value) FROM step_metrics WHERE run = $run AND name = 'time/grade') AS time
+       (SELECT avg(value) FROM step_metrics WHERE run = $run AND name = 'time/total') AS step
 """
 
 
@@ -69,7 +69,8 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
     ]  # fmt: skip
     changes += [] if mode == "keep" else [f"learning.doubtful_share={share}"]
     command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Runs side by side must not share a server's database.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder / f"{mode}-{seed}" / "prefect")}
     subprocess.run([*command, *(part for change in changes for part in ("--set", change))], check=True, env=environment)
     return history
 
@@ -90,11 +91,15 @@ def main() -> None:
         "held-out before",
         "held-out after",
         "looked at",
-        "time of looking / grading",
+        "seconds a step",
     )
     for seed in map(int, arguments.seeds.split(",")):
-        for mode in arguments.modes.split(","):
-            path = train(arguments.folder, mode, seed, arguments)
+        modes = arguments.modes.split(",")
+        with ThreadPoolExecutor(len(modes)) as side_by_side:
+            paths = list(
+                side_by_side.map(lambda mode, seed=seed: train(arguments.folder, mode, seed, arguments), modes)
+            )
+        for mode, path in zip(modes, paths, strict=True):
             history = History(path)
             (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
             program = str(Path(sys.executable).parent / "rtl-distill")
@@ -118,7 +123,7 @@ def main() -> None:
             ]
             table.add_row(
                 mode, str(seed), f"{last['doubtful']} of {last['known']} = {last['doubtful'] / max(last['known'], 1):.3f}",
-                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", *(("–", "–") if mode == "keep" else (f"{cost['looked_at']:.2f}", f"{cost['time']:.2f}")),
+                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", "–" if mode == "keep" else f"{cost['looked_at']:.2f}", f"{cost['step']:.1f}",
             )  # fmt: skip
             Console(width=130).print(table)
 
