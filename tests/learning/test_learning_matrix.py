@@ -20,12 +20,12 @@ TWO_STEPS = [
 def test_a_cell_is_run_once_and_can_be_checked(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    matrix = Matrix(ledger, tmp_path / "runs", ["hard-led"], [0], TWO_STEPS)
+    matrix = Matrix(ledger, tmp_path / "runs", ["hard-both-0.5"], [0], TWO_STEPS)
     assert len(matrix.missing()) == 1
     matrix.run(1, lambda: None, said.append)
     assert matrix.failed == [], said
 
-    cell, line = ledger.cells["hard-led", 0], ledger.tiers["hard"]
+    cell, line = ledger.cells["hard-both-0.5", 0], ledger.tiers["hard"]
     assert len(line.problems_P) == len(cell.after.passed_P) == 7
     assert [step.answers for step in cell.steps] == [16, 16]
     assert cell.answers == 32
@@ -33,10 +33,10 @@ def test_a_cell_is_run_once_and_can_be_checked(tmp_path: Path) -> None:
     assert all(step.usd > 0 for step in cell.steps)
     assert sum(line.teacher.interface_P) > sum(line.untrained.interface_P)
 
-    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-led"], [0], TWO_STEPS)
+    again = Matrix(Ledger(ledger.path), tmp_path / "runs", ["hard-both-0.5"], [0], TWO_STEPS)
     assert again.missing() == []
-    assert Matrix(again.ledger, tmp_path, ["hard-led"], [0]).missing(), "other keys are another cell"
+    assert Matrix(again.ledger, tmp_path, ["hard-both-0.5"], [0]).missing(), "other keys are another cell"
     with pytest.raises(SystemExit, match="has no cell hard-rl-0"):
         check(ledger, tmp_path / "check", [("hard-rl", 0)], 1, said.append)
-    with pytest.raises(SystemExit, match="hard-led-0: the ledger's line is of other settings"):
-        check(ledger, tmp_path / "check", [("hard-led", 0)], 1, said.append)
+    with pytest.raises(SystemExit, match="hard-both-0.5-0: the ledger's line is of other settings"):
+        check(ledger, tmp_path / "check", [("hard-both-0.5", 0)], 1, said.append)
