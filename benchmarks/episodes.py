@@ -1,18 +1,20 @@
 """Scripted episodes over the agentic problems: each ends with the verdict of single-shot grading of the same files.
 
-    python -m benchmarks.episodes [--every 1] [--executor bubblewrap] [--data ../shared/data]
+    python -m benchmarks.episodes [--every 1] [--seconds 20] [--executor bubblewrap] [--data ../shared/data]
 
-The script reads the documents, writes an answer with the demanded interface and nothing behind it, compiles and submits. Printed are problems
-that end otherwise, and how many there were of each outcome. All 92 take a quarter of an hour on two idle cores: some harnesses do not end
-by themselves with such an answer.
+The script reads the documents, writes an answer with the demanded interface and nothing behind it, compiles and submits. Printed are each
+problem's outcome with the seconds that its two gradings took, whether they differ, and how many there were of
+each outcome. Some harnesses wait for ever for such an answer; `--seconds` bounds what one of their services may compute or sleep.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 
 from benchmarks.answers import options
@@ -20,6 +22,7 @@ from rtl_core.config.episode import Bounds
 from rtl_core.episodes.episode import Episode, Script
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
+from rtl_core.grading.limits import Limits
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.types.answer import Answer
@@ -53,24 +56,30 @@ def said(verdict: Verdict) -> tuple[str, int, int]:
 def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth problem")
+    parser.add_argument("--seconds", type=float, default=20.0, help="limit of a service of a harness (default 20)")
     parser.add_argument("--executor", default="bubblewrap")
     arguments = parser.parse_args()
     outcomes, differ = Counter[str](), 0
+    limits = Limits(wall_s=arguments.seconds, cpu_s=arguments.seconds)
     with (
         closing(make_executor(arguments.executor)) as executor,
         closing(make_executor(arguments.executor)) as judging,
-        closing(Grader(judging)) as grader,
+        closing(Grader(judging, limits=limits)) as grader,
+        ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
-        for problem in read_cvdp(arguments.data / PUBLISHED).problems[:: arguments.every]:
-            files = stand_in(problem)
-            if not files:
-                outcomes["no interface to answer with"] += 1
-                continue
-            episode, single = both(problem, executor, grader, files)
+        answers = {p.id: (p, stand_in(p)) for p in read_cvdp(arguments.data / PUBLISHED).problems[:: arguments.every]}
+        played = {
+            pool.submit(both, problem, executor, grader, files): id_
+            for id_, (problem, files) in answers.items()
+            if files
+        }
+        outcomes["no interface to answer with"] = len(answers) - len(played)
+        for done in as_completed(played):
+            episode, single = done.result()
             outcomes[single.outcome.value] += 1
-            if said(episode) != said(single):
-                differ += 1
-                print(f"{problem.id}: {said(episode)} as an episode, {said(single)} single-shot", flush=True)
+            differ += said(episode) != said(single)
+            words = "" if said(episode) == said(single) else f", but {said(single)} single-shot"
+            print(f"{played[done]}: {said(episode)}{words}; {episode.wall_s:.1f} and {single.wall_s:.1f} s", flush=True)
     print(f"{outcomes.total()} problems, {differ} end otherwise: {dict(outcomes)}")
     return 1 if differ else 0
 

@@ -18,6 +18,7 @@ MODEL = "--rounds 1 --prompts 1 --prompt-tokens 16 --group 2 --tokens 4 --sequen
 COMMANDS = (
     "agreement --starter 1 --executors bubblewrap --data .",
     "consensus --sets starter --problems 1 --answers 4",
+    "episode_throughput --at-once 2 --rate 5000",
     "episodes --every 46",
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 24 --families counter,adder --cost",

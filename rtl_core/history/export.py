@@ -13,14 +13,14 @@ import os
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of
-from rtl_core.history.records import StoredRollout
+from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 
 
@@ -102,14 +102,18 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
     return written
 
 
+_TALKED = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) WHERE run = $run"
+
+
 def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
     """All rollouts of a run as JSON Lines, training by step, then evaluations, each with its later turns; returns how many.
 
-    `tokens` adds the token ids and both models' log-probabilities.
+    Answers that are conversations have their `messages` in OpenAI's form. `tokens` adds the token ids and both models' log-probabilities.
     """
     places: list[int | str] = [s.step for s in history.steps(run)]
     places += [e.key for e in history.evaluations(run)]
     prompts = {p.problem_id: p.record.get("prompt", "") for p in history.problems_of(run)}
+    talked = set(history.query(_TALKED, {"run": run}).column(0).to_pylist())
     count = 0
 
     def write(file: TextIO) -> None:
@@ -120,7 +124,11 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
                     found = history.rollouts_of(run, place, "refinement" if turn > 1 else None, turn=turn)
                     if not found:
                         break
-                    file.writelines(json.dumps(_line(stored, prompts, tokens)) + "\n" for stored in found)
+                    for stored in found:
+                        line = _line(stored, prompts, tokens)
+                        if stored.rollout.key in talked:
+                            line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
+                        file.write(json.dumps(line) + "\n")
                     count += len(found)
 
     _replace(path, write)
@@ -145,6 +153,35 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
         line |= {"prompt_tokens": list(r.prompt_P), "tokens": list(r.tokens_T), "logprobs": list(r.logprobs_T)}
         line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
     return line
+
+
+def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> dict[str, Any]:
+    """What a line has of a conversation: its messages in OpenAI's form, and the tokens that the model wrote in all turns."""
+    made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+    for message in messages:
+        if message.who == "model":
+            said = {
+                "role": "assistant",
+                "content": message.text,
+                "reasoning_content": message.thought or None,
+                "tool_calls": [],
+            }
+            if tokens:
+                said |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
+            made.append(said)
+            continue
+        assert message.call is not None, "a tool's message has a call"
+        function = {"name": message.call["name"], "arguments": message.call["arguments"]}
+        said["tool_calls"].append({"id": message.call["id"], "type": "function", "function": function})
+        told = {
+            "tool_call_id": message.call["id"],
+            "name": message.call["name"],
+            "content": message.text,
+            "ok": message.ok,
+        }
+        made.append({"role": "tool", **told})
+    kept = [{name: value for name, value in one.items() if value not in (None, [])} for one in made]
+    return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
 
 METRICS_SQL = """

@@ -541,6 +541,25 @@ SELECT rollout, run, CASE WHEN evaluation IS NULL THEN 'train' ELSE 'evaluation'
        problem_id, sample, turn, parent
 FROM rollouts WHERE purpose IN ('train', 'evaluation', 'refinement');
 
+-- Episodes, one row each: conversations with tools, apart from answers of one turn at an endpoint. Of the seconds `model_s` and `tools_s` are on the
+-- clock, waits for a core included; in `sandbox_s` programs computed or slept. `ended` is how it ended; the last three are bounds (config/episode.py).
+CREATE OR REPLACE VIEW episodes AS
+WITH conversations AS (
+    SELECT rollout, count(*) FILTER (WHERE who = 'model') AS turns, count(*) FILTER (WHERE who = 'tool') AS calls,
+           count(*) FILTER (WHERE who = 'tool' AND NOT ok) AS failed_calls, CAST(sum(n_tokens) AS BIGINT) AS tokens, sum(used_s) AS sandbox_s,
+           coalesce(sum(seconds) FILTER (WHERE who = 'model'), 0) AS model_s, coalesce(sum(seconds) FILTER (WHERE who = 'tool'), 0) AS tools_s,
+           bool_or(who = 'tool' AND ok AND call ->> '$.name' = 'submit') AS submitted, bool_or(who = 'model' AND NOT ok) AS cut,
+           arg_max(who, position) AS last
+    FROM messages GROUP BY rollout)
+SELECT c.rollout, r.run, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id, r.sample, c.turns, c.calls, c.failed_calls, c.tokens, c.model_s,
+       c.tools_s, c.sandbox_s, v.outcome, v.outcome = 'passed' AS passed,
+       CASE WHEN c.submitted THEN 'submitted' WHEN c.cut THEN 'cut' WHEN c.last = 'model' THEN 'no call'
+            WHEN c.turns >= coalesce(e.turns, CAST(n.config ->> '$.episode.turns' AS INTEGER)) THEN 'turns'
+            WHEN c.tokens >= CAST(n.config ->> '$.episode.tokens' AS BIGINT) THEN 'tokens' ELSE 'seconds' END AS ended
+FROM conversations c JOIN rollouts r USING (rollout) JOIN runs n ON n.run = r.run LEFT JOIN evaluations e ON e.evaluation = r.evaluation
+LEFT JOIN verdicts v ON v.rollout = c.rollout
+WHERE c.calls > 0 OR r.evaluation IS NULL OR e.turns IS NOT NULL;
+
 -- Mistakes by name, one row per answer and mistake: what was expected and what stood there instead. Interface mistakes are told apart by
 -- what they concern; of answers that fail tests the failing checks are named, after the problem's family.
 CREATE OR REPLACE MACRO is_reset(name) AS regexp_matches(name, '(^|_)[asn]?(rst|reset|clr|clear)(_?[nblh])?(_i|_in)?$', 'i');

@@ -147,6 +147,8 @@ def headline(result: RunResult) -> Markup:
         return Markup("Held-out pass@1 {} {}").format(verb, _ends(result))
     if result.before:
         return Markup("Held-out pass@1 starts at {}").format(_rate("before", result.before))
+    if result.after:  # nothing was trained
+        return Markup("pass@1 is {}").format(_rate("after", result.after))
     return Markup("No evaluation has ended yet")
 
 

@@ -67,14 +67,15 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
     if not keys:
         return {}
     heads = history.query(
-        "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample, r.stop_reason,"
-        " r.n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.reward AS trained, a.advantage,"
+        "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,"
+        " coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.reward AS trained, a.advantage,"
         " t.k1_mean AS k1, p.difficulty, coalesce(p.family, p.category) AS family, q.prompt, q.interface"
         " FROM rollouts r JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)"
         " LEFT JOIN advantages a USING (rollout) LEFT JOIN teacher_scores t USING (rollout)"
         " LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id"
+        f" LEFT JOIN (SELECT rollout, tokens, ended FROM episodes WHERE rollout IN ({holders})) c USING (rollout)"
         f" LEFT JOIN problems q ON q.fingerprint = p.fingerprint WHERE r.rollout IN ({holders})",
-        list(keys),
+        [*keys, *keys],
     ).to_pylist()
     rows = {r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}} for r in heads}
     for part, columns in (

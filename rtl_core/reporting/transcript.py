@@ -19,14 +19,19 @@ LONG = 400
 def transcript_view(messages: Sequence[MessageRecord]) -> RenderableType:
     """All messages, with what the whole conversation took."""
     mine = [one for one in messages if one.who == "model"]
+    parts = [part for message in messages for part in _message(message, mine)]
+    return Group(*parts, Text(total(messages), style="dim"))
+
+
+def total(messages: Sequence[MessageRecord]) -> str:
+    """What a conversation took, in words."""
+    mine = [one for one in messages if one.who == "model"]
     told = [one for one in messages if one.who == "tool"]
-    total = (
+    return (
         f"{len(mine)} turns, {sum(one.n_tokens for one in mine):,} tokens written, {len(told)} calls"
         f" ({sum(not one.ok for one in told)} failed), {sum(one.seconds for one in mine):.1f} s model,"
         f" {sum(one.seconds for one in told):.1f} s tools"
     )
-    parts = [part for message in messages for part in _message(message, mine)]
-    return Group(*parts, Text(total, style="dim"))
 
 
 def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[RenderableType]:

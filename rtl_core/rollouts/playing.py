@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any, cast
 
 from attrs import define
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -30,12 +29,9 @@ from rtl_core.episodes.episode import Episode, Policy, Turn
 from rtl_core.episodes.recorded import to_messages, to_turns
 from rtl_core.grading.executors.base import Executor, Job, JobResult
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
-from rtl_core.learning.intervals import mean_interval, paired_test
-from rtl_core.learning.passk import pass_at_k_P
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.prompting.messages import build_messages
-from rtl_core.reporting.breakdown import counts_of
-from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.reporting import agentic
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts.batch import Batch, sampling_of
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
@@ -168,43 +164,10 @@ def _converse(
 
 
 def table(session: Session, found: Sequence[Player]) -> Table:
-    """pass@1 single-shot and of episodes, with what they cost, and single-shot at as many tokens: an answer of several, if any passes."""
-    shown = Table(title=f"single-shot and episodes: {session.config.tinker.student}", box=box.SIMPLE_HEAD)
-    for name in ("", "problems", "pass@1", "tokens an answer", "turns"):
-        shown.add_column(name, justify="right" if name else "left")
-    rates: list[dict[str, float]] = []
-    spent: list[float] = []
-    for player in found:
-        record = session.history.evaluation(player.plan.key(session.run))
-        assert record is not None, "it was made"
-        counts = counts_of(session.history, record)
-        rates.append({problem_id: passed / n for problem_id, (n, passed) in counts.items()})
-        (cost,) = session.history.query(COST_SQL, {"evaluation": record.key}).to_pylist()
-        spent.append(cost["tokens"] or 0.0)
-        name = "single-shot" if player.executor is None else f"episodes of up to {record.turns} turns"
-        words = rate_in_words(mean_interval(list(rates[-1].values())))
-        shown.add_row(name, str(len(counts)), words, f"{spent[-1]:,.0f}", f"{cost['turns'] or 0:.1f}")
-        if player.executor is None:
-            single = counts
-    if len(found) > 1 and spent[0]:
-        k = min(max(round(spent[1] / spent[0]), 1), found[0].plan.samples)
-        best = mean_interval(pass_at_k_P([n for n, _ in single.values()], [c for _, c in single.values()], k))
-        shown.add_row(f"single-shot, any of {k}", str(len(single)), rate_in_words(best), f"{k * spent[0]:,.0f}", f"{k}")
-        shared = sorted(rates[0].keys() & rates[1].keys())
-        paired = paired_test(*([side[p] for p in shared] for side in rates))
-        shown.caption = (
-            f"episodes minus single-shot, paired by problem: {100 * paired.gain:+.1f} points"
-            f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}"
-        )
-        shown.caption_justify = "left"
-    return shown
-
-
-COST_SQL = """
-SELECT avg(tokens) AS tokens, avg(turns) AS turns
-FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens, coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
-      FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation GROUP BY r.rollout)"""
-"""Means over the answers of an evaluation: tokens that the model wrote, and turns. An answer without messages is one turn."""
+    """pass@1 single-shot and of episodes, with what they cost."""
+    record = session.history.evaluation(found[-1].plan.key(session.run))
+    assert record is not None, "it was made"
+    return agentic.table(session.history, record)
 
 
 def shown(episode: Episode) -> RenderableType:

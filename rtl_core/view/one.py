@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtl_core.errors import HistoryError
-from rtl_core.history.records import RunRecord, StoredRollout
+from rtl_core.history.records import MessageRecord, RunRecord, StoredRollout
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.rollout import level_of
@@ -47,6 +47,8 @@ class Whole:
     """What the answer can be compared with: `AGAINST` -> (key of that rollout or "", response)."""
     turns: list[StoredRollout] = field(default_factory=list)
     """The turns before this one, first to last."""
+    messages: list[MessageRecord] = field(default_factory=list)
+    """Those of its conversation, if it had one."""
 
     @property
     def next_turns(self) -> list[Row]:
@@ -82,6 +84,7 @@ def whole(history: History, key: str) -> Whole:
             audit_of(history, r.key),
             history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
             level_of(history, r.key),
+            messages=history.messages(r.key),
         )  # fmt: skip
         parent = r.parent
         while parent is not None and len(made.turns) < 32 and (before := history.rollout(parent)) is not None:

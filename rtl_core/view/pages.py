@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from rtl_core.debugging.waves import waves_of
+from rtl_core.episodes.episode import Turn
+from rtl_core.episodes.recorded import to_turns
 from rtl_core.errors import HistoryError, RtlDistillError
-from rtl_core.history.records import EvaluationRecord
+from rtl_core.history.records import EvaluationRecord, MessageRecord
 from rtl_core.history.store import History
 from rtl_core.reporting.curves import Curve, curves_of
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.rollout import interface_rows
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
 from rtl_core.reporting.theme import LINES, OUTCOMES
+from rtl_core.reporting.transcript import call_in_words, total
 from rtl_core.view import charts, code, failures, one, pieces, questions, tokens
 from rtl_core.view import waves as drawing
 from rtl_core.view.charts import Chart, Line, Point
@@ -23,6 +27,8 @@ from rtl_core.view.questions import PAGE, Filters, Row
 Values = dict[str, Any]
 MOST_RUNS = 6
 """Runs whose curves are drawn on one page."""
+MOST_TEXT = 20_000
+"""Characters of a text of a conversation that are shown."""
 
 
 def home(history: History, chosen: list[str]) -> Values:
@@ -45,7 +51,9 @@ def run(history: History, name: str, page: int) -> Values:
         every, own = history.evaluations(name), evaluations_of_rhythm(history, name)
         steps = questions.steps(history, name, page)
         purposes = history.query(
-            "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1 ORDER BY 1", {"run": name}
+            "SELECT purpose, count(*) AS n FROM rollouts WHERE run = $run GROUP BY 1"
+            " UNION ALL SELECT 'episodes', count(*) FROM episodes WHERE run = $run HAVING count(*) > 0 ORDER BY 1",
+            {"run": name},
         ).to_pylist()
     return {
         "record": record,
@@ -185,7 +193,20 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
         "most_tokens": tokens.MOST,
         "previous": keys[at - 1] if at > 0 else None,
         "next": keys[at + 1] if at + 1 < len(keys) else None,
+        "conversation": _conversation(found.messages),
+        "total": total(found.messages),
+        "ended": questions.ended(history, key) or stored.rollout.stop_reason,
+        "most_text": MOST_TEXT,
     }
+
+
+def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
+    """Turns, each with its calls: in a line, what is too long for it, and what the call gave."""
+    return [
+        (turn, [dict(zip(("line", "long"), call_in_words(asdict(call)), strict=True), result=result)
+                for call, result in zip(turn.reply.calls, turn.results, strict=True)])
+        for turn in to_turns(messages)
+    ]  # fmt: skip
 
 
 def waves(history: History, key: str) -> Values:

@@ -41,12 +41,14 @@ LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r
 WHERE r.rollout IN ({keys}) GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
 """
 _ROWS = """
-SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.parent, r.policy, r.n_tokens,
+SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.parent, r.policy,
+       coalesce(c.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
        r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
        a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout) LEFT JOIN advantages a USING (rollout)
 LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 LEFT JOIN (SELECT rollout, level FROM failure_levels WHERE rollout IN ({holders})) f USING (rollout)
+LEFT JOIN (SELECT rollout, turns, tokens, ended FROM episodes WHERE rollout IN ({holders})) c USING (rollout)
 WHERE r.rollout IN ({holders})
 """
 
@@ -68,6 +70,7 @@ class Filters(BaseModel):
     """A step, or FROM-TO."""
     evaluation: Name = ""
     purpose: Name = ""
+    """A purpose; or `episodes`, of any purpose, or `episodes: HOW`, by how they ended."""
     doubt: Name = ""
     """`audit`: passes that behave otherwise than the golden answer; `regrade`: verdicts that did not hold."""
     q: Name = ""
@@ -122,9 +125,14 @@ class Filters(BaseModel):
             among("audits", "result = 'different'")
         elif self.doubt == "regrade":
             among("changed_verdicts", "true")
-        for column in ("problem", "evaluation", "purpose"):
-            if value := getattr(self, column):
-                ask(f"r.{'problem_id' if column == 'problem' else column} = ${column}", **{column: value})
+        if self.purpose.startswith("episodes"):
+            among("episodes", "$ended IN ('', ended)", ended=self.purpose.partition(": ")[2])
+        elif self.purpose:
+            ask("r.purpose = $purpose", purpose=self.purpose)
+        if self.problem:
+            ask("r.problem_id = $problem", problem=self.problem)
+        if self.evaluation:
+            ask("r.evaluation = $evaluation", evaluation=self.evaluation)
         if self.q:
             ask("(contains(lower(r.text), $q) OR r.rollout = $whole)", q=self.q.lower(), whole=self.q)
         return " AND ".join(parts), values
@@ -182,9 +190,15 @@ def rows(history: History, keys: list[str]) -> list[Row]:
     """One row for each of some rollouts, in their order."""
     if not keys:
         return []
-    found = history.query(_ROWS.format(holders=", ".join("?" * len(keys))), [*keys, *keys]).to_pylist()
+    found = history.query(_ROWS.format(holders=", ".join("?" * len(keys))), [*keys, *keys, *keys]).to_pylist()
     by_key = {row["rollout"]: row for row in found}
     return [by_key[key] for key in keys if key in by_key]
+
+
+def ended(history: History, key: str) -> str | None:
+    """How an episode ended; None of an answer that is none."""
+    found = history.query("SELECT ended FROM episodes WHERE rollout = $key", {"key": key}).column(0).to_pylist()
+    return found[0] if found else None
 
 
 def choices(history: History, run: str) -> dict[str, list[str]]:
@@ -192,7 +206,8 @@ def choices(history: History, run: str) -> dict[str, list[str]]:
     asked = {
         "family": "SELECT DISTINCT coalesce(family, category) FROM run_problems WHERE run = $run ORDER BY 1",
         "mistake": "SELECT DISTINCT kind FROM interface_mismatches WHERE run = $run ORDER BY 1",
-        "purpose": "SELECT DISTINCT purpose FROM rollouts WHERE run = $run ORDER BY 1",
+        "purpose": "SELECT DISTINCT purpose FROM rollouts WHERE run = $run UNION"
+        " SELECT DISTINCT unnest(['episodes', 'episodes: ' || ended]) FROM episodes WHERE run = $run ORDER BY 1",
         "evaluation": "SELECT evaluation FROM evaluations WHERE run = $run ORDER BY step DESC, policy LIMIT 50",
     }
     return {name: history.query(sql, {"run": run}).column(0).to_pylist() for name, sql in asked.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,12 @@ from benchmarks.episodes import both, known_answer, said
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.by_hand import ByHand
 from rtl_core.episodes.episode import Episode, Reply, Script
+from rtl_core.episodes.recorded import to_messages
 from rtl_core.grading.stand_in import stand_in
+from rtl_core.history.records import RunRecord
+from rtl_core.history.store import History
 from rtl_core.prompting.calls import Call
+from rtl_core.types.rollout import Rollout
 
 
 def test_all_published_agentic_problems_open(agentic, executor):
@@ -50,10 +55,26 @@ def test_a_script_ends_as_single_shot_grading_of_the_same_files(agentic, executo
           ("simulate", '{"bench": "verif/t.v", "files": []}')], {"seconds": 0.3}, "seconds"),
     ],
 )  # fmt: skip
-def test_how_an_episode_ends(arbiter, executor, calls, bounds, ended):
+def test_how_an_episode_ends(arbiter, executor, calls, bounds, ended, tmp_path):
     episode = Episode(arbiter, executor, Bounds(**bounds))
     assert episode.play(Script(calls)).error == "no file that is asked for was written"
-    assert episode.ended == ended
+    assert episode.ended == ended == ended_in_history(episode, tmp_path)
+
+
+def ended_in_history(episode: Episode, folder: Path) -> str:
+    """How the view `episodes` says that it ended."""
+    history = History(folder / "h.duckdb")
+    history.start_run(RunRecord(name="r", status="running", config={"episode": episode.bounds.model_dump()}))
+    rollout = Rollout(
+        run="r", purpose="train", epoch=0, step=0, problem_id="p", sample=0, prompt_P=(), tokens_T=(), logprobs_T=(),
+        stop_reason="stop", text="", policy_step=0,
+    )  # fmt: skip
+    history.record_rollouts([rollout])
+    messages = []
+    for turn in episode.turns:
+        messages += to_messages(rollout.key, len(messages), turn)
+    history.record_messages(messages)
+    return history.query("SELECT ended FROM episodes").column(0).to_pylist()[0]
 
 
 class Talkative:
@@ -62,15 +83,17 @@ class Talkative:
         return Reply("", calls, n_tokens=min(most_tokens, 60), cut=most_tokens < 60)
 
 
-def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor):
-    episode = Episode(arbiter, executor, Bounds(tokens=130, calls=2))
+@pytest.mark.parametrize(("tokens", "ended"), [(130, "cut"), (120, "tokens")])
+def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor, tmp_path, tokens, ended):
+    episode = Episode(arbiter, executor, Bounds(tokens=tokens, calls=2))
     episode.play(Talkative())
-    assert (episode.ended, episode.n_tokens) == ("cut", 130)
+    assert (episode.ended, episode.n_tokens) == (ended, tokens)
+    assert ended_in_history(episode, tmp_path) == ended
     first = episode.turns[0].results
     assert [result.ok for result in first] == [True, True, False]
     assert "at most 2 calls" in first[2].text
-    assert "turn 1 of 30, 60 of 130 tokens" in episode.messages[5]["content"]
-    assert episode.turns[-1].results == ()
+    assert f"turn 1 of 30, 60 of {tokens} tokens" in episode.messages[5]["content"]
+    assert (episode.turns[-1].results == ()) == (ended == "cut")
 
 
 def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, executor):

@@ -19,6 +19,9 @@ from rtl_core.errors import BackendUnavailableError, MalformedAnswerError, Polic
 from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call, ToolChat
 from rtl_core.prompting.chat import Chat
+from rtl_core.reporting.blocks import Source
+from rtl_core.reporting.blocks import Table as ReportTable
+from rtl_core.reporting.figures.episodes import blocks
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts import evaluation, playing
 from rtl_core.run.session import open_session
@@ -80,6 +83,13 @@ def test_answers_and_every_message_are_recorded_and_what_is_recorded_is_not_aske
         assert [m.position for m in messages] == list(range(14))
         assert [m.ok for m in messages if m.who == "tool"] == [True, True, False, True, False, True, True]
         assert (messages[2].thought, messages[2].n_tokens) == ("thought 1", 10)
+    found = history.query("SELECT turns, calls, failed_calls, tokens, ended, passed FROM episodes ORDER BY rollout")
+    assert found.to_pylist() == 2 * [
+        {"turns": 7, "calls": 7, "failed_calls": 2, "tokens": 70, "ended": "submitted", "passed": True}
+    ]
+    (shown,) = (one for one in blocks.blocks(Source(history, "agents")) if isinstance(one, ReportTable))
+    assert [row[1:] for row in shown.rows] == [list(row) for row in rows]  # the report's table is the terminal's
+    assert table.caption in shown.caption
 
 
 def test_the_text_of_an_answer_holds_its_files(arbiter):

@@ -6,6 +6,7 @@ The student learns: its chance to meet the interface and to pass rises with the 
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +83,21 @@ def problem(index: int, split: str) -> Problem:
         golden={f"rtl/{family}_{index}.sv": "module m; endmodule"},
         interface=Interface(module=f"{family}_{index}", ports=ports, source=InterfaceSource.GOLDEN),
     )
+
+
+def episode(key: str) -> list[MessageRecord]:
+    """An episode of two turns, with hostile texts, a compile that fails, and a submission."""
+    fails, submits = (
+        {"id": name, "name": name, "arguments": f'{{"top": {json.dumps(HOSTILE)}}}'} for name in ("compile", "submit")
+    )
+    return [
+        MessageRecord(key, 0, "model", HOSTILE, True, 1.5, HOSTILE, n_tokens=12),
+        MessageRecord(
+            key, 1, "tool", f"iverilog: failed with exit code 2\n{HOSTILE}", False, 0.5, call=fails, used_s=0.25
+        ),
+        MessageRecord(key, 2, "model", "", True, 0.5, n_tokens=5),
+        MessageRecord(key, 3, "tool", "submitted", True, 0.0, call=submits),
+    ]
 
 
 def write_run(
@@ -191,7 +207,7 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         history.record_teacher(teachers)
         history.record_advantages(advantages)
         history.record_trainer_tokens([(r.key, [value - 0.001 for value in r.logprobs_T]) for r in rollouts])
-        history.record_messages([MessageRecord(r.key, 0, "model", r.text, True, 0.5) for r in rollouts[:1]])
+        history.record_messages(episode(rollouts[0].key))
     kl = sum(t.k1_mean * t.n_tokens for t in teachers) / sum(t.n_tokens for t in teachers)
     reward_mean = float(np.mean([earned.total for _, _, earned in verdicts]))
     pass_rate = float(np.mean([verdict.passed for _, verdict, _ in verdicts]))

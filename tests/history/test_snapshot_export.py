@@ -126,6 +126,31 @@ def test_rollouts_come_out_as_json_lines(demo, tmp_path):
     assert "tokens" not in json.loads((tmp_path / "plain.jsonl").read_text(encoding="utf-8").splitlines()[0])
 
 
+def test_episodes_come_out_with_all_their_turns(demo, tmp_path):
+    (key, *_) = demo.query("SELECT rollout FROM episodes WHERE run = 'demo'").column(0).to_pylist()
+    export_rollouts(demo, "demo", tmp_path / "r.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()]
+    (line,) = (line for line in lines if line["rollout"] == key)
+    first, second, told, third, last = line["messages"]
+    assert first == {"role": "user", "content": line["prompt"]}
+    assert (second["role"], second["content"], second["reasoning_content"]) == (
+        "assistant",
+        synthetic.HOSTILE,
+        synthetic.HOSTILE,
+    )
+    (call,) = second["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"top": synthetic.HOSTILE}
+    assert (told["role"], told["tool_call_id"], told["name"], told["ok"]) == ("tool", call["id"], "compile", False)
+    assert third == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{**call, "id": "submit", "function": {**call["function"], "name": "submit"}}],
+    }
+    assert last["content"] == "submitted"
+    assert line["n_tokens"] == 17
+    assert sum("messages" in line for line in lines) == len(demo.query("FROM episodes"))
+
+
 def test_later_turns_come_out_after_the_first(tmp_path):
     history = synthetic.write_run(tmp_path / "h.duckdb", shape=synthetic.Shape(steps=1, train=6, heldout=3))
     first = history.rollouts_of("demo", 0)[0].rollout

@@ -18,6 +18,7 @@ from rtl_core.history.store import History
 COMPARED = {
     "result", "pass-at-k", "by-difficulty", "by-family", "reward", "equal-difficulty", "pass-rate", "outcomes", "funnel", "groups", "teacher-kl",
     "kl-position", "entropy", "health", "failure-flow", "mistake-kinds", "curriculum", "time-by-step",
+    "episode-turns", "episode-endings", "episode-tools",
 }  # fmt: skip
 """Figures that a test below holds against the database; those of controllers and of more evaluations have a module of their own."""
 
@@ -133,6 +134,19 @@ def test_outcomes_equal_the_query(drawn, demo):
     assert shown["passed"]["y"] == pytest.approx([r["passed"] for r in found])
     assert shown["interface mismatch"]["y"] == pytest.approx([r["missed"] for r in found])
     assert np.sum([t["y"] for t in shown.values()], axis=0) == pytest.approx(np.ones(12))
+
+
+def test_episodes_equal_the_query(drawn, demo):
+    n = len(rows(demo, "FROM episodes WHERE run = 'demo'"))
+    passed = len(rows(demo, "FROM episodes WHERE run = 'demo' AND passed"))
+    assert 0 < passed < n
+    for figure, place in (("episode-turns", 2), ("episode-endings", "submitted")):
+        shown = traces(drawn, figure)
+        assert [shown[name]["y"] for name in ("passed", "not passed")] == [[passed], [n - passed]]
+        assert shown["passed"]["x"] == [place]
+    shown = traces(drawn, "episode-tools")
+    assert shown["done"]["x"] == ["compile<br>100% failed", "submit<br>0% failed"]
+    assert (shown["done"]["y"], shown["failed"]["y"]) == ([0, n], [n, 0])
 
 
 def test_the_funnel_equals_the_query(drawn, demo):
@@ -252,7 +266,7 @@ def test_every_block_says_what_it_shows_and_how_it_was_asked(drawn, demo):
         "[...document.querySelectorAll('figure')].map(f => [f.id, f.querySelector('figcaption').firstChild.textContent,"
         " f.querySelector('details.sql pre').textContent])"
     )
-    assert len(found) == 24
+    assert len(found) == 27
     for _id, caption, sql in found:
         assert len(caption) > 40
         for statement in filter(None, (part.strip() for part in sql.split(";\n"))):

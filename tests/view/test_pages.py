@@ -64,8 +64,10 @@ def test_what_a_model_wrote_is_text_on_every_page(view, demo):
         "SELECT rollout FROM rollouts WHERE run = 'demo' AND contains(text, 'pwned') AND purpose = 'train' LIMIT 1",
     )[0]
     failed = keys(demo, "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome = 'tests_failed' LIMIT 1")[0]
+    talked = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
     stored = demo.find_rollout(hostile).rollout
     pages = [
+        rollout_link(talked),
         rollout_link(hostile), rollout_link(hostile, against="golden"), rollout_link(hostile, against="passing"), rollout_link(failed),
         link("/group", run="demo", step=stored.step, problem=stored.problem_id), link("/wrong", run="demo"),
         link("/rollouts", run="demo", q="</script><script>window.pwned"), link("/rollouts", run="demo", check='"><script>x'),
@@ -77,6 +79,18 @@ def test_what_a_model_wrote_is_text_on_every_page(view, demo):
         assert not re.search(r"<img|onerror=\"", page), address
         assert "\x1b" not in page
         assert "\u2028" not in page
+
+
+def test_an_episode_is_shown_turn_by_turn_and_what_failed_is_red(view, demo):
+    key = keys(demo, "SELECT rollout FROM episodes WHERE run = 'demo' LIMIT 1")[0]
+    page = html.unescape(view.get(rollout_link(key)).text)
+    assert "2 turns, 17 tokens written, 2 calls (1 failed), 2.0 s model, 0.5 s tools, ended: submitted" in page
+    assert re.findall(r'<b>turn (\d)</b> <span class="muted small">(.*?)</span>', page) == [
+        ("1", "12 tokens in 1.5 s"), ("2", "5 tokens in 0.5 s"),
+    ]  # fmt: skip
+    assert re.findall(r'<div class="(call.*?)"><p><code>(\w+)', page) == [("call bad", "compile"), ("call", "submit")]
+    assert "iverilog: failed with exit code 2" in page
+    assert "episode of 2 turns, ended: submitted" in view.get(link("/rollouts", run="demo", purpose="episodes")).text
 
 
 def test_scripts_and_styles_come_from_the_view_alone(view):
@@ -130,6 +144,9 @@ FILTERS = {
     "check=expected+3": "SELECT rollout FROM verdicts WHERE run = 'demo' AND outcome <> 'passed'",
     "doubt=audit": "SELECT rollout FROM audits",
     "doubt=regrade": "SELECT rollout FROM regrades",
+    "purpose=episodes": "SELECT DISTINCT rollout FROM messages WHERE starts_with(rollout, 'demo/')",
+    "purpose=episodes:+submitted": "SELECT DISTINCT rollout FROM messages WHERE starts_with(rollout, 'demo/')",
+    "purpose=episodes:+cut": "SELECT rollout FROM rollouts WHERE false",
     "purpose=refinement": "SELECT rollout FROM rollouts WHERE run = 'demo' AND turn = 2",
 }
 
