@@ -76,7 +76,7 @@ ABUSES = (
     Abuse("all memory", python="kept = []\nwhile True: kept.append(bytearray(1 << 26))", says="cocotb: "),
     Abuse("a fork bomb", python="import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", says="stopped, it"),
     Abuse("a full disk", python="for n in range(10**6): open(f'/tmp/{n}', 'wb').write(b'x' * (1 << 24))", says="cocotb: failed"),
-    Abuse("a process left behind", python=f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.execv('/bin/sh', ['sh', '-c', 'exec sleep 1000; # {MARK}'])\n    os._exit(0)\nprint('started')", says="started"),
+    Abuse("a process left behind", python=f"import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.execv('/bin/sh', ['sh', '-c', 'while :; do sleep 1000; done # {MARK}'])\n    os._exit(0)\nprint('started')", says="started"),
     Abuse("a link out of the tree", python="import os\nos.remove('/code/rtl/cnt.sv') if os.path.exists('/code/rtl/cnt.sv') else None\nos.symlink('/etc/passwd', '/code/rtl/link.sv')\nprint('linked')", says="linked",
           calls=(("read", {"path": "rtl/link.sv"}), ("compile", {"files": ["rtl/link.sv"]}))),
     Abuse("files for the next call", python=f"for path in ('/tmp/{MARK}', '/dev/shm/{MARK}', '/code/rtl/{MARK}.sv', '/rundir/{MARK}'): open(path, 'w').write('x')\nprint('written')", says="written"),
@@ -137,7 +137,7 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     faults += [] if abuse.says in told else [f"not tried: {told[-300:]}"]
     faults += [] if "clean []" in told else ["no witness"]
     faults += ["over time"] if max(result.seconds for result in results) > MOST_S and spent > 2 * MOST_S else []
-    faults += ["left on this machine"] if _running_here(MARK) else []
+    faults += ["left on this machine"] if running_here(MARK) else []
     verdict = grader.grade(problem, answer)
     faults += ["paid"] if verdict.passed else []
     faults += ["infrastructure error"] if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR else []
@@ -151,7 +151,8 @@ def _bench(body: str) -> str:
     return f"import cocotb\n@cocotb.test()\nasync def t(dut):\n{lines}"
 
 
-def _running_here(mark: str) -> bool:
+def running_here(mark: str) -> bool:
+    """Whether a process on this machine has the mark in its command line."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:

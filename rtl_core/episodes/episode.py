@@ -76,8 +76,7 @@ class Episode:
         recorded, self.turns = self.turns, []
         for turn in recorded:
             for call, result in zip(turn.reply.calls, turn.results, strict=True):
-                if result.ok:
-                    self.tools.again(call, result.used_s)
+                self.tools.again(call, result)
             self._take(turn)
 
     @property

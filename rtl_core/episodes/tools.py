@@ -210,10 +210,10 @@ class Toolbox:
         text = shortened(text, self.bounds.result_bytes)
         return Result(text, ok, time.monotonic() - started, self.used_s - used_s)
 
-    def again(self, call: Call, used_s: float) -> None:
+    def again(self, call: Call, result: Result) -> None:
         """Bring the workspace to where a recorded call left it. Programs change no file, so none is run."""
-        self.used_s += used_s
-        if call.name in ("write", "replace", "submit"):
+        self.used_s += result.used_s
+        if result.ok and call.name in ("write", "replace", "submit"):
             self.call(call)
 
     def definitions(self) -> list[dict[str, Any]]:

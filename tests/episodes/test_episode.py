@@ -97,11 +97,17 @@ def test_tokens_and_calls_of_a_turn_are_bounded(arbiter, executor, tmp_path, tok
 
 
 def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, executor):
-    script = known_answer(arbiter, arbiter.golden)
+    fails = [
+        ("write", '{"path": "verif/tb.v", "content": "module"}'),
+        ("simulate", '{"bench": "verif/tb.v", "files": []}'),
+    ]
+    script = Script([*fails, *known_answer(arbiter, arbiter.golden).calls])
     whole = Episode(arbiter, executor)
     whole.play(script)
+    assert whole.turns[1].results[0].used_s > 0
     for count in range(len(whole.turns)):
         resumed = Episode(arbiter, executor, turns=whole.turns[:count])
+        assert resumed.tools.used_s == sum(result.used_s for turn in whole.turns[:count] for result in turn.results)
         assert resumed.messages == whole.messages[: len(resumed.messages)]
         fresh = []
         assert resumed.play(script, fresh.append).files == arbiter.golden

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.redteam.tools import running_here
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.episodes.workspace import shortened
@@ -232,6 +235,49 @@ def test_what_a_program_leaves_behind_is_gone_in_the_next_call(open_tools):
     )
     assert "left []" in found.text
     assert "module inv" in found.text
+
+
+def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open_tools, tmp_path):
+    """While a program of one episode runs, with files, processes and sockets, a program of another looks for them."""
+    mark, host = "episode-at-work", tmp_path / "of-the-host"
+    host.write_text("text of the host")
+    works = (
+        "import subprocess\n"
+        "for path in ('/code/rtl/other.sv', '/tmp/other', '/dev/shm/other'):\n"
+        "    pathlib.Path(path).write_text('text of the ' + 'other episode')\n"
+        "doors = socket.socket(), socket.socket(socket.AF_UNIX)\n"
+        "for door, address in zip(doors, (('127.0.0.1', 7777), '\\0other-episode')):\n"
+        "    door.bind(address)\n"
+        "    door.listen()\n"
+        f"subprocess.run(['sh', '-c', 'while :; do sleep 1000; done # {mark}'])"
+    )
+    looks = (
+        f"left = [path for path in ('/tmp/other', '/dev/shm/other', {str(host)!r}) if os.path.lexists(path)]\n"
+        f"left += [p for p in os.listdir('/proc') if p.isdigit() and b'{mark}' in pathlib.Path('/proc', p, 'cmdline').read_bytes()]\n"
+        "left += [path for path in pathlib.Path('/code').rglob('*.sv') if 'other episode' in path.read_text()]\n"
+        "for kind, address in ((socket.AF_INET, ('127.0.0.1', 7777)), (socket.AF_UNIX, '\\0other-episode')):\n"
+        "    try:\n"
+        "        socket.socket(kind).connect(address)\n"
+        "        left.append(address)\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "print('found', left)"
+    )
+    with ThreadPoolExecutor(1) as threads:
+        for seconds in (3, 12, 60):  # until the one was at work while the other looked
+            (_, other), (_, tell) = open_tools(PROBLEM, call_seconds=seconds), open_tools(PROBLEM)
+            at_work = threads.submit(probe, other, works)
+            while not (began := running_here(mark)) and not at_work.done():
+                time.sleep(0.02)
+            found = probe(tell, looks).text
+            assert "found []" in found
+            if began and not at_work.done():
+                break
+            at_work.result()
+        else:
+            pytest.fail("they were never at work at the same time")
+    assert "cocotb: stopped, it" in at_work.result().text
+    assert not running_here(mark)  # and nothing is left of it
 
 
 def test_the_simulators_own_files_cannot_be_changed(open_tools):
