@@ -112,7 +112,7 @@ class Waiting:
 
 
 def work(problem: Problem) -> Script:
-    """Ten turns with five programs."""
+    """Ten turns, of which four run programs."""
     assert problem.golden, "it is an example with its solution"
     ((path, text),) = problem.golden.items()
     top = path.rsplit("/", 1)[-1].split(".")[0]

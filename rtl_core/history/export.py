@@ -158,28 +158,24 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
 def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens: bool) -> dict[str, Any]:
     """What a line has of a conversation: its messages in OpenAI's form, and the tokens that the model wrote in all turns."""
     made: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+    calls: list[dict[str, Any]] = []
     for message in messages:
         if message.who == "model":
-            said = {
+            said: dict[str, Any] = {
                 "role": "assistant",
                 "content": message.text,
                 "reasoning_content": message.thought or None,
-                "tool_calls": [],
             }
+            said["tool_calls"] = calls = []
             if tokens:
                 said |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
             made.append(said)
             continue
         assert message.call is not None, "a tool's message has a call"
-        function = {"name": message.call["name"], "arguments": message.call["arguments"]}
-        said["tool_calls"].append({"id": message.call["id"], "type": "function", "function": function})
-        told = {
-            "tool_call_id": message.call["id"],
-            "name": message.call["name"],
-            "content": message.text,
-            "ok": message.ok,
-        }
-        made.append({"role": "tool", **told})
+        name, id_ = message.call["name"], message.call["id"]
+        function = {"name": name, "arguments": message.call["arguments"]}
+        calls.append({"id": id_, "type": "function", "function": function})
+        made.append({"role": "tool", "tool_call_id": id_, "name": name, "content": message.text, "ok": message.ok})
     kept = [{name: value for name, value in one.items() if value not in (None, [])} for one in made]
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 

@@ -43,7 +43,7 @@ def equal_tokens(source: Source) -> Table | None:
     return Table(
         "equal-tokens",
         "Single-shot and episodes",
-        "pass@1 with its 95 % interval over problems. The line `any of k` is single-shot at about as many tokens as an episode took: a problem counts if any of k"
+        "pass@1 with its 95 % interval over problems. Any of k is single-shot at about as many tokens as an episode took: a problem counts if any of k"
         f" answers passes. Tokens are those that the model wrote. {' '.join(said)}".rstrip(),
         [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in agentic.COLUMNS[1:])],
         lines,
