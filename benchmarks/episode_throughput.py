@@ -134,7 +134,7 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
     ]  # fmt: skip
     config = load_config(file, evaluation_overrides(file, settings, arguments.at_once, "throughput"))
     with closing(make_executor(arguments.executor)) as executor, ThreadPoolExecutor(arguments.at_once) as threads:
-        tools: Any = Timed(Cores(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")  # type: ignore[arg-type]
+        tools: Any = Timed(Cores(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")
         async with open_session(config, with_policy=False) as session:
             plan = replace(plan_evaluation(session, "student", 0), other=Conditions(turns=config.episode.turns))
             (problem_id,) = (problem.id for problem in session.loaded.heldout)
