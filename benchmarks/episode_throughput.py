@@ -35,7 +35,8 @@ from rtl_core.grading.executors import make_executor
 from rtl_core.history.records import Conditions
 from rtl_core.rollouts.batch import open_batch
 from rtl_core.rollouts.evaluation import evaluation_batch, plan_evaluation
-from rtl_core.rollouts.playing import Cores, Player, play
+from rtl_core.rollouts.playing import Player, play
+from rtl_core.run.desk import Cores, Desk
 from rtl_core.run.session import open_session
 from rtl_core.types.problem import Problem
 
@@ -136,11 +137,11 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
     with closing(make_executor(arguments.executor)) as executor, ThreadPoolExecutor(arguments.at_once) as threads:
         tools: Any = Timed(Cores(Timed(executor, clock, "sandbox")), clock, "sandbox and waiting")
         async with open_session(config, with_policy=False) as session:
-            plan = replace(plan_evaluation(session, "student", 0), other=Conditions(turns=config.episode.turns))
             (problem_id,) = (problem.id for problem in session.loaded.heldout)
             script = work(session.problems[problem_id])
             asked: Any = Timed(threads, clock, "episodes")
-            player = Player(plan, lambda: Waiting(script, arguments.rate, clock), asked, tools)
+            player = Player(lambda *place: Waiting(script, arguments.rate, clock), Desk(asked, tools), agentic=True)
+            plan = replace(plan_evaluation(session, "student", 0), other=Conditions(turns=config.episode.turns))
             batch = open_batch(session, evaluation_batch(session, plan))
             started, own_s = time.monotonic(), time.process_time()
             await play(session, batch, problem_id, player)

@@ -19,6 +19,7 @@ COMMANDS = (
     "agreement --starter 1 --executors bubblewrap --data .",
     "consensus --sets starter --problems 1 --answers 4",
     "episode_throughput --at-once 2 --rate 5000",
+    "episode_training --seeds 0 --arms tools --folder e --set problems.sources.0.train=2 --set problems.sources.0.heldout=2",
     "episodes --every 46",
     "equivalence --sets starter --starter 2 --mutants 1",
     "failure_levels --answers 24 --families counter,adder --cost",

@@ -46,12 +46,12 @@ class Group:
 
     @property
     def lengths_G(self) -> list[int]:
-        """Tokens of each completion."""
-        return [len(stored.rollout.tokens_T) for stored in self.answers]
+        """Tokens that the policy sampled of each completion."""
+        return [stored.rollout.n_own for stored in self.answers]
 
     @property
     def cut_G(self) -> list[bool]:
-        """Whether each was cut at the token limit."""
+        """Whether each was cut at the token limit, or a bound ended its episode."""
         return [stored.rollout.stop_reason == "length" for stored in self.answers]
 
     @property
@@ -70,7 +70,8 @@ class Algorithm(ABC):
     """One algorithm under the settings of one run."""
 
     signals: ClassVar[tuple[str, ...]] = ("advantages",)
-    """The loss inputs that drive the gradient: an answer for which they are 0 at every token teaches nothing and is not sent."""
+    """The loss inputs that drive the gradient: an answer for which they are 0 at every token teaches nothing and is not sent. At the tokens of
+    an episode that tools gave they are set to 0 (rollouts/datums.py), whatever an algorithm computes there."""
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config

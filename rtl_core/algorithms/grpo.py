@@ -21,6 +21,9 @@ class Grpo(Algorithm):
     Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); λ is 0
     where the teacher is not heard: with `kl_on` = `failed` in answers that passed and are paid, and as `kl_unsure_below` and `kl_after_error` say.
 
+    Episodes: an episode is one answer whose tokens are those of all turns, each in its context. A is the same at each token that the student
+    sampled; at those that tools gave a_t = 0 and s = q = 0, so that neither reward, KL nor any metric reads them.
+
     With λ = 0 it is GRPO without its length and std terms, as in "Dr. GRPO"; with ρ = `reward_weight` = 0 on-policy distillation;
     with `baseline = "leave_one_out"` RLOO. Sources: Shao et al. 2024 (arXiv:2402.03300); Liu et al. 2025 (arXiv:2503.20783);
     Ahmadian et al. 2024 (arXiv:2402.14740); on-policy distillation as in the public tinker-cookbook.
@@ -29,7 +32,7 @@ class Grpo(Algorithm):
     def credit(self, group: Group) -> GroupCredit:
         learning = self.config.learning
         rules = Rules(
-            limit=self.config.sampling.max_tokens,
+            limit=self.config.trained_limit,
             truncated=learning.truncated,
             penalty=learning.overlong_penalty,
             buffer=learning.overlong_buffer,

@@ -150,6 +150,8 @@ class Datum:
     tokens_T: Sequence[int]
     inputs: Mapping[str, NDArray[Any]]
     others_TK: NDArray[np.int64] | None = None
+    own_T: NDArray[np.bool_] | None = None
+    """Which tokens of the completion the policy sampled, of an episode; None: all. No loss reads it: the inputs are 0 elsewhere."""
 
     @property
     def sequence(self) -> list[int]:

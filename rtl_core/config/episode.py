@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from rtl_core.types.section import Section
+
+ToolName = Literal["list", "read", "write", "replace", "compile", "simulate", "synthesize", "submit"]
 
 
 class Bounds(Section):
@@ -28,6 +32,10 @@ class Bounds(Section):
     """All files together."""
     files: int = Field(default=500, ge=1)
     """How many files there may be."""
+    tools: tuple[ToolName, ...] | None = Field(default=None, min_length=1)
+    """The tools that are offered; left out: all that the sandbox has."""
+    explain: bool = True
+    """Tell the model how to work, its tools and the bounds. Off: the problem's text alone, for models that were trained on such conversations."""
 
     def in_words(self) -> str:
         """All of them, for the model."""

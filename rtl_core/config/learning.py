@@ -25,6 +25,9 @@ SELF_DISTRIBUTIONS = "self_distribution_distillation"
 
 
 class LearningSection(Section):
+    episodes: bool = False
+    """The student answers in episodes with tools (`[episode]`), in training and in the run's own evaluations, and learns from its own tokens of
+    all turns (docs/episodes.md). Off: an answer is one turn."""
     algorithm: str = "grpo"
     """What graded answers are worth and what the loss reads of them (`rtl_core/algorithms`); `module:Class` takes one of your own."""
     loss: str = "importance_sampling"
@@ -89,7 +92,7 @@ class LearningSection(Section):
     """With λ > 0, too, another problem joins the step for each group of equal rewards, which otherwise trains on the KL alone. Without
     a reward (`reward_weight` 0) nothing is replaced."""
     truncated: Truncated = "keep"
-    """Answers cut at the token limit: `keep` their reward, `mask` them out of the loss and the baseline, or `penalise` them."""
+    """Answers cut at the token limit, and episodes that a bound of `[episode]` ended: `keep` their reward, `mask` them out of the loss and the baseline, or `penalise` them."""
     overlong_penalty: float = Field(default=0.5, ge=0)
     """With `penalise`: what a cut answer loses, in units of reward."""
     overlong_buffer: int = Field(default=0, ge=0)
@@ -122,6 +125,8 @@ class LearningSection(Section):
     """With `mask` and `zero`: how much CPU time may go into looking at passes, as a share of that of grading."""
     permute_advantages: bool = False
     """Control experiment: hand each rollout another one's advantage. A pipeline that still improves measures something else."""
+    permute_results: bool = False
+    """Control experiment: what an episode of a train step reads are the files of another problem. What still improves does not come from reading."""
     permute_teacher: bool = False
     """Control experiment: hand each rollout the teacher's scores of another one, token by token. What still improves is not the teacher's."""
     learning_rate: float = Field(default=4e-5, gt=0)

@@ -113,7 +113,7 @@ class EvaluationSection(Section):
     agentic: bool = False
     """Of a run whose purpose is evaluation: after single-shot answers also episodes, in which the model works with tools (`[episode]`)."""
     at_once: int = Field(default=8, ge=1)
-    """With `endpoint` or `agentic`: how many conversations at once. Their programs share the cores."""
+    """With `endpoint`, `agentic` or `learning.episodes`: how many conversations at once, in training, too. Their programs share the cores."""
     every: int = Field(default=0, ge=0)
     """Evaluate every so many steps as well as before and after; 0 for only those."""
     after_warm_start: bool = False
@@ -279,6 +279,11 @@ class RunConfig(Section):
         return max(self.sampling.max_tokens, self.evaluation.max_tokens or 0)
 
     @property
+    def trained_limit(self) -> int:
+        """Tokens that the student may write in one rollout of a train step."""
+        return self.episode.tokens if self.learning.episodes else self.sampling.max_tokens
+
+    @property
     def warm_start_group(self) -> int:
         """Answers of the teacher to each problem of a supervised step."""
         return self.learning.warm_start_answers or self.sampling.group_size
@@ -338,9 +343,29 @@ class RunConfig(Section):
             raise ValueError(
                 "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
             )
-        if learning.overlong_buffer > sampling.max_tokens:
-            raise ValueError("learning.overlong_buffer: is longer than sampling.max_tokens")
+        if learning.overlong_buffer > self.trained_limit:
+            raise ValueError(
+                "learning.overlong_buffer: is longer than sampling.max_tokens (with episodes: episode.tokens)"
+            )
+        if learning.episodes:
+            self._check_episodes()
+        elif learning.permute_results:
+            raise ValueError("learning.permute_results: is for episodes; set learning.episodes = true")
         return self
+
+    def _check_episodes(self) -> None:
+        """What has a meaning for answers of one turn alone."""
+        learning = self.learning
+        for key, wrong, why in (
+            ("learning.episodes", self.run.purpose == "evaluation", "nothing is trained; set evaluation.agentic"),
+            ("refinement.turns", self.refinement.turns > 1, "an episode has its own turns; set 1"),
+            ("learning.warm_start_steps", learning.warm_start_steps > 0, "known-good answers are no conversations; set 0"),
+            ("learning.algorithm", learning.self_taught, "its hints stand in the prompt of a single turn; take grpo"),
+            ("learning.kl_after_error", learning.kl_after_error, "it compares answers of one turn; set false"),
+            ("learning.permute_teacher", learning.permute_teacher, "take permute_advantages or permute_results"),
+        ):  # fmt: skip
+            if wrong:
+                raise ValueError(f"{key}: not with episodes: {why}")
 
     def _check_distributions(self) -> None:
         """What has a meaning for the sampled token alone."""
@@ -365,7 +390,9 @@ class RunConfig(Section):
         if self.evaluation.endpoint is not None and self.run.purpose == "train":
             raise ValueError("evaluation.endpoint: a run that trains asks its own service; leave it out")
         if self.evaluation.agentic and self.run.purpose == "train":
-            raise ValueError("evaluation.agentic: a run that trains evaluates single-shot answers; leave it out")
+            raise ValueError(
+                "evaluation.agentic: a run that trains evaluates what it trains; set learning.episodes for episodes"
+            )
         if self.evaluation.weights is not None and self.run.purpose == "train":
             raise ValueError("evaluation.weights: a run that trains evaluates the weights that it trains")
         if self.evaluation.teacher and self.tinker.teacher is None:

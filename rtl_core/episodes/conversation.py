@@ -14,6 +14,16 @@ Sample = Callable[[Sequence[int], int], tuple[Sequence[int], Sequence[float]]]
 """(prompt of P tokens, most tokens) -> T tokens of a completion, the one that ends it included, and their log-probabilities."""
 
 
+@dataclass(frozen=True)
+class Played:
+    """A conversation as it is trained on: see `Rollout`."""
+
+    prompt_P: tuple[int, ...]
+    tokens_T: tuple[int, ...]
+    logprobs_T: tuple[float, ...]
+    own_T: tuple[bool, ...]
+
+
 @dataclass
 class Conversation:
     """One episode's conversation. Turns that were recorded are taken up from the messages, token by token."""
@@ -24,6 +34,10 @@ class Conversation:
     """Tokens of prompt and completion together that the model takes."""
     tokens: list[int] = field(default_factory=list)
     """All so far: prompts, what was sampled, and what tools gave."""
+    logprobs: list[float] = field(default_factory=list)
+    """The sampler's, of those behind the first prompt; 0 where a tool gave the token."""
+    own: list[bool] = field(default_factory=list)
+    """Which of them were sampled."""
     _read: int = 0
     """How many messages stand in them."""
     _tools: ToolChat | None = None
@@ -35,18 +49,14 @@ class Conversation:
             ConfigError: the chat template knows no tools, or rewrites the turns before.
             PolicyError: it refuses what is to be rendered.
         """
-        if self._tools is None:
-            self._tools = ToolChat(self.chat, tools)
-            self._read = 2  # system and user
-            self.tokens = self._tools.first(messages[:2])
-        while self._read < len(messages):
-            self._take(self._tools, messages)
+        self._read_up(messages, tools)
         room = most_tokens if self.context is None else min(most_tokens, self.context - len(self.tokens))
         if room < 1:
             return Reply("", cut=True)
         tokens_T, logprobs_T = self.sample(self.tokens, room)
         text, ended = answer_text(self.chat.tokenizer, tokens_T, self.chat.stop)
         text = self.chat.opening(self.tokens) + text
+        assert self._tools is not None, "the prompt was read"
         calls = [
             Call(call.name, call.arguments, f"call_{len(messages)}_{number}")
             for number, call in enumerate(self._tools.read(text))
@@ -56,11 +66,35 @@ class Conversation:
             tokens_T=tuple(tokens_T), logprobs_T=tuple(logprobs_T),
         )  # fmt: skip
 
-    def _take(self, tools: ToolChat, messages: Sequence[dict[str, Any]]) -> None:
-        """Add a turn that was sampled, exactly as it was, and what its calls gave."""
-        turn = messages[self._read]
-        self.tokens += turn["tokens"]
-        calls = [Call(c["function"]["name"], c["function"]["arguments"], c["id"]) for c in turn["tool_calls"]]
-        told = [message["content"] for message in messages[self._read + 1 :][: len(calls)]]
-        self.tokens += tools.after(calls, told)
-        self._read += 1 + len(calls)
+    def played(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> Played:
+        """An episode that has ended as one sequence, which ends with the last token that was sampled. Raises what `reply` raises."""
+        self._read_up(messages, tools, ended=True)
+        length = max((place + 1 for place, own in enumerate(self.own) if own), default=0)
+        start = len(self.tokens) - len(self.own)
+        completion = tuple(self.tokens[start : start + length])
+        return Played(tuple(self.tokens[:start]), completion, tuple(self.logprobs[:length]), tuple(self.own[:length]))
+
+    def _read_up(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], ended: bool = False
+    ) -> None:
+        """Take up the messages that are not in the tokens yet; `ended`: nobody was told what the last calls gave."""
+        if self._tools is None:
+            self._tools = ToolChat(self.chat, tools)
+            self._read = sum(message["role"] in ("system", "user") for message in messages)
+            self.tokens = self._tools.first(messages[: self._read])
+        while self._read < len(messages):
+            turn = messages[self._read]
+            self._add(turn.get("tokens", ()), turn.get("logprobs", ()), own=True)
+            calls = [
+                Call(c["function"]["name"], c["function"]["arguments"], c["id"]) for c in turn.get("tool_calls", ())
+            ]
+            told = [message["content"] for message in messages[self._read + 1 :][: len(calls)]]
+            self._read += 1 + len(calls)
+            if calls and not (ended and self._read == len(messages)):
+                rendered = self._tools.after(calls, told)
+                self._add(rendered, [0.0] * len(rendered), own=False)
+
+    def _add(self, tokens_T: Sequence[int], logprobs_T: Sequence[float], own: bool) -> None:
+        self.tokens += tokens_T
+        self.logprobs += logprobs_T
+        self.own += [own] * len(tokens_T)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.prompt import episode_messages
@@ -19,9 +19,7 @@ from rtl_core.grading.executors.base import Executor
 from rtl_core.prompting.calls import Call
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
-
-Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
-"""Why an episode ended: the model submitted, wrote a turn without a call, or was cut within a turn; or a bound was reached."""
+from rtl_core.types.rollout import Ended
 
 
 @dataclass(frozen=True)
@@ -124,12 +122,14 @@ class Episode:
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in reply.calls
         ]
-        more = {"tool_calls": calls, "reasoning_content": reply.thought, "tokens": list(reply.tokens_T)}
+        sampled = {"tokens": list(reply.tokens_T), "logprobs": list(reply.logprobs_T)}
+        more = {"tool_calls": calls, "reasoning_content": reply.thought, **sampled}
         said = {key: value for key, value in more.items() if value}
         self.messages.append({"role": "assistant", "content": reply.text, **said})
         self.ended = self._why_ended(reply)
         for number, (call, result) in enumerate(zip(reply.calls, turn.results, strict=True)):
-            left = f"\n({self._left()})" if number + 1 == len(turn.results) and self.ended is None else ""
+            told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
+            left = f"\n({self._left()})" if told else ""
             self.messages.append(
                 {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
             )

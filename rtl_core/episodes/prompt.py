@@ -17,7 +17,10 @@ The test bench that judges you is another one than what you find, and it is not 
 
 
 def episode_messages(problem: Problem, bounds: Bounds, tools: Sequence[str]) -> list[Message]:
-    """System and user message. A problem's own system message (CVDP's) describes other tools, so it is left out."""
+    """System and user message; without `bounds.explain` the problem's text alone. A problem's own system message (CVDP's) describes other
+    tools, so it is left out."""
+    if not bounds.explain:
+        return [{"role": "user", "content": problem.prompt}]
     system = f"{SYSTEM}\n\n{WORK}\n\nTools: {', '.join(tools)}. {bounds.in_words()}"
     asked = ", ".join(f"`{path}`" for path in problem.targets)
     user = f"{problem.prompt}\n\nWrite {asked} in the workspace, and submit."

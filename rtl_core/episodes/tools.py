@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -193,7 +193,10 @@ class Toolbox:
         self.bounds = bounds
         self.tools = executor.tools()
         self.offered = {
-            name: kind for name, kind in TOOLS.items() if kind.needs is None or executor.has_module(kind.needs)
+            name: kind
+            for name, kind in TOOLS.items()
+            if (bounds.tools is None or name in bounds.tools)
+            and (kind.needs is None or executor.has_module(kind.needs))
         }
         self.submitted = False
         self.used_s = 0.0
@@ -218,7 +221,7 @@ class Toolbox:
 
     def definitions(self) -> list[dict[str, Any]]:
         """The tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
-        return [{"type": "function", "function": _definition(name, kind)} for name, kind in self.offered.items()]
+        return definitions(self.offered)
 
     def _tool(self, call: Call) -> Tool:
         if call.name not in self.offered:
@@ -286,6 +289,11 @@ def _limits(bounds: Bounds, most_s: float) -> Limits:
 
 def _icarus(top: str | None) -> tuple[str, ...]:
     return ("-g2012", "-I", "rtl", *(("-s", top) if top else ()))
+
+
+def definitions(tools: Mapping[str, type[Tool]] = TOOLS) -> list[dict[str, Any]]:
+    """Tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""
+    return [{"type": "function", "function": _definition(name, kind)} for name, kind in tools.items()]
 
 
 def _definition(name: str, kind: type[Tool]) -> dict[str, Any]:

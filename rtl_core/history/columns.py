@@ -57,6 +57,7 @@ _KINDS: dict[str, tuple[pa.DataType, Callable[[Any], Any] | None]] = {
     "INTEGER": (pa.int32(), None),
     "BIGINT": (pa.int64(), None),
     "DOUBLE": (pa.float64(), float),
+    "BOOLEAN[]": (pa.list_(pa.bool_()), None),
     "VARCHAR[]": (pa.list_(pa.string()), lambda texts: [storable(text) for text in texts]),
     "INTEGER[]": (pa.list_(pa.int32()), _array("i", np.int32)),
     "FLOAT[]": (pa.list_(pa.float32()), _array("f", np.float32)),

@@ -142,7 +142,7 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
         **{name: getattr(r, name) for name in columns_of("rollouts") if hasattr(r, name)},
     }
     line["prompt"] = prompts.get(r.problem_id)
-    line["n_tokens"] = len(r.tokens_T)
+    line["n_tokens"] = r.n_own
     line["verdict"] = verdict.model_dump(mode="json") if verdict else None
     line["reward"] = reward.total if reward else None
     line["reward_terms"] = {t: {"weight": w, "value": v} for t, (w, v) in reward.terms.items()} if reward else None
@@ -151,6 +151,8 @@ def _line(stored: StoredRollout, prompts: dict[str, str], tokens: bool) -> dict[
     line["teacher_kl"] = {"k1": teacher.k1_mean, "k2": teacher.k2_mean, "k3": teacher.k3_mean} if teacher else None
     if tokens:
         line |= {"prompt_tokens": list(r.prompt_P), "tokens": list(r.tokens_T), "logprobs": list(r.logprobs_T)}
+        if r.own_T:
+            line["own"] = list(r.own_T)
         line["teacher_logprobs"] = [float(v) for v in teacher.logprobs_T] if teacher else None
     return line
 

@@ -31,18 +31,20 @@ def prompt_key(prompt_P: Sequence[int]) -> str:
 
 
 def rollout_tables(rollouts: Sequence[Rollout], now: datetime) -> dict[str, pa.Table]:
-    """Rollouts as `prompts`, `rollouts` and `tokens`. ValueError when tokens and log-probabilities differ in number."""
+    """Rollouts as `prompts`, `rollouts` and `tokens`. ValueError when tokens, log-probabilities and mask differ in number."""
     for r in rollouts:
         if len(r.tokens_T) != len(r.logprobs_T):
             raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but {len(r.logprobs_T)} log-probabilities")
+        if len(r.own_T) not in (0, len(r.tokens_T)):
+            raise ValueError(f"rollout {r.key}: {len(r.tokens_T)} tokens but a mask of {len(r.own_T)}")
     keys = [r.key for r in rollouts]
     prompts = [prompt_key(r.prompt_P) for r in rollouts]
     once = dict(zip(prompts, rollouts, strict=True))
-    counts = {"n_prompt": [len(r.prompt_P) for r in rollouts], "n_tokens": [len(r.tokens_T) for r in rollouts]}
+    counts = {"n_prompt": [len(r.prompt_P) for r in rollouts], "n_tokens": [r.n_own for r in rollouts]}
     return {
         "prompts": table("prompts", [], prompt=list(once), tokens_P=[r.prompt_P for r in once.values()]),
         "rollouts": table("rollouts", rollouts, rollout=keys, prompt=prompts, **counts, recorded_at=now),
-        "tokens": table("tokens", rollouts, rollout=keys),
+        "tokens": table("tokens", rollouts, rollout=keys, own_T=[r.own_T or None for r in rollouts]),
     }
 
 

@@ -165,12 +165,14 @@ CREATE TABLE rollouts (
     stop_reason  VARCHAR NOT NULL,          -- stop | length
     prompt       VARCHAR NOT NULL,          -- key of `prompts`
     n_prompt     INTEGER NOT NULL,
-    n_tokens     INTEGER NOT NULL,
+    n_tokens     INTEGER NOT NULL,          -- that the model wrote; an episode's are those of all its turns
     text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
     turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed
-    parent       VARCHAR                    -- the rollout that it follows; NULL in turn 1
+    parent       VARCHAR,                   -- the rollout that it follows; NULL in turn 1
+    ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
+    n_turns      INTEGER                    -- turns of the model in an episode
 );
 
 -- Conversations: what a model wrote in each turn, and what each of its calls of tools gave (rtl_core/episodes).
@@ -197,11 +199,13 @@ CREATE TABLE prompts (
 );
 
 -- The completion's T tokens and the sampling policy's log-probabilities of them. Log-probabilities hardly compress, so to try
--- at every transaction would cost more than it saves.
+-- at every transaction would cost more than it saves. Of an episode they are all that follows its first prompt; at what tools gave every
+-- log-probability is 0, the teacher's and the trainer's, too.
 CREATE TABLE tokens (
     rollout     VARCHAR PRIMARY KEY,
     tokens_T    INTEGER[] NOT NULL,
-    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed
+    logprobs_T  FLOAT[] NOT NULL USING COMPRESSION uncompressed,
+    own_T       BOOLEAN[]                   -- which of them the model sampled; NULL: all
 );
 
 -- The teacher's log-probabilities of the same T tokens.
@@ -553,12 +557,13 @@ WITH conversations AS (
     FROM messages GROUP BY rollout)
 SELECT c.rollout, r.run, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id, r.sample, c.turns, c.calls, c.failed_calls, c.tokens, c.model_s,
        c.tools_s, c.sandbox_s, v.outcome, v.outcome = 'passed' AS passed,
-       CASE WHEN c.submitted THEN 'submitted' WHEN c.cut THEN 'cut' WHEN c.last = 'model' THEN 'no call'
+       CASE WHEN r.ended IS NOT NULL THEN r.ended -- not known of those that schema 15 recorded
+            WHEN c.submitted THEN 'submitted' WHEN c.cut THEN 'cut' WHEN c.last = 'model' THEN 'no call'
             WHEN c.turns >= coalesce(e.turns, CAST(n.config ->> '$.episode.turns' AS INTEGER)) THEN 'turns'
             WHEN c.tokens >= CAST(n.config ->> '$.episode.tokens' AS BIGINT) THEN 'tokens' ELSE 'seconds' END AS ended
 FROM conversations c JOIN rollouts r USING (rollout) JOIN runs n ON n.run = r.run LEFT JOIN evaluations e ON e.evaluation = r.evaluation
 LEFT JOIN verdicts v ON v.rollout = c.rollout
-WHERE c.calls > 0 OR r.evaluation IS NULL OR e.turns IS NOT NULL;
+WHERE c.calls > 0 OR r.ended IS NOT NULL OR e.turns IS NOT NULL;
 
 -- Mistakes by name, one row per answer and mistake: what was expected and what stood there instead. Interface mistakes are told apart by
 -- what they concern; of answers that fail tests the failing checks are named, after the problem's family.

@@ -2,7 +2,7 @@
 
 The total is `Σ weight_n · value_n` with every value in [0, 1]. Every registered term is evaluated and stored, those without a
 weight with weight 0, so that other weights can be tried later on stored rollouts; but for those that read the netlist, which is
-made where one of them has a weight. What becomes of the total in training (later
+made where one of them has a weight, and for those of episodes, of which a single-shot answer has none. What becomes of the total in training (later
 turns, cut answers, the group's baseline) stands in credit.py; the KL to the teacher is a per-token penalty (advantage.py).
 
 A term is a function with the decorator `term`, here or in a module of your own that `reward.plugins` names:
@@ -39,6 +39,17 @@ class Reward(BaseModel):
 
 
 @dataclass(frozen=True)
+class Conduct:
+    """How an episode went."""
+
+    submitted: bool
+    turns_used: float
+    """Turns of the model, as a share of `episode.turns`."""
+    tokens_used: float
+    """Tokens that it wrote, as a share of `episode.tokens`."""
+
+
+@dataclass(frozen=True)
 class Graded:
     """One graded answer, as a reward term sees it."""
 
@@ -47,10 +58,12 @@ class Graded:
     text: str
     """What the model wrote, without the end-of-turn token."""
     tokens_T: Sequence[int]
-    """Its T completion tokens, the end-of-turn token included."""
+    """Its T completion tokens, the end-of-turn token included; of an episode those that tools gave, too."""
     stop_reason: Literal["stop", "length"]
     netlist: Netlist | None = None
     """Of a pass that was looked at and is not doubtful, relative to others."""
+    conduct: Conduct | None = None
+    """Of an episode."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +75,19 @@ class Term:
     value: Callable[[Graded], float]
     netlist: bool = False
     """Whether it reads the netlist. With a weight on it every pass of a train step is looked at; without one it is not stored."""
+    conduct: bool = False
+    """Whether it reads how an episode went. It is not stored of other answers, unless it has a weight."""
 
 
 TERMS: dict[str, Term] = {}
 """Name -> every registered term."""
 
 
-def term(name: str, netlist: bool = False) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
-    """Register the decorated function as the reward term `name`, which reads `Graded.netlist` or not; the first sentence of its docstring explains it.
+def term(
+    name: str, netlist: bool = False, conduct: bool = False
+) -> Callable[[Callable[[Graded], float]], Callable[[Graded], float]]:
+    """Register the decorated function as the reward term `name`, which reads `Graded.netlist` or `conduct` or neither; the first sentence of its
+    docstring explains it.
 
     Raises:
         ValueError: the name is taken, or is not lower-case letters, digits and `_`; or the function has no docstring.
@@ -83,7 +101,7 @@ def term(name: str, netlist: bool = False) -> Callable[[Callable[[Graded], float
             raise ValueError(f"reward term {name!r} is registered twice")
         if not about:
             raise ValueError(f"reward term {name!r} needs a docstring that says what it pays for")
-        TERMS[name] = Term(name, about, value, netlist)
+        TERMS[name] = Term(name, about, value, netlist, conduct)
         return value
 
     return register
@@ -103,7 +121,8 @@ def reward(answer: Graded, weights: Mapping[str, float], most: float = math.inf)
             f"a verdict without a judgement has no reward: {'; '.join(verdict.reasons) or 'no reason given'}",
             "grade the rollout again",
         )
-    every = {**weights, **{name: weights.get(name, 0.0) for name, one in TERMS.items() if not one.netlist}}
+    stored = (name for name, one in TERMS.items() if not one.netlist and (answer.conduct or not one.conduct))
+    every = {**weights, **{name: weights.get(name, 0.0) for name in stored}}
     terms = {name: (weight, _value(TERMS[name], answer)) for name, weight in every.items()}
     return Reward(total=min(most, sum(weight * value for weight, value in terms.values())), terms=terms)
 
@@ -169,6 +188,24 @@ def _area(answer: Graded) -> float:
 def _depth(answer: Graded) -> float:
     """1 / (1 + d) for d times the levels of the golden answer, or of the median pass; 0 for what is doubtful or not synthesised."""
     return _small(None if answer.netlist is None else answer.netlist.relative_levels)
+
+
+@term("submit", conduct=True)
+def _submit(answer: Graded) -> float:
+    """1 when an episode ended because the model submitted."""
+    return float(answer.conduct is not None and answer.conduct.submitted)
+
+
+@term("turns_used", conduct=True)
+def _turns_used(answer: Graded) -> float:
+    """Turns of an episode as a share of `episode.turns`; a weight below 0 makes them a cost."""
+    return 0.0 if answer.conduct is None else answer.conduct.turns_used
+
+
+@term("tokens_used", conduct=True)
+def _tokens_used(answer: Graded) -> float:
+    """Tokens that the model wrote in an episode as a share of `episode.tokens`; a weight below 0 makes them a cost."""
+    return 0.0 if answer.conduct is None else answer.conduct.tokens_used
 
 
 def _small(relative: float | None) -> float:

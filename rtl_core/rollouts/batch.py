@@ -20,7 +20,7 @@ from rtl_core.config import RunConfig
 from rtl_core.errors import InfrastructureError, RunHealthError
 from rtl_core.grading.pool import grade_all
 from rtl_core.history.records import StoredRollout
-from rtl_core.learning.reward import Graded, Reward, reward
+from rtl_core.learning.reward import Conduct, Graded, Reward, reward
 from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.prompting.answer_to import answer_to
@@ -157,11 +157,7 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     with batch.clock.measure("sample"):
         seeds = None
         if config.sampling.seeded:
-            # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
-            place = {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
-                batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
-            )
-            seeds = [rollout_seed(config.run.seed, place, problem_id, index) for index in missing]
+            seeds = [rollout_seed(config.run.seed, seed_place(batch), problem_id, index) for index in missing]
         answers = await answers_to(session, batch, problem_id, prompt.tokens_P, len(missing), seeds)
     places = zip(missing, answers, strict=True)
     rollouts = [batch.rollout(session.run, problem_id, index, prompt.tokens_P, answer) for index, answer in places]
@@ -169,6 +165,21 @@ async def sample(session: Session, batch: Batch, problem_id: str) -> int:
     batch.take_up(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
     return len(rollouts)
+
+
+def seed_place(batch: Batch) -> str:
+    """The batch's name in the seeds of its answers."""
+    # Evaluations share their seeds whatever the step, so that before and after differ by the weights alone.
+    return {"evaluation": "evaluation", "train": f"step/{batch.step}"}.get(
+        batch.purpose, f"{batch.purpose}/{batch.sampler}/{batch.step}"
+    )
+
+
+def sampler_of(session: Session, batch: Batch, problem_id: str) -> Weights:
+    """The weights that a batch's answers to a problem are sampled from."""
+    if batch.sampler == "student":
+        return Weights("student", batch.sampler_path)
+    return Weights.of_teacher(teacher_of(session, problem_id))
 
 
 async def answers_to(
@@ -185,9 +196,8 @@ async def answers_to(
         if max_tokens < 1:
             # What was never answered is an empty answer, which fails: a benchmark counts it.
             return [SampledAnswer([], [], "length", "") for _ in range(count)]
-    weights = Weights("student", batch.sampler_path)
     answers = await session.policy.backend.sample(
-        weights if batch.sampler == "student" else Weights.of_teacher(teacher_of(session, problem_id)),
+        sampler_of(session, batch, problem_id),
         prompt_P,
         count,
         SamplingParams(max_tokens, temperature, chat.stop, top_p),
@@ -261,6 +271,10 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
 
 def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None) -> Reward:
     """What a graded answer earns, with the netlist of a pass that was looked at and is not doubtful."""
-    problem = session.problems[rollout.problem_id]
-    graded = Graded(problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist)
+    problem, bounds = session.problems[rollout.problem_id], session.config.episode
+    conduct = None
+    if rollout.ended is not None:
+        used = (rollout.n_turns or 0) / bounds.turns, rollout.n_own / bounds.tokens
+        conduct = Conduct(rollout.ended == "submitted", *(min(1.0, share) for share in used))
+    graded = Graded(problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist, conduct)
     return reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf))

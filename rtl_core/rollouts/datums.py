@@ -67,7 +67,7 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     """Training data of a batch.
 
     This alone decides which rollouts a step trains on. Those whose every token has the signal 0 teach nothing and are left out, as are
-    masked ones and quarantined groups. Equal answers to one prompt become one datum (`together`). How many are left, and their tokens,
+    masked ones and quarantined groups. At tokens that a tool gave every signal is 0. Equal answers to one prompt become one datum (`together`). How many are left, and their tokens,
     is counted where they are sent (`StepResult`).
 
     Args:
@@ -84,13 +84,18 @@ def build_datums(batch: Batch, algorithm: Algorithm, kl_weight: float, decode: D
     rows = [(stored, algorithm.loss_inputs(stored, kl_weight)) for stored in answers]
     if config.learning.permute_advantages and "advantages" in algorithm.signals:
         rows = permute(rows, random.Random(f"permute/{config.run.seed}/{batch.step}"))
-    alike: dict[tuple[Sequence[int], Sequence[int], int], list[Inputs]] = defaultdict(list)
+    alike: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[bool, ...], int], list[Inputs]] = defaultdict(list)
     for stored, inputs in rows:
+        rollout = stored.rollout
+        if rollout.own_T:
+            signals = {name: inputs[name] * rollout.sampled_T for name in algorithm.signals if name in inputs}
+            inputs = {**inputs, **signals}
         if any(inputs[signal].any() for signal in algorithm.signals if signal in inputs):
             heard = 0 if stored.teacher is None else id(stored.teacher.choices)
-            alike[stored.rollout.prompt_P, stored.rollout.tokens_T, heard].append(inputs)
+            alike[rollout.prompt_P, rollout.tokens_T, rollout.own_T, heard].append(inputs)
     return [
-        Datum(prompt_P, tokens_T, together(all_, algorithm.signals)) for (prompt_P, tokens_T, _), all_ in alike.items()
+        Datum(prompt_P, tokens_T, together(all_, algorithm.signals), own_T=np.array(own_T, bool) if own_T else None)
+        for (prompt_P, tokens_T, own_T, _), all_ in alike.items()
     ]
 
 
@@ -115,8 +120,12 @@ def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of
 
 
 def trainer_tokens(batch: Batch, datums: Sequence[Datum], trained: StepResult) -> list[tuple[str, NDArray[np.float64]]]:
-    """(rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on, equal ones alike."""
-    found = {(d.prompt_P, d.tokens_T): values_T for d, values_T in zip(datums, trained.logprobs, strict=True)}
+    """(rollout key, the trainer's log-probabilities of its tokens) of every answer that a step trained on, equal ones alike; 0 at what
+    tools gave."""
+    found = {
+        (d.prompt_P, d.tokens_T): values_T if d.own_T is None else np.where(d.own_T, values_T, 0.0)
+        for d, values_T in zip(datums, trained.logprobs, strict=True)
+    }
     rows = []
     for rollout in (stored.rollout for stored in answers_that_count(batch)):
         values_T = found.get((rollout.prompt_P, rollout.tokens_T))
@@ -148,6 +157,7 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
     return kl_share(
         (
             credit_of(stored).advantage,
+            # At what a tool gave the log-probability is 0, which is sure and so does not count.
             grpo.advantages_T(stored, 0.0, grpo.kl_weight_of(stored, kl_weight)),
             np.array(stored.rollout.logprobs_T),
         )
@@ -165,7 +175,7 @@ def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
 
 def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:
     """Hand each rollout the mean token advantage of another, so that size and spread of the signal stay and its meaning goes."""
-    means = [float(inputs["advantages"].mean()) for _, inputs in rows]
+    means = [float(inputs["advantages"][stored.rollout.sampled_T].mean()) for stored, inputs in rows]
     rng.shuffle(means)
     return [
         (stored, {**inputs, "advantages": np.full(len(inputs["advantages"]), mean, np.float32)})

@@ -44,7 +44,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
         "env/all/reward/total": np.mean([s.reward.total for s in stored if s.reward is not None]),
         **{f"env/all/{name}": value for name, value in stages.items()},
         "env/all/tests_passed": np.mean([v.passed for v in verdicts]),
-        "env/all/ac_tokens_per_turn": np.mean([len(s.rollout.tokens_T) for s in stored]),
+        "env/all/ac_tokens_per_turn": np.mean([s.rollout.n_own / (s.rollout.n_turns or 1) for s in stored]),
         "env/all/truncated": np.mean([s.rollout.stop_reason == "length" for s in stored]),
         "env/all/duplicates": 1 - len({(s.rollout.problem_id, s.rollout.text) for s in stored}) / len(stored),
         **{f"groups/{kind}": mix[kind] / len(groups) for kind in ("all_good", "mixed", "all_bad")},
@@ -60,6 +60,13 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "passes/looked_at": len(looked) / sum(v.passed for v in verdicts),
             "passes/doubtful": np.mean(looked),
         }
+    if episodes := [s.rollout for s in stored if s.rollout.ended is not None]:
+        metrics |= {
+            "episodes/turns": np.mean([r.n_turns for r in episodes]),
+            "episodes/submitted": np.mean([r.ended == "submitted" for r in episodes]),
+            "episodes/tokens": np.mean([r.n_own for r in episodes]),
+            "episodes/told_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
+        }
     teacher = [s.teacher for s in stored if s.teacher is not None]
     if teacher:
         tokens = sum(t.n_tokens for t in teacher)
@@ -72,19 +79,22 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
 
 
 def drift_metrics(datums: Sequence[Datum], trained: StepResult) -> dict[str, float]:
-    """How far trainer and sampler are apart on the action tokens of a step, in nats; nothing without datums.
+    """How far trainer and sampler are apart on the tokens of a step that were sampled, in nats; nothing without datums.
 
     `optim/kl_sample_train_v1`: mean of sampler − trainer log-probability; `v2`: half the mean of its square; `optim/entropy`: mean of
     − sampler log-probability.
     """
     if not datums:
         return {}
-    sampler = np.concatenate([datum.inputs["logprobs"] for datum in datums]).astype(np.float64)
-    apart = sampler - np.concatenate(trained.logprobs)
+    sampler, trainer = (
+        np.concatenate([v if d.own_T is None else v[d.own_T] for d, v in zip(datums, values, strict=True)])
+        for values in ([datum.inputs["logprobs"] for datum in datums], trained.logprobs)
+    )
+    apart = sampler.astype(np.float64) - trainer
     return {
         "optim/kl_sample_train_v1": float(np.mean(apart)),
         "optim/kl_sample_train_v2": float(np.mean(apart**2) / 2),
-        "optim/entropy": float(np.mean(-sampler)),
+        "optim/entropy": float(-np.mean(sampler, dtype=np.float64)),
     }
 
 
@@ -113,14 +123,14 @@ def batch_usage(
             place = turn.key, rollout.problem_id, rollout.prompt_P
             source = problems[rollout.problem_id].source if problems else None
             group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P), source))
-            group.completions.append(len(rollout.tokens_T))
+            group.completions.append(rollout.n_own)
             if stored.teacher is None:
                 continue
             read = stored.teacher.n_prompt or len(rollout.prompt_P)
             if (text := (place, read, rollout.tokens_T)) not in scored:
                 scored.add(text)
                 group.scorer = stored.teacher.teacher
-                group.scored.append((read, len(rollout.tokens_T)))
+                group.scored.append((read, rollout.n_own))
     return usage_of(groups.values(), train_tokens, config)
 
 

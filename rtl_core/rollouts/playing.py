@@ -1,107 +1,104 @@
 """Answers that are conversations: episodes in which a model works with tools, and single-shot answers of one at an endpoint.
 
-Such an answer is a rollout without tokens of its own; its text are the files, as a single-shot answer would give them. So it is graded,
-regraded and audited like any other. What the model wrote and was told, with its tokens where it samples here, are messages of the history,
-recorded turn by turn: an episode whose process died goes on from there. Programs of episodes run in sandboxes of their own, never in one that grades.
+The text of such a rollout are the files, as a single-shot answer would give them. So it is graded, regraded and audited like any other. Its
+tokens are those of the whole conversation, where the model samples here, with a mask of those that it sampled: so it is trained on as one
+sequence. What the model wrote and was told are messages of the history, recorded turn by turn: an episode whose process died goes on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from attrs import define
 from rich.console import RenderableType
 from rich.table import Table
 
-from rtl_core.backend.base import SampledAnswer, SamplingParams, Weights
+from rtl_core.backend.base import SampledAnswer, SamplingParams
 from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode, Policy, Turn
 from rtl_core.episodes.recorded import to_messages, to_turns
-from rtl_core.grading.executors.base import Executor, Job, JobResult
+from rtl_core.errors import PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.prompting.messages import build_messages
 from rtl_core.reporting import agentic
 from rtl_core.reporting.transcript import transcript_view
-from rtl_core.rollouts.batch import Batch, sampling_of
+from rtl_core.rollouts import batch as batches
+from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
-from rtl_core.run.graders import executor_of
+from rtl_core.run.desk import Desk, open_desk
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 
 
-class Cores:
-    """An executor that runs as many jobs at once as there are cores: programs wait for one, and no episode for another episode."""
+@define(eq=False)
+class Player:
+    """How problems are answered."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor, self._free = executor, threading.Semaphore(os.cpu_count() or 1)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._executor, name)
-
-    def run(self, job: Job) -> JobResult:
-        with self._free:
-            return self._executor.run(job)
+    policy: Callable[[Batch, str, int], Policy] | None
+    """Makes whoever plays one conversation, from the batch, the problem's id and the sample's index. None: the session's own policy gives
+    single-shot answers, as in any evaluation."""
+    desk: Desk
+    agentic: bool
+    """In episodes, or in one turn."""
 
 
 @define(eq=False)
-class Player:
+class Evaluated(Player):
     """How the problems of an evaluation are answered."""
 
     plan: EvaluationPlan
-    policy: Callable[[], Policy] | None
-    """Makes whoever plays one conversation. None: the session's own policy gives single-shot answers, as in any evaluation."""
-    threads: ThreadPoolExecutor
-    """In which conversations wait for the model and for sandboxes."""
-    executor: Executor | None = None
-    """Of episodes; None for single-shot answers."""
 
 
 @asynccontextmanager
-async def players(session: Session) -> AsyncIterator[list[Player]]:
-    """Who answers: the model in one turn and, if the run is agentic, in episodes."""
+async def players(session: Session) -> AsyncIterator[list[Evaluated]]:
+    """Who answers in a run that evaluates: the model in one turn and, if the run is agentic, in episodes."""
     held, bounds = session.config.evaluation, session.config.episode
     plan = plan_evaluation(session, "student", 0)
-    threads = ThreadPoolExecutor(held.at_once, thread_name_prefix="conversation")
-    policy = _policy(session, plan)
-    found = [Player(plan, policy if held.endpoint else None, threads)]
-    try:
+    policy: Callable[[Batch, str, int], Policy] = partial(sampling_policy, session)
+    if held.endpoint is not None:
+        max_tokens, temperature, top_p = sampling_of(session.config, evaluation_batch(session, plan))
+        endpoint = Endpoint(held.endpoint, session.config.tinker.student, temperature, top_p, max_tokens)
+        policy = lambda batch, problem_id, sample: endpoint  # noqa: E731
+    async with open_desk(session.config, held.agentic) as desk:
+        found = [Evaluated(policy if held.endpoint else None, desk, False, plan)]
         if held.agentic:
-            executor = cast(Executor, Cores(await asyncio.to_thread(executor_of, session.config)))
-            found.append(Player(replace(plan, other=Conditions(turns=bounds.turns)), policy, threads, executor))
+            found.append(Evaluated(policy, desk, True, replace(plan, other=Conditions(turns=bounds.turns))))
         yield found
-    finally:
-        for player in found[1:]:
-            player.executor.close()  # type: ignore[union-attr]
-        threads.shutdown(cancel_futures=True)
 
 
-def _policy(session: Session, plan: EvaluationPlan) -> Callable[[], Policy]:
-    """Makes whoever plays a conversation: the endpoint, which all share, or the session's own model."""
-    config = session.config
-    max_tokens, temperature, top_p = sampling_of(config, evaluation_batch(session, plan))
-    if config.evaluation.endpoint is not None:
-        endpoint = Endpoint(config.evaluation.endpoint, config.tinker.student, temperature, top_p, max_tokens)
-        return lambda: endpoint
-    loop, policy = asyncio.get_running_loop(), session.policy
+def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int) -> Conversation:
+    """The model that a batch is sampled from, in one conversation. To be called where the session's loop runs, and used in another thread."""
+    config, policy, loop = session.config, session.policy, asyncio.get_running_loop()
+    max_tokens, temperature, top_p = sampling_of(config, batch)
+    weights = sampler_of(session, batch, problem_id)
 
-    def sample(prompt_P: Sequence[int], most_tokens: int) -> tuple[Sequence[int], Sequence[float]]:
+    def ask(prompt_P: Sequence[int], most_tokens: int) -> tuple[Sequence[int], Sequence[float]]:
         params = SamplingParams(min(most_tokens, max_tokens), temperature, policy.chat.stop, top_p)
-        asked = policy.backend.sample(Weights("student", plan.sampler_path), prompt_P, 1, params, seeds=None)
+        seeds = None
+        if config.sampling.seeded:  # the prompt's length tells the turn
+            seeds = [rollout_seed(config.run.seed, seed_place(batch), problem_id, sample, len(prompt_P))]
+        asked = policy.backend.sample(weights, prompt_P, 1, params, seeds=seeds)
         (answer,) = asyncio.run_coroutine_threadsafe(asked, loop).result()
         return answer.tokens_T, answer.logprobs_T
 
-    return lambda: Conversation(policy.chat, sample, policy.context)
+    return Conversation(policy.chat, ask, policy.context)
+
+
+async def answer(session: Session, batch: Batch, problem_id: str) -> int:
+    """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
+    desk = session.policy.desk
+    if desk is None:
+        return await batches.sample(session, batch, problem_id)
+    return await play(session, batch, problem_id, Player(partial(sampling_policy, session), desk, True))
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> int:
@@ -109,6 +106,8 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
 
     Raises BackendUnavailableError and InfrastructureError; the turns so far are recorded, and a repeat goes on from them.
     """
+    policy_of = player.policy
+    assert policy_of is not None, "it is asked for a conversation"
     missing = [sample for sample in range(batch.group_size) if (problem_id, sample) not in batch.rollouts]
     loop = asyncio.get_running_loop()
 
@@ -119,9 +118,8 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
         def record(first: int, turn: Turn) -> None:
             loop.call_soon_threadsafe(session.recorder.put, "record_messages", to_messages(rollout.key, first, turn))
 
-        work = partial(_converse, session, player, problem_id, known, record)
-        text, cut = await loop.run_in_executor(player.threads, work)
-        return rollout.model_copy(update={"text": text, "stop_reason": "length" if cut else "stop"})
+        work = partial(_converse, session, player, policy_of(batch, problem_id, sample), rollout, known, record)
+        return await loop.run_in_executor(player.desk.threads, work)
 
     with batch.clock.measure("sample"):
         done = await asyncio.gather(*map(one, missing), return_exceptions=True)
@@ -137,14 +135,13 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
 def _converse(
     session: Session,
     player: Player,
-    problem_id: str,
+    policy: Policy,
+    rollout: Rollout,
     known: Sequence[MessageRecord],
     record: Callable[[int, Turn], None],
-) -> tuple[str, bool]:
-    """The text of an answer, and whether a limit of tokens ended it. `known` are the messages of it that are recorded."""
-    problem, turns, place = session.problems[problem_id], to_turns(known), len(known)
-    assert player.policy is not None, "it is asked for a conversation"
-    policy = player.policy()
+) -> Rollout:
+    """The rollout with what its conversation gave. `known` are the messages of it that are recorded."""
+    problem, turns, place = session.problems[rollout.problem_id], to_turns(known), len(known)
 
     def on_turn(turn: Turn) -> None:
         nonlocal place
@@ -152,18 +149,38 @@ def _converse(
         turns.append(turn)
         place += 1 + len(turn.results)
 
-    if player.executor is None:
+    if not player.agentic:
         if not turns:
             started = time.monotonic()
             messages = build_messages(problem, session.config.prompting.template)
             reply = policy.reply(messages, (), session.config.episode.tokens)
             on_turn(Turn(reply, (), time.monotonic() - started))
-        return turns[0].reply.text, turns[0].reply.cut
-    episode = Episode(problem, player.executor, session.config.episode, list(turns))
-    return response_of(episode.play(policy, on_turn).files), episode.ended == "cut"
+        reply = turns[0].reply
+        return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})
+    assert player.desk.executor is not None, "the desk is one with tools"
+    if session.config.learning.permute_results and rollout.purpose == "train":
+        problem = problem.model_copy(update={"context": _other_files(session, rollout)})
+    episode = Episode(problem, player.desk.executor, session.config.episode, list(turns))
+    text = response_of(episode.play(policy, on_turn).files)
+    found: dict[str, Any] = {"text": text, "ended": episode.ended, "n_turns": len(episode.turns)}
+    found["stop_reason"] = "stop" if episode.ended in ("submitted", "no call") else "length"
+    if isinstance(policy, Conversation):
+        found |= asdict(policy.played(episode.messages, episode.tools.definitions()))
+        if session.trains and not found["tokens_T"]:
+            raise PolicyError(
+                f"the prompt of an episode on {problem.id} leaves no room for an answer within the context of {policy.context} tokens",
+                "choose a model with a longer context, or set episode.explain = false for one that was trained without instructions",
+            )
+    return rollout.model_copy(update=found)
 
 
-def table(session: Session, found: Sequence[Player]) -> Table:
+def _other_files(session: Session, rollout: Rollout) -> dict[str, str]:
+    """The files of another training problem, always the same one for a rollout (`learning.permute_results`)."""
+    others = [problem for problem in session.loaded.train if problem.id != rollout.problem_id]
+    return random.Random(f"permute-results/{session.config.run.seed}/{rollout.key}").choice(others).context
+
+
+def table(session: Session, found: Sequence[Evaluated]) -> Table:
     """pass@1 single-shot and of episodes, with what they cost."""
     record = session.history.evaluation(found[-1].plan.key(session.run))
     assert record is not None, "it was made"

@@ -41,6 +41,8 @@ class Scorer:
 async def score(session: Session, batch: Batch, problem_id: str) -> float:
     """The teacher's log-probabilities of one group's tokens. Returns the group's mean KL (k1) per token, in nats.
 
+    An episode is scored as one sequence; what the teacher says of tokens that tools gave is not kept: 0 stands there.
+
     Of a self-teacher answers without a hint are left without scores. The teacher's choices are in memory alone: a resumed step asks again.
     """
     backend, learning = session.policy.backend, session.config.learning
@@ -67,19 +69,21 @@ async def score(session: Session, batch: Batch, problem_id: str) -> float:
     records = []
     for (stored, by), text in zip(asked, texts, strict=True):
         scores_T, choices = scores[text]
+        own_T = stored.rollout.sampled_T
+        scores_T = np.where(own_T, scores_T, np.float32(0.0))
         student_T = np.array(stored.rollout.logprobs_T)
         record = TeacherRecord(
             rollout=stored.rollout.key,
             logprobs_T=scores_T,
-            k1_mean=float(k1(student_T, scores_T).mean()),
-            k2_mean=float(k2(student_T, scores_T).mean()),
-            k3_mean=float(k3(student_T, scores_T).mean()),
-            n_tokens=len(scores_T),
+            k1_mean=float(k1(student_T, scores_T)[own_T].mean()),
+            k2_mean=float(k2(student_T, scores_T)[own_T].mean()),
+            k3_mean=float(k3(student_T, scores_T)[own_T].mean()),
+            n_tokens=stored.rollout.n_own,
             teacher=by.name,
             hint=by.hint,
             n_prompt=None if by.hint is None else len(by.prompt_P),
             choices=choices,
-            choices_at=np.flatnonzero(k1(student_T, scores_T) >= learning.choices_stored_above).tolist(),
+            choices_at=np.flatnonzero(own_T & (k1(student_T, scores_T) >= learning.choices_stored_above)).tolist(),
         )
         records.append(record)
         batch.update(stored, teacher=record)

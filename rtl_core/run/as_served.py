@@ -29,12 +29,14 @@ MOST_ROUNDED = 0.05
 
 @dataclass(frozen=True)
 class Served:
-    """One answer as it was served: P prompt tokens, T tokens, and the T log-probabilities that the service gave them."""
+    """One answer as it was served: P prompt tokens, T tokens, the T log-probabilities that the service gave them, and which of them were sampled
+    (None: all)."""
 
     rollout: str
     prompt_P: Sequence[int]
     tokens_T: Sequence[int]
     logprobs_T: NDArray[np.float32]
+    own_T: Sequence[bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,14 @@ def any_answers(history: History, config: RunConfig) -> list[Served]:
 
 def _read(history: History, where: str, parameters: dict[str, Any]) -> list[Served]:
     rows = history.query(
-        f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T FROM rollouts r
+        f"""SELECT r.rollout, p.tokens_P, t.tokens_T, t.logprobs_T, t.own_T FROM rollouts r
         JOIN tokens t USING (rollout) JOIN prompts p USING (prompt) LEFT JOIN evaluations e ON e.evaluation = r.evaluation
         WHERE r.run = $run AND r.n_tokens > 0 AND {where}
         ORDER BY r.n_prompt + r.n_tokens > {LONGEST}, hash(r.rollout) LIMIT {COMPARED}""",
         parameters,
     ).to_pylist()
     return [
-        Served(row["rollout"], row["tokens_P"], row["tokens_T"], np.array(row["logprobs_T"], np.float32))
+        Served(row["rollout"], row["tokens_P"], row["tokens_T"], np.array(row["logprobs_T"], np.float32), row["own_T"])
         for row in rows
     ]
 
@@ -97,7 +99,8 @@ def difference(model: Any, served: Sequence[Served]) -> Difference:
         with torch.inference_mode():
             logits = model(input_ids=tokens, use_cache=False).logits[0, len(one.prompt_P) - 1 : -1].float()
             own_T = logits.log_softmax(-1).gather(1, tokens[0, len(one.prompt_P) :, None])[:, 0]
-        apart.append(np.abs(own_T.numpy() - one.logprobs_T))
+        apart_T = np.abs(own_T.numpy() - one.logprobs_T)
+        apart.append(apart_T if one.own_T is None else apart_T[np.array(one.own_T)])
     all_T = np.concatenate(apart)
     return Difference(float(all_T.max()), float(all_T.mean()), len(all_T), len(served))
 

@@ -20,6 +20,7 @@ from rtl_core.backend.base import SAVED, Backend, Checkpoint, Provider, Readines
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.cost.tokens import Prices
+from rtl_core.episodes.tools import definitions
 from rtl_core.errors import HistoryError, PolicyError
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.executors import Executor
@@ -30,11 +31,13 @@ from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
+from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare, prompt_limit
 from rtl_core.run.check.readiness import ready, refuse_or_tell
+from rtl_core.run.desk import Desk, open_desk
 from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
@@ -72,6 +75,8 @@ class Policy:
     """Tokens of the longest prompt that is sent."""
     context: int | None
     """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
+    desk: Desk | None = None
+    """Of a run that answers in episodes (`learning.episodes`)."""
 
 
 @define(eq=False)
@@ -231,6 +236,7 @@ async def open_session(
         session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
         if backend and readiness:
             await _open_policy(session, backend, provider, readiness, as_visitor)
+            await _open_desk(session, stack)
         if not as_visitor:
             await _record_start(session)
             stack.callback(asyncio.create_task(_heartbeat(session)).cancel)
@@ -310,6 +316,13 @@ async def _open_policy(
         # It has sampled so before, and part of what it writes is there.
         found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
     refuse_or_tell(found, tell)
+
+
+async def _open_desk(session: Session, stack: AsyncExitStack) -> None:
+    """What a run needs that answers in episodes. ConfigError where the chat template cannot hold such a conversation."""
+    if session.config.learning.episodes:
+        ToolChat(session.policy.chat, definitions())
+        session.policy.desk = await stack.enter_async_context(open_desk(session.config, with_tools=True))
 
 
 async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable[[str], None] | None) -> dict[str, str]:

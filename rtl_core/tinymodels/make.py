@@ -13,9 +13,9 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from rtl_core.tinymodels import MODEL_NAMES, ModelName
-from rtl_core.tinymodels.corpus import HARD_STUDENT, HARD_TEACHER, READER, STUDENT, TEACHER, Phase
+from rtl_core.tinymodels.corpus import AGENT, HARD_STUDENT, HARD_TEACHER, READER, STUDENT, TEACHER, Phase
 from rtl_core.tinymodels.pretrain import Rates, Shape, new_model, pretrain
-from rtl_core.tinymodels.tokenizer import make_tokenizer
+from rtl_core.tinymodels.tokenizer import AGENT_TEMPLATE, CHAT_TEMPLATE, make_tokenizer
 
 CHECKSUMS = "checksums.json"
 
@@ -31,6 +31,7 @@ class Recipe:
     start: ModelName | None = None
     """The model that it goes on from; None: random weights."""
     rates: Rates = field(default_factory=Rates)
+    chat_template: str = CHAT_TEMPLATE
 
 
 _SMALL = Shape(hidden=96, heads=3, kv_heads=1, inner=288)
@@ -38,6 +39,9 @@ _MEDIUM = Shape(hidden=128, heads=4, kv_heads=2, inner=384)
 RECIPES: dict[ModelName, Recipe] = {
     "student": Recipe(_SMALL, STUDENT, steps=1400),
     "reader": Recipe(_SMALL, READER, steps=300, start="student", rates=Rates(matrices=0.01, rest=2e-3)),
+    "agent": Recipe(
+        _SMALL, AGENT, steps=300, start="student", rates=Rates(matrices=0.01, rest=2e-3), chat_template=AGENT_TEMPLATE
+    ),
     "teacher": Recipe(_MEDIUM, TEACHER, steps=2000),
     "hard-teacher": Recipe(_MEDIUM, HARD_TEACHER, steps=1200, start="teacher", rates=Rates(matrices=0.01, rest=2e-3)),
     "hard-student": Recipe(
@@ -61,6 +65,7 @@ def make_models(
     taken: dict[ModelName, int] = {}
     for name in names:
         recipe = RECIPES[name]
+        tokenizer.chat_template = recipe.chat_template
         if recipe.start is None:
             model = new_model(recipe.shape, tokenizer, recipe.seed)
         else:

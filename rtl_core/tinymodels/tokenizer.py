@@ -25,6 +25,12 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+_CALLS = (
+    "{% for c in m['tool_calls'] or [] %}<call>{{ c['function']['name'] }}{% for k, v in c['function']['arguments'].items() %}"
+    "<arg>{{ k }}={{ v }}</arg>{% endfor %}</call>{% endfor %}"
+)
+AGENT_TEMPLATE = CHAT_TEMPLATE.replace("{{ m['content'] }}", "{{ m['content'] }}" + _CALLS)
+"""The chat with calls of tools, as corpus.py writes them. What tools there are is not told: the agent has seen no others."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinement", "set_aside"]
@@ -11,13 +13,16 @@ Purpose = Literal["train", "evaluation", "warm_start", "measurement", "refinemen
 hard the problems are before the run; as a later turn of a train step or an evaluation. `set_aside`: for a train step that was then sampled
 anew, since its answers could not be trained on."""
 PolicyName = Literal["student", "teacher"]
+Ended = Literal["submitted", "no call", "cut", "turns", "tokens", "seconds"]
+"""Why an episode ended: the model submitted, wrote a turn without a call, or was cut within a turn; or a bound was reached."""
 
 
 class Rollout(BaseModel):
     """One sampled answer.
 
     `tokens_T` and `logprobs_T` are the completion's T tokens and the sampling policy's log-probabilities of them
-    (natural logarithm, temperature 1), in the same order; `prompt_P` holds the P prompt tokens.
+    (natural logarithm, temperature 1), in the same order; `prompt_P` holds the P prompt tokens. Of an episode the completion is all that
+    follows its first prompt, to the last token that the policy sampled; `own_T` tells its tokens from those that tools gave.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -45,6 +50,23 @@ class Rollout(BaseModel):
     """1, and more for an answer that follows one that failed (purpose `refinement`)."""
     parent: str | None = None
     """Of a later turn: key of the answer that it follows."""
+    own_T: tuple[bool, ...] = ()
+    """Which of the T tokens the policy sampled, of an episode; the others are the template's rendering of what tools gave, with the
+    log-probability 0. Empty: all."""
+    ended: Ended | None = None
+    """Why an episode ended; None of a single-shot answer."""
+    n_turns: int | None = None
+    """Turns of the model in an episode."""
+
+    @property
+    def sampled_T(self) -> NDArray[np.bool_]:
+        """True at the tokens that the policy sampled, shape (T,)."""
+        return np.array(self.own_T, bool) if self.own_T else np.ones(len(self.tokens_T), bool)
+
+    @property
+    def n_own(self) -> int:
+        """Tokens that the policy sampled."""
+        return sum(self.own_T) if self.own_T else len(self.tokens_T)
 
     @property
     def key(self) -> str:

@@ -90,7 +90,14 @@ def test_every_field_of_a_record_has_a_column(name: str, kind: type[BaseModel], 
 
 def test_every_table_of_the_schema_can_be_appended_to_and_read(tmp_path: Path):
     """Each kind of column has a rule for both ways; a kind without one would fail here."""
-    text = {"VARCHAR": "a\ud800b", "JSON": {"b": [1, None]}, "VARCHAR[]": ["x"], "INTEGER[]": (1, 2), "FLOAT[]": (0.5,)}
+    text = {
+        "VARCHAR": "a\ud800b",
+        "JSON": {"b": [1, None]},
+        "VARCHAR[]": ["x"],
+        "INTEGER[]": (1, 2),
+        "FLOAT[]": (0.5,),
+        "BOOLEAN[]": (True, False),
+    }
     values = {
         **text,
         "TIMESTAMP": datetime(2026, 1, 1, tzinfo=UTC),
@@ -99,7 +106,7 @@ def test_every_table_of_the_schema_can_be_appended_to_and_read(tmp_path: Path):
         "BIGINT": 2**40,
         "DOUBLE": 0.25,
     }
-    expected = {**values, "VARCHAR": "a?b", "INTEGER[]": [1, 2], "FLOAT[]": [0.5]}
+    expected = {**values, "VARCHAR": "a?b", "INTEGER[]": [1, 2], "FLOAT[]": [0.5], "BOOLEAN[]": [True, False]}
     History(tmp_path / "h.duckdb").heartbeat("r")
     with duckdb.connect(str(tmp_path / "h.duckdb")) as con:
         names = [

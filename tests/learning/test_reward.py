@@ -12,7 +12,7 @@ from rtl_core.errors import ConfigError, InfrastructureError
 from rtl_core.history.named_queries import named_query
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
-from rtl_core.learning.reward import TERMS, Graded, Reward, reward, term
+from rtl_core.learning.reward import TERMS, Conduct, Graded, Reward, reward, term
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Stage, StageResult, Verdict
@@ -176,3 +176,12 @@ def test_a_module_of_ones_own_adds_a_term_to_configuration_and_history(
     query = named_query("counterfactual-rollouts")
     given = query.bind({"weights": '{"no_latch": 2.0, "tests_fraction": 1.0}'}, "r")
     assert [row["reward_now"] for row in history.query(query.sql, given).to_pylist()] == [3.0, 0.5, 2.5]
+
+
+def test_how_an_episode_went_is_paid_and_charged_and_of_other_answers_not_stored() -> None:
+    passed = verdict(Outcome.PASSED, "format interface syntax tests")
+    weights = {"tests": 1.0, "submit": 0.5, "turns_used": -0.4, "tokens_used": -0.2}
+    graded = Graded(PROBLEM, passed, "x", (1, 2, 3), "stop", conduct=Conduct(True, 0.5, 0.25))
+    assert reward(graded, weights).total == pytest.approx(1.0 + 0.5 - 0.2 - 0.05)
+    assert reward(graded, {"tests": 1.0}).terms["submit"] == (0.0, 1.0)
+    assert "submit" not in earned(passed, {"tests": 1.0}).terms

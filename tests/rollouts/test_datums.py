@@ -225,3 +225,30 @@ def test_differences_of_a_shuffled_teacher_end_with_the_shorter_answer() -> None
     moved = permute_teacher([answer(0, [0.5, 0.25, 0.125]), answer(1, [2.0])], random.Random(0))
     differences = [np.asarray(m.teacher.logprobs_T) + 1.0 for m in moved if m.teacher is not None]
     assert [list(values) for values in differences] == [[2.0, 0.0, 0.0], [0.5]]
+
+
+def test_tokens_that_a_tool_gave_have_no_signal_and_other_masks_are_other_datums() -> None:
+    made = batch({"a": [1.0, 0.0, 1.0]})
+    for stored in made.group("a"):
+        sample = stored.rollout.sample
+        # The first and the third answer are of equal tokens, but not sampled alike.
+        episode = stored.rollout.model_copy(
+            update={
+                "tokens_T": (3, 9, 4 + sample % 2),
+                "logprobs_T": (-1.0, 0.0, -0.5),
+                "own_T": (True, False, sample < 2),
+            }
+        )
+        teacher = TeacherRecord(episode.key, np.array([-1.5, 0.0, -0.5]), 0.25, 0.0625, 0.1, 2)
+        made.rollouts["a", sample] = replace(stored, rollout=episode, teacher=teacher)
+    assert [values[1] for values in tokens(made, config(), 0.5)] == [0.0, 0.0, 0.0]
+    found = build_datums(made, Grpo(config()), 0.5)
+    assert [one.own_T.tolist() for one in found if one.own_T is not None] == [
+        [True, False, True],
+        [True, False, True],
+        [True, False, False],
+    ]
+    assert found[2].inputs["advantages"].tolist() == pytest.approx([1 / 3 - 0.25, 0.0, 0.0])
+    shuffled = build_datums(made, Grpo(config("learning.permute_advantages=true")), 0.0)
+    assert [one.inputs["advantages"][1] for one in shuffled] == [0.0, 0.0, 0.0]
+    assert sorted(float(one.inputs["advantages"][0]) for one in shuffled) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])

@@ -10,20 +10,30 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 import rtl_core.tinymodels
-from rtl_core.problems.starter import golden_answer, problem_of, starter_specs
+from rtl_core.config.episode import Bounds
+from rtl_core.episodes.tools import definitions
+from rtl_core.episodes.workspace import Workspace
+from rtl_core.problems.starter import documented, golden_answer, problem_of, starter_specs
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.splits import modules_of
+from rtl_core.prompting.calls import Call, ToolChat
+from rtl_core.prompting.chat import Chat
 from rtl_core.prompting.extraction import extract_answer
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.tinymodels.corpus import (
+    AGENT,
     FENCE_CLOSE,
     FENCE_OPEN,
     HARD_STUDENT,
     HARD_TEACHER,
     STUDENT,
     TEACHER,
+    called,
+    document_read,
+    draw_chat,
     draw_pair,
     fenced,
+    written,
 )
 from rtl_core.tinymodels.make import CHECKSUMS, checksums_of
 
@@ -167,3 +177,30 @@ def test_make_models_names_a_model_that_it_does_not_know_or_cannot_start(tmp_pat
 def test_an_unknown_model_is_named():
     with pytest.raises(ValueError, match="no shipped model 'parent'"):
         rtl_core.tinymodels.model_path("parent")
+
+
+def test_the_agents_conversations_are_those_of_an_episode_and_hold_train_specifications_only():
+    tokenizer = AutoTokenizer.from_pretrained(model_path("agent"))
+    tools = ToolChat(Chat(tokenizer), definitions())
+    problem = documented(starter_specs("train", 1, seed=0)[0])
+    read = called("read", path="docs/specification.md")
+    call = Call("read", json.dumps(read["function"]["arguments"]))
+    told = Workspace.of(problem, Bounds()).read("docs/specification.md")
+    assert document_read(problem.context["docs/specification.md"].rstrip("\n"))["content"] == told
+    asked = {"role": "user", "content": problem.prompt}
+    grown = (
+        tools.first([asked]) + tokenizer.encode(written(read)) + [tokenizer.eos_token_id] + tools.after([call], [told])
+    )
+    messages = [asked, {"role": "assistant", "content": "", "tool_calls": [read]}, {"role": "tool", "content": told}]
+    assert tokenizer.decode(grown) == tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=False
+    )
+    rng, kept_apart = random.Random(2), set(modules_of("heldout")) | set(modules_of("test"))
+    reads = 0
+    for _ in range(600):
+        messages, answer = draw_chat(rng, AGENT, 0.5)
+        calls = tools.read(answer)
+        assert [call.name for call in calls] in (["read"], ["write", "submit"])
+        reads += calls[0].name == "read"
+        assert messages[0]["content"].split()[1].removeprefix("rtl/").removesuffix(".sv,") not in kept_apart
+    assert 10 <= reads <= 60

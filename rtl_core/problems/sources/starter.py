@@ -15,6 +15,8 @@ class StarterSource(GeneratedSource):
 
     tier: Tier = "starter"
     """Tier of families."""
+    document: bool = False
+    """The specification stands in `docs/specification.md`, and the prompt names the kind of design alone: for episodes with tools."""
     form = "[=TIER]"
 
     @classmethod
@@ -22,4 +24,4 @@ class StarterSource(GeneratedSource):
         return cls.model_validate({"kind": kind, **({"tier": text} if text else {})})
 
     def make(self, split: Split, count: int, seed: int) -> list[Problem]:
-        return starter_problems(split, count, seed, tier=self.tier)
+        return starter_problems(split, count, seed, tier=self.tier, document=self.document)

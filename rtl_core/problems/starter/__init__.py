@@ -1,6 +1,7 @@
 """The starter set: parameterised problem families written for this project, as CVDP records with cocotb harnesses."""
 
 from rtl_core.problems.starter.problems import (
+    documented,
     golden_answer,
     problem_of,
     starter_problems,
@@ -15,6 +16,7 @@ __all__ = [
     "Spec",
     "Split",
     "Tier",
+    "documented",
     "golden_answer",
     "problem_of",
     "starter_problems",

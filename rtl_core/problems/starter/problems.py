@@ -8,7 +8,7 @@ from rtl_core.errors import ProblemError
 from rtl_core.problems.cvdp import problem_from_record
 from rtl_core.problems.starter.catalog import BY_NAME, FAMILIES
 from rtl_core.problems.starter.record import record_of
-from rtl_core.problems.starter.spec import Spec, Split, Tier
+from rtl_core.problems.starter.spec import DOCUMENT, Spec, Split, Tier
 from rtl_core.problems.starter.splits import modules_of, widths_of
 from rtl_core.types.problem import Problem
 
@@ -46,11 +46,22 @@ def problem_of(spec: Spec) -> Problem:
     return problem.model_copy(update={"family": spec.family, "generated": True})
 
 
-def starter_problems(split: Split, count: int, seed: int, tier: Tier = "starter") -> list[Problem]:
+def documented(spec: Spec) -> Problem:
+    """The problem whose specification stands in a document of its workspace; the prompt names the kind of design and the file to write."""
+    problem, family = problem_of(spec), BY_NAME[spec.family]
+    document = {DOCUMENT: f"{family.prompt(spec)}\n"}
+    return problem.model_copy(
+        update={"id": f"{problem.id}_document", "prompt": family.pointer(spec), "context": document}
+    )
+
+
+def starter_problems(
+    split: Split, count: int, seed: int, tier: Tier = "starter", document: bool = False
+) -> list[Problem]:
     """`count` problems of a split (`train`, `heldout`, `test`) and tier (`starter`, `hard`), the same for the same
-    arguments. No specification is in two splits (see splits.py), whatever the seeds.
+    arguments. No specification is in two splits (see splits.py), whatever the seeds. `document`: each stands in a document.
     """
-    return [problem_of(spec) for spec in starter_specs(split, count, seed, tier)]
+    return [(documented if document else problem_of)(spec) for spec in starter_specs(split, count, seed, tier)]
 
 
 def golden_answer(spec: Spec) -> str:

@@ -16,6 +16,8 @@ Tier = Literal["starter", "hard"]
 
 WIDTHS = tuple(range(2, 17))
 TEXTBOOK_WIDTH = 8
+DOCUMENT = "docs/specification.md"
+"""Where the specification stands, of problems whose prompt does not hold it."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ class Family(ABC):
         """The whole prompt: module, behaviour, ports with widths, clock and reset."""
         text = f"Module {spec.module}: {self.describe(spec)}"
         return f"{text} {clocking(spec)}" if self.sequential else text
+
+    def pointer(self, spec: Spec) -> str:
+        """The prompt where the specification stands in a document: the kind of design, and the file to write."""
+        return f"Write rtl/{spec.module}.sv, a {self.textbook_module} as {DOCUMENT} says."
 
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in the order of the header."""

@@ -1,0 +1,225 @@
+"""Training on episodes, by the functions that the flows call: what is fed to the trainer, and what a killed run goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rtl_core.algorithms.base import credit_of
+from rtl_core.config import RunConfig, load_config
+from rtl_core.episodes.recorded import to_turns
+from rtl_core.episodes.tools import definitions
+from rtl_core.errors import ConfigError, HistoryError
+from rtl_core.history.records import MessageRecord
+from rtl_core.history.store import History
+from rtl_core.prompting.calls import ToolChat
+from rtl_core.rollouts import batch as batches
+from rtl_core.rollouts import planning, playing, training
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.datums import algorithm_of, build_datums, credit_group
+from rtl_core.run.session import Session, open_session
+
+
+def overrides(folder: Path, *more: str) -> list[str]:
+    return [
+        "run.name=small", f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", "problems.sources.0.train=4",
+        "problems.sources.0.heldout=2", "curriculum.problems_per_step=4", "sampling.group_size=12", "evaluation.samples=2",
+        "evaluation.k=[1]", "sampling.seeded=true", "tinker.local_deterministic=true", *more,
+    ]  # fmt: skip
+
+
+def settings(folder: Path, *more: str) -> RunConfig:
+    return load_config("demo-episodes", overrides(folder, *more), environment={})
+
+
+async def begin(session: Session) -> Batch:
+    """The first step of a run, opened."""
+    if not session.weights.steps:
+        await planning.plan_run(session)
+    return batches.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
+
+
+async def one_step(config: RunConfig) -> tuple[Batch, Session]:
+    """A whole train step."""
+    async with open_session(config) as session:
+        step = await begin(session)
+        await asyncio.gather(*(playing.answer(session, step, problem_id) for problem_id in step.planned))
+        for problem_id in step.planned:
+            await batches.grade(session, step, problem_id)
+            credit_group(session, step, problem_id)
+        await training.train(session, step)
+    return step, session
+
+
+def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path) -> None:
+    step, session = asyncio.run(one_step(settings(tmp_path)))
+    chat, history = session.policy.chat, session.history
+    told = 0
+    for rollout in (stored.rollout for stored in step.rollouts.values()):
+        turns = to_turns(history.messages(rollout.key))
+        tools = ToolChat(chat, definitions())
+        expected = [
+            (token, None)
+            for token in tools.first([{"role": "user", "content": session.problems[rollout.problem_id].prompt}])
+        ]
+        start = len(expected)
+        for number, turn in enumerate(turns):
+            expected += zip(turn.reply.tokens_T, turn.reply.logprobs_T, strict=True)
+            if number + 1 < len(turns):
+                rendered = tools.after(turn.reply.calls, [result.text for result in turn.results])
+                expected += [(token, None) for token in rendered]
+                told += len(rendered)
+        assert [*rollout.prompt_P, *rollout.tokens_T] == [token for token, _ in expected]
+        assert list(rollout.own_T) == [logprob is not None for _, logprob in expected[start:]]
+        assert list(rollout.logprobs_T) == [logprob or 0.0 for _, logprob in expected[start:]]
+        assert (rollout.n_turns, rollout.n_own) == (len(turns), sum(turn.reply.n_tokens for turn in turns))
+    assert told, "no episode of the step read anything"
+
+    datums = build_datums(step, algorithm_of(session.config, step), 0.0)
+    by_tokens = {(one.prompt_P, one.tokens_T): one for one in datums}
+    for stored in step.rollouts.values():
+        if credit_of(stored).advantage:
+            datum = by_tokens[stored.rollout.prompt_P, stored.rollout.tokens_T]
+            assert np.array_equal(datum.inputs["advantages"] != 0, stored.rollout.sampled_T)
+    (metrics,) = (
+        {row["name"]: row["value"] for row in history.query("SELECT name, value FROM step_metrics").to_pylist()},
+    )
+    assert abs(metrics["optim/kl_sample_train_v1"]) < 1e-4
+    assert metrics["optim/kl_sample_train_v2"] < 1e-6
+    assert metrics["episodes/told_tokens"] * len(step.rollouts) == pytest.approx(told)
+    # A resumed run reads the same, and the trainer's word is kept of sampled tokens alone.
+    again = history.rollouts_of("small", 0)
+    assert [one.rollout for one in again] == [
+        step.rollouts[one.rollout.problem_id, one.rollout.sample].rollout for one in again
+    ]
+    trainer = dict(history.query("SELECT rollout, logprobs_T FROM trainer_tokens").to_pydict().items())
+    for key, logprobs_T in zip(trainer["rollout"], trainer["logprobs_T"], strict=True):
+        rollout = next(one.rollout for one in again if one.rollout.key == key)
+        assert not np.array(logprobs_T)[~rollout.sampled_T].any()
+        assert np.allclose(logprobs_T, rollout.logprobs_T, atol=1e-3)
+
+
+def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1")
+    asked = 0
+
+    async def interrupted(most: int | None) -> tuple[list[MessageRecord], Batch]:
+        nonlocal asked
+        async with open_session(config) as session:
+            step, sample = await begin(session), session.policy.backend.sample
+
+            async def counted(*arguments, **named):
+                nonlocal asked
+                asked += 1
+                if most is not None and asked > most:
+                    raise ConfigError("dead", "a repeat goes on")
+                return await sample(*arguments, **named)
+
+            monkeypatch.setattr(session.policy.backend, "sample", counted)
+            (problem_id,) = step.planned
+            try:
+                await playing.answer(session, step, problem_id)
+            except ConfigError:
+                assert most is not None
+            await session.recorder.settle()
+            keys = session.history.query("SELECT DISTINCT rollout FROM messages ORDER BY 1").column(0).to_pylist()
+            return [message for key in keys for message in session.history.messages(key)], step
+
+    before, step = asyncio.run(interrupted(7))
+    assert len(step.rollouts) < 12
+    asked = 0
+    after, step = asyncio.run(interrupted(None))
+    turns = sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values())
+    assert len(step.rollouts) == 12
+    assert asked == turns - 7, "no turn is sampled twice"
+    assert [one for one in after if (one.rollout, one.position) in {(m.rollout, m.position) for m in before}] == before
+
+
+@pytest.mark.slow
+def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path: Path) -> None:
+    given = overrides(tmp_path, "problems.sources.0.train=8")
+    command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo-episodes"]
+    command += [part for one in given for part in ("--set", one)]
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
+    reader = History(tmp_path / "history.duckdb", read_only=True)
+    under_way = "SELECT count(DISTINCT rollout) AS n FROM messages WHERE rollout LIKE 'small/step/%' AND rollout NOT IN (SELECT rollout FROM rollouts)"
+    process = subprocess.Popen(command, env=environment, start_new_session=True)
+    wait_for(lambda: reader.query(under_way).to_pylist()[0]["n"] > 0, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
+    before = reader.query(everything).to_pylist()
+    subprocess.run(command, env=environment, check=True, timeout=1800)
+    after = {(row["rollout"], row["position"]): row for row in reader.query(everything).to_pylist()}
+    assert [after[row["rollout"], row["position"]] for row in before] == before, "recorded turns are not played again"
+    assert [state.status for state in reader.steps("small")] == ["trained"] * 2
+    for step in (0, 1):
+        for rollout in (stored.rollout for stored in reader.rollouts_of("small", step)):
+            turns = to_turns(reader.messages(rollout.key))
+            sampled = [token for turn in turns for token in turn.reply.tokens_T]
+            assert [token for token, own in zip(rollout.tokens_T, rollout.own_T, strict=True) if own] == sampled
+
+
+def wait_for(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    for _ in range(60_000):
+        assert process.poll() is None, "the run ended before it could be killed"
+        try:
+            if true():
+                return
+        except HistoryError:
+            pass  # not created yet
+        time.sleep(0.01)
+    raise AssertionError("no episode under way within ten minutes")
+
+
+def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path: Path) -> None:
+    for more, said in (
+        (["refinement.turns=2"], "`refinement.turns`: not with episodes"),
+        (
+            ["learning.warm_start_steps=2", "learning.warm_start_source=golden"],
+            "`learning.warm_start_steps`: not with episodes",
+        ),
+        (["learning.algorithm=self_distillation", "learning.kl_weight=1"], "`learning.algorithm`: not with episodes"),
+        (["learning.episodes=false", "learning.permute_results=true"], "`learning.permute_results`: is for episodes"),
+        (['episode.tools=["grep"]'], "episode.tools"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            settings(tmp_path, *more)
+
+
+def test_a_model_whose_template_knows_no_tools_is_refused_before_anything_is_sampled(tmp_path: Path) -> None:
+    async def opened() -> None:
+        async with open_session(settings(tmp_path, "tinker.student=student")):
+            pass
+
+    with pytest.raises(ConfigError, match="cannot write calls of tools"):
+        asyncio.run(opened())
+    assert not History(tmp_path / "history.duckdb", read_only=True).query("SELECT rollout FROM rollouts").num_rows
+
+
+def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_path: Path) -> None:
+    config = settings(tmp_path, "learning.permute_results=true", "evaluation.at_once=4")
+
+    async def read() -> tuple[str, str]:
+        async with open_session(config) as session:
+            step = await begin(session)
+            (problem_id, *_) = step.planned
+            rollout = batches.Batch.rollout(
+                step, session.run, problem_id, 0, (), batches.SampledAnswer([], [], "stop", "")
+            )
+            return playing._other_files(session, rollout)["docs/specification.md"], session.problems[
+                problem_id
+            ].context["docs/specification.md"]
+
+    other, own = asyncio.run(read())
+    assert other.startswith("Module ")
+    assert other != own
