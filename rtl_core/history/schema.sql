@@ -563,7 +563,7 @@ SELECT c.rollout, r.run, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id,
             WHEN c.tokens >= CAST(n.config ->> '$.episode.tokens' AS BIGINT) THEN 'tokens' ELSE 'seconds' END AS ended
 FROM conversations c JOIN rollouts r USING (rollout) JOIN runs n ON n.run = r.run LEFT JOIN evaluations e ON e.evaluation = r.evaluation
 LEFT JOIN verdicts v ON v.rollout = c.rollout
-WHERE c.calls > 0 OR r.ended IS NOT NULL OR e.turns IS NOT NULL;
+WHERE c.calls > 0 OR r.ended IS NOT NULL OR r.evaluation IS NULL OR e.turns IS NOT NULL;
 
 -- Mistakes by name, one row per answer and mistake: what was expected and what stood there instead. Interface mistakes are told apart by
 -- what they concern; of answers that fail tests the failing checks are named, after the problem's family.
