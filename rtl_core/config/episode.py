@@ -37,6 +37,12 @@ class Bounds(Section):
     explain: bool = True
     """Tell the model how to work, its tools and the bounds. Off: the problem's text alone, for models that were trained on such conversations."""
 
+    @property
+    def most_given(self) -> int:
+        """More tokens than tools can give in an episode: one for each byte of a result and 100 for what a chat template writes around it; calls
+        that are not carried out cost the model a tenth of what they give, or more."""
+        return self.turns * self.calls * (self.result_bytes + 100) + 10 * self.tokens
+
     def in_words(self) -> str:
         """All of them, for the model."""
         return (

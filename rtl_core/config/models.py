@@ -284,6 +284,16 @@ class RunConfig(Section):
         return self.episode.tokens if self.learning.episodes else self.sampling.max_tokens
 
     @property
+    def limit_key(self) -> str:
+        """The key that sets it."""
+        return "episode.tokens" if self.learning.episodes else "sampling.max_tokens"
+
+    @property
+    def evaluated_limit(self) -> int:
+        """The same in an evaluation."""
+        return self.episode.tokens if self.learning.episodes else self.evaluation.max_tokens or self.sampling.max_tokens
+
+    @property
     def warm_start_group(self) -> int:
         """Answers of the teacher to each problem of a supervised step."""
         return self.learning.warm_start_answers or self.sampling.group_size
@@ -344,9 +354,7 @@ class RunConfig(Section):
                 "tinker.teacher: a warm start on the teacher's answers needs a teacher; name one or use golden"
             )
         if learning.overlong_buffer > self.trained_limit:
-            raise ValueError(
-                "learning.overlong_buffer: is longer than sampling.max_tokens (with episodes: episode.tokens)"
-            )
+            raise ValueError(f"learning.overlong_buffer: is longer than {self.limit_key}")
         if learning.episodes:
             self._check_episodes()
         elif learning.permute_results:

@@ -1,8 +1,8 @@
 """What a run will use: tokens by kind, from its configuration and stated assumptions.
 
 Two figures by the same rules. `at_most` is the bill that no run of the configuration exceeds: every answer as long as it may be, every
-rollout trained on, every group replaced as often as it may be, every answer followed up in every further turn, and no prompt found in
-the service's cache. `likely` takes the workload's means and shares in place of these.
+rollout trained on, every group replaced as often as it may be, every answer followed up in every further turn, every episode as long as its
+bounds allow, and no prompt found in the service's cache. `likely` takes the workload's means and shares in place of these.
 
 In neither: what a crash takes before it is recorded, train steps that are repeated after it, storage of checkpoints.
 """
@@ -46,11 +46,15 @@ class Workload:
     train: Prompts
     heldout: Prompts
     completion: float
-    """Mean tokens of an answer."""
+    """Mean tokens of an answer; of an episode those that the model writes."""
     trained_share: float = 1.0
     """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
     failed_share: float = 1.0
     """Share of answers that fail, and so are followed up where there are further turns."""
+    turns: float = 1.0
+    """Mean turns of an episode; 1 where answers are single-shot."""
+    given: float = 0.0
+    """Mean tokens that tools give in an episode."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,20 @@ class _Rules:
         return asked * groups
 
     def _group(self, prompt: float, samples: int) -> _Answers:
-        lengths = [self.work.completion] * samples
+        whole = self.work.completion + self.work.given
         # What a self-teacher reads besides: an answer, and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
-        sampling, scoring = sampled(prompt, lengths), scored(prompt + hint, lengths)
-        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, lengths))
+        sampling = sampled(prompt, [self.work.completion] * samples) + self._later_turns(prompt, whole) * samples
+        scoring = scored(prompt + hint, [whole] * samples)
+        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, [whole] * samples))
+
+    def _later_turns(self, prompt: float, whole: float) -> Tokens:
+        """What an episode's turns behind the first read: turns of equal length or, without a cache, all of it at each."""
+        turns = self.work.turns
+        if not self.cached:
+            return Tokens(prefill=(turns - 1) * (prompt + whole))
+        cached = (turns - 1) * (prompt + whole * (turns - 2) / (2 * turns))
+        return Tokens(prefill=whole * (turns - 1) / turns, cached=max(cached, 0.0))
 
     def _read(self, tokens: Tokens) -> Tokens:
         """As they are paid: without a cache every prompt is read at the full price."""
@@ -187,7 +200,9 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
     most = Workload(
         replace(train, mean=planned),
         replace(heldout, mean=limit if heldout.most is None else heldout.most),
-        completion=float(config.sampling.max_tokens),
+        completion=float(config.trained_limit),
+        turns=float(config.episode.turns) if config.learning.episodes else 1.0,
+        given=float(config.episode.most_given) if config.learning.episodes else 0.0,
     )
     rules = _Rules(
         config,
@@ -196,7 +211,7 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         other_prompt=longest,
         cached=False,
         replacements=config.learning.replacements,
-        evaluated=float(config.evaluation.max_tokens or config.sampling.max_tokens),
+        evaluated=float(config.evaluated_limit),
     )
     return _estimate(rules)
 

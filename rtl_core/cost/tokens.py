@@ -3,6 +3,7 @@
 What is counted, per model:
 
 - sampling a group of G answers to one prompt of P tokens: P prefill, (G − 1)·P cached, Σ T sample;
+- an episode: each later turn reads all that stands before it, of which what its former turn had read is cached, the rest prefill;
 - the teacher's log-probabilities of a group: P + Σ T prefill, (G − 1)·P cached, and one sample token each, which the request
   must ask for although nobody reads it; with its likeliest tokens at each position (distribution distillation) the same;
 - a train step: P + T − 1 train tokens for each datum that was sent. Of a run that is what its steps recorded (`steps.train_tokens`, see
@@ -96,6 +97,12 @@ def sampled(prompt: float, completions: Sequence[float]) -> Tokens:
     if not completions:
         return Tokens()
     return Tokens(prefill=prompt, cached=prompt * (len(completions) - 1), sample=sum(completions))
+
+
+def later_turns(prompt: int, own_T: Sequence[bool]) -> Tokens:
+    """Tokens that the turns of an episode behind the first read. `own_T`: which of its T tokens the model sampled; a turn is a run of them."""
+    starts = [t for t, own in enumerate(own_T) if own and not (t and own_T[t - 1])]
+    return Tokens(prefill=max(starts, default=0), cached=sum(prompt + start for start in starts[:-1]))
 
 
 def scored(prompt: float, completions: Sequence[float]) -> Tokens:

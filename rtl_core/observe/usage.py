@@ -10,16 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtl_core.config import RunConfig
-from rtl_core.cost.tokens import Prices, Tokens, Usage, sampled, scored, together, total_dollars
+from rtl_core.cost.tokens import Prices, Tokens, Usage, later_turns, sampled, scored, together, total_dollars
 from rtl_core.history.store import History
 
 # One row per prompt of a step, evaluation or measurement, and of each turn.
 _GROUPS = """
 SELECT r.policy = 'teacher' AS by_teacher, any_value(r.n_prompt) AS prompt, any_value(p.source) AS source, any_value(t.teacher) AS scorer,
        list(r.n_tokens) AS completions,
-       list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt), 'tokens': r.n_tokens, 'text': r.text})
+       coalesce(list(k.own_T) FILTER (WHERE k.own_T IS NOT NULL), []) AS own,
+       list_transform(coalesce(list(DISTINCT {'read': coalesce(t.n_prompt, r.n_prompt), 'tokens': coalesce(len(k.own_T), r.n_tokens),
+                                              'text': coalesce(k.tokens_T::VARCHAR, r.text)})
                                FILTER (WHERE t.rollout IS NOT NULL), []), lambda one: [one.read, one.tokens]) AS scored
 FROM rollouts r
+LEFT JOIN (SELECT rollout, tokens_T, own_T FROM tokens WHERE own_T IS NOT NULL) k ON k.rollout = r.rollout
 LEFT JOIN teacher_scores t ON t.rollout = r.rollout
 LEFT JOIN run_problems p ON p.run = r.run AND p.problem_id = r.problem_id
 WHERE r.run = ?
@@ -31,7 +34,7 @@ _TRAINED = "SELECT coalesce(sum(train_tokens), 0) AS tokens FROM steps WHERE run
 @dataclass
 class PaidGroup:
     """Answers to one prompt that were asked for together: tokens of the prompt and of each answer, and (tokens of the prompt that the
-    teacher read, of the answer) of those that it scored; equal ones are scored once.
+    teacher read, of the answer) of those that it scored; equal ones are scored once. `own`: the masks of those that are episodes (`Rollout.own_T`).
 
     `source` is the problem's, None where the history does not know it; `scorer` the teacher that scored, None where it was not recorded.
     """
@@ -42,6 +45,7 @@ class PaidGroup:
     scorer: str | None = None
     completions: list[int] = field(default_factory=list)
     scored: list[Sequence[int]] = field(default_factory=list)
+    own: list[Sequence[bool]] = field(default_factory=list)
 
 
 def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) -> dict[str, Tokens]:
@@ -52,6 +56,7 @@ def usage_of(groups: Iterable[PaidGroup], train_tokens: int, config: RunConfig) 
         teacher = config.tinker.teacher_of(group.source)
         sampler = teacher if group.by_teacher and teacher else student
         usages.append({sampler: sampled(group.prompt, group.completions)})
+        usages += ({sampler: later_turns(group.prompt, own_T)} for own_T in group.own)
         if group.scored and (scorer := group.scorer or teacher):
             for prompt in dict.fromkeys(prompt for prompt, _ in group.scored):
                 usages.append({scorer: scored(prompt, [tokens for read, tokens in group.scored if read == prompt])})

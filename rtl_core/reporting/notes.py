@@ -6,10 +6,10 @@ from rtl_core.history.records import RunRecord
 
 DEMO = (
     "The embedded demo. Its tiny student was taught, on purpose, a habit of not minding the specification (the textbook interface; "
-    "on the hard tier any variant of a design), to stand for what was seen in models of 30 billion parameters; what it learns here is "
+    "on the hard tier any variant of a design; with tools to write before it reads), to stand for what was seen in models of 30 billion parameters; what it learns here is "
     "to follow the specification, not to design hardware."
 )
-TINY = ("student", "reader", "hard-student")
+TINY = ("student", "reader", "hard-student", "agent")
 """Students that this package ships (`rtl_core/tinymodels`, a room above this one)."""
 
 

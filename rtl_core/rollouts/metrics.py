@@ -124,13 +124,15 @@ def batch_usage(
             source = problems[rollout.problem_id].source if problems else None
             group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P), source))
             group.completions.append(rollout.n_own)
+            if rollout.own_T:
+                group.own.append(rollout.own_T)
             if stored.teacher is None:
                 continue
             read = stored.teacher.n_prompt or len(rollout.prompt_P)
             if (text := (place, read, rollout.tokens_T)) not in scored:
                 scored.add(text)
                 group.scorer = stored.teacher.teacher
-                group.scored.append((read, rollout.n_own))
+                group.scored.append((read, len(rollout.tokens_T)))
     return usage_of(groups.values(), train_tokens, config)
 
 

@@ -172,6 +172,23 @@ def test_the_most_counts_replacements_and_further_turns_and_trains_on_them() -> 
     assert (usual.rollouts, found.rollouts) == (12 + 6 + 3, 48 + 4)
 
 
+def test_an_episode_pays_for_what_each_turn_reads() -> None:
+    config = a_run(
+        "learning.kl_weight=0",
+        "learning.episodes=true",
+        "episode.turns=4",
+        "episode.tokens=100",
+        "episode.calls=1",
+        "episode.result_bytes=400",
+    )
+    # Three turns, which begin 0, 20 and 40 tokens behind the prompt of 50.
+    found = likely(config, replace(SMALL, trained_share=1.0, turns=3, given=40)).training["student"]
+    assert found == Tokens(prefill=4 * 50 + 12 * 40, cached=8 * 50 + 12 * (50 + 70), sample=12 * 20, train=12 * 109)
+    most = at_most(config, SMALL).training["student"]
+    whole = 100 + 4 * 500 + 1000
+    assert most == Tokens(prefill=12 * (50 + 3 * (50 + whole)), sample=12 * 100, train=12 * (49 + whole))
+
+
 def test_a_kl_is_paid_for_in_the_steps_that_have_one() -> None:
     falling = ("learning.kl_weight=0.2", "learning.kl_schedule=linear", "learning.final_kl_weight=0")
     half = a_run(*falling, "learning.kl_schedule_part=0.5", "learning.replacements=0")

@@ -38,5 +38,5 @@ def test_a_cell_is_run_once_and_can_be_checked(tmp_path: Path) -> None:
     assert Matrix(again.ledger, tmp_path, ["hard-both-0.5"], [0]).missing(), "other keys are another cell"
     with pytest.raises(SystemExit, match="has no cell hard-rl-0"):
         check(ledger, tmp_path / "check", [("hard-rl", 0)], 1, said.append)
-    with pytest.raises(SystemExit, match="hard-both-0.5-0: the ledger's line is of other settings"):
+    with pytest.raises(SystemExit, match=r"hard-both-0\.5-0: the ledger's line is of other settings"):
         check(ledger, tmp_path / "check", [("hard-both-0.5", 0)], 1, said.append)

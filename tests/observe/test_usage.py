@@ -82,6 +82,18 @@ def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
     assert spent(history, "r", settings()) == usage
 
 
+def test_the_turns_of_an_episode_read_what_stands_before_them(tmp_path: Path) -> None:
+    """Three turns of 2, 1 and 1 tokens of the model, with 2 and 1 of tools between them, behind a prompt of 3; and an answer of one turn."""
+    own_T = (True, True, False, False, True, False, True)
+    played = answer("a", 0, 7, (1, 2, 3)).model_copy(update={"own_T": own_T, "n_turns": 3, "ended": "submitted"})
+    batch = batch_of([played, answer("b", 0, 9, (4,))], scored=True)
+    usage = batch_usage(batch, 20, settings("learning.episodes=true"))
+    assert usage["student"] == Tokens(prefill=3 + 6 + 1, cached=3 + (3 + 4), sample=4 + 9, train=20)
+    assert usage["teacher"] == Tokens(prefill=(3 + 7) + (1 + 9), sample=2)
+    history = recorded(tmp_path / "h.duckdb", batch, examples=2, train_tokens=20)
+    assert spent(history, "r", settings("learning.episodes=true")) == usage
+
+
 def test_each_teacher_is_charged_for_the_problems_of_its_source(tmp_path: Path) -> None:
     config = settings('tinker.teachers={cvdp = "other"}')
     problems = {
@@ -132,7 +144,9 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     sampled = batch_of([answer("a", s, 9, (1, 2)) for s in range(4)], scored=False)
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
-    assert measured(config, notes) == Measured(completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None)
+    assert measured(config, notes) == Measured(
+        completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None, turns=None, given=None
+    )
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None
 
