@@ -103,7 +103,7 @@ def _row(
         "status": record.status,
         "reason": _PLACE.sub("", found.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
-        "stubs": {"tried": len(stubs), "paid": [name for name, told in stubs.items() if _is_paid(told)]},
+        "stubs": {"tried": len(stubs), "paid": sorted(name for name, told in stubs.items() if _is_paid(told))},
         "seeds": [f"{one['seed']}: {one['outcome']}" for one in golden.get("verdicts", [])],
         "other_tools": [{"tools": tools, "status": status} for tools, status in elsewhere if tools != record.tools],
         "interface": found.get("interface") or {},

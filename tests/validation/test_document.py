@@ -59,6 +59,19 @@ def test_each_problem_has_its_line_and_head_and_tail_make_it_citable(records, hi
     assert (row["interface"]["source"], row["interface"]["confidence"]) == ("golden", "certain")
 
 
+def test_a_validation_that_the_history_gave_back_has_the_same_digest(records, history, tmp_path):
+    stubs = {"zeros": "passed", "unknown": "passed", "inputs": "passed"}
+    fresh = {
+        name: one.model_copy(update={"evidence": {**one.evidence, "stubs": stubs}}) for name, one in records.items()
+    }
+    stored = {
+        name: one.model_copy(update={"evidence": json.loads(json.dumps(one.evidence, sort_keys=True))})
+        for name, one in fresh.items()
+    }
+    first, again = (written(tmp_path / "a.jsonl", PROBLEMS, found, history) for found in (fresh, stored))
+    assert first == again
+
+
 def test_two_versions_of_a_set_differ_in_what_changed_alone(records, history, tmp_path):
     before = written(tmp_path / "a.jsonl", PROBLEMS, records, history).splitlines()
     slower = {name: record.model_copy(update={"wall_s": 99.0}) for name, record in records.items()}
