@@ -1,6 +1,6 @@
 """Asks graders about attacks and honest twins, and prints what they paid.
 
-    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT module:Class] [--every N] [--jobs 2]
+    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT nemo-gym=URL module:Class] [--every N] [--jobs 2]
                                    [--json FILE] [--write CASES.jsonl]
 
 Paid is an attack that got the reward, lost an honest twin that did not, failed an answer on which the grader itself failed, left out a case

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import httpx
+
 from benchmarks import public_runner
 from benchmarks.integrity.cases import Case
 from benchmarks.redteam.grading import LIMITS
@@ -79,6 +81,31 @@ def _record(case: Case, name: str, golden: str) -> dict[str, object]:
     }
 
 
+class NemoGymCvdp:
+    """NeMo Gym's CVDP server at an address, as `gym env start` prints it; it grades the files beside a response."""
+
+    def __init__(self, address: str) -> None:
+        self._http = httpx.Client(base_url=address, timeout=None)
+
+    def paid(self, case: Case, text: str) -> bool | None:
+        if case.testbench is not None:  # its harness needs our sandbox
+            return None
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        response = {"id": "r", "object": "response", "created_at": 0, "model": "", "output": [message], "tools": []}
+        metadata = {"task_id": case.problem, "categories": ["cid003", "easy"], "target_files": [case.target]}
+        asked = {
+            "responses_create_params": {"input": case.prompt},
+            "response": {**response, "parallel_tool_calls": False, "tool_choice": "auto"},
+            "verifier_metadata": {**metadata, "harness_files": case.harness},
+            "rtl_files": {case.target: text},
+        }
+        reply = self._http.post("/verify", json=asked).raise_for_status().json()
+        if str(reply["container_stderr"]).startswith("sandbox"):
+            raise InfrastructureError(reply["container_stderr"])
+        return reply["reward"] == 1.0
+
+
 class Bare:
     """What most evaluations do: compile answer and test bench together, run, search the output for the words of a pass; or run the
     cocotb harness and take its exit code. It runs in a plain bubblewrap, for the sake of this machine and not of the verdict."""
@@ -122,16 +149,21 @@ def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) ->
 
 
 def judge(name: str) -> Judge:
-    """`bubblewrap` and `docker` are ours, `bare` is the plain harness, `public=CHECKOUT` CVDP's runner. Raises ConfigError for another name."""
+    """`bubblewrap` and `docker` are ours, `bare` is the plain harness, `public=CHECKOUT` CVDP's runner, `nemo-gym=URL` a
+    server. Raises ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
     if name == "bare":
         return Bare()
-    if name.startswith("public="):
-        return PublicRunner(Path(name.removeprefix("public=")))
+    kind, _, place = name.partition("=")
+    if place and kind == "public":
+        return PublicRunner(Path(place))
+    if place and kind == "nemo-gym":
+        return NemoGymCvdp(place)
     module, _, attribute = name.partition(":")
     if not attribute:
         raise ConfigError(
-            f"`{name}` is no grader", f"use {', '.join(NAMES)}, bare, public=CHECKOUT, or module:Class of your own"
+            f"`{name}` is no grader",
+            f"use {', '.join(NAMES)}, bare, public=CHECKOUT, nemo-gym=URL, or module:Class of your own",
         )
     return getattr(importlib.import_module(module), attribute)()
