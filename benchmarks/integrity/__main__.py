@@ -83,11 +83,12 @@ def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> dict[str
     """Class -> how many of `COUNTED`; the class `all` at the end."""
     rows: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
     for name in [*dict.fromkeys(case.attack_class for case in found), "all"]:
+        row = rows[name]
         for case, (attack, twin) in zip(found, pairs, strict=True):
             if name in (case.attack_class, "all") and attack != "left out":
-                rows[name]["failed" if attack.startswith("failed") else attack] += 1
-                rows[name]["lost"] += twin == "contained"
-                rows[name]["failed"] += twin.startswith("failed")
+                row["failed" if attack.startswith("failed") else attack] += 1
+                row["lost"] += twin == "contained"
+                row["failed"] += twin.startswith("failed")
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
@@ -64,9 +65,11 @@ class PublicRunner:
     def paid(self, case: Case, text: str) -> bool | None:
         if case.testbench is not None:  # its harness needs our sandbox
             return None
+        # The runner names containers and networks by the record: two runs at one time must not share them.
+        key = hashlib.sha256((case.name + text).encode()).hexdigest()[:16]
         with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
             file = Path(folder) / "answer.jsonl"
-            file.write_text(json.dumps(_record(case, "cvdp_copilot_case_0001", text)) + "\n")
+            file.write_text(json.dumps(_record(case, f"cvdp_copilot_{key}_0001", text)) + "\n")
             return public_runner.run(self._checkout, file, 1)[1] == 1
 
 

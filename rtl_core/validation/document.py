@@ -148,7 +148,7 @@ def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[
                 [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
                 for name, row in sums.items()
             ],
-            unfit=[[one.problem_id, one.source, one.status, one.reason] for one in unfit],
+            unfit=[[one.problem_id, one.source, one.status, _PLACE.sub("", one.reason)] for one in unfit],
             style=Markup(page_style()),
         )
     )

@@ -93,6 +93,15 @@ def test_the_page_holds_the_same_and_no_text_of_the_set_is_markup(records, histo
     assert "&lt;script&gt;" in page
 
 
+@pytest.mark.parametrize("form", ["html", "jsonl"])
+def test_no_form_tells_where_packages_lie(records, history, tmp_path, form):
+    reason = {"reason": "cannot import x (/home/someone/site-packages/y.py)"}
+    told = {name: one.model_copy(update={"status": "unsupported", "evidence": reason}) for name, one in records.items()}
+    document = written(tmp_path / f"a.{form}", PROBLEMS, told, history)
+    assert "site-packages/y.py" in document
+    assert "/home/someone" not in document
+
+
 def test_specification_golden_answer_and_harness_are_held_against_one_another():
     (problem,) = starter_problems("train", 1, 0)
     assert problem.interface is not None
