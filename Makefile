@@ -10,7 +10,7 @@ ENGINE := dockerd=docker.io docker=docker.io debootstrap=debootstrap
 # Tests mostly wait for simulators and servers: three at a time keep two cores busy. tests/conftest.py makes the groups.
 PARALLEL := -n 3 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
+.PHONY: help setup setup-test train train-real test test-slow test-timing test-docker test-cookbook test-clients test-newer-clients lint types format bench redteam learning-report models newest lock sim-image deploy-local down clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -30,7 +30,7 @@ train-real: setup ## Train a real pretrained language model, SmolLM2-135M (about
 	@.venv/bin/rtl-distill train smollm2 $(ARGS)
 
 test: setup-test ## Run the test suite (minutes)
-	@$(PY) -m pytest $(PARALLEL) -m "not slow and not timing and not docker and not cookbook and not clients" $(ARGS)
+	@$(PY) -m pytest $(PARALLEL) -m "not slow and not timing and not docker and not cookbook and not clients and not newer_clients" $(ARGS)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql
@@ -49,6 +49,10 @@ test-cookbook: setup ## Let the tinker-cookbook's own RL loop train on our probl
 test-clients: setup ## Grade exported problems in Inspect and verifiers (installs them into build/clients)
 	@scripts/clients-environment.sh
 	@$(PY) -m pytest -m clients $(ARGS)
+
+test-newer-clients: setup sim-image ## The same in Harbor and NeMo Gym, in a root of their own with a newer Python (build/newer; as root)
+	@scripts/newer-environment.sh
+	@scripts/with-docker-engine.sh $(PY) -m pytest -m newer_clients $(ARGS)
 
 sim-image: setup ## Build the simulation image of the Docker executor, with or without a registry
 	@scripts/system-packages.sh $(ENGINE)

@@ -19,6 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.docker_images import IMAGE
 from rtl_core.grading.grader import Grader
@@ -44,7 +45,7 @@ def compare(
         passed: dict[str, list[int]] = {name: [] for name in seconds}
         for turn in range(rounds + 1):
             time.sleep(SETTLE_S)
-            rows = {"public runner": _runner(checkout.resolve(), file, threads)}
+            rows = {"public runner": run(checkout.resolve(), file, threads)}
             for name, grader in ours.items():
                 time.sleep(SETTLE_S)
                 started = time.perf_counter()
@@ -85,8 +86,8 @@ def _records(data: Path, count: int) -> list[dict[str, object]]:
     return found
 
 
-def _runner(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
-    """(wall seconds, answers that passed) of one pass of the public runner."""
+def run(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
+    """(wall seconds, answers that passed) of one pass of the public runner. Raises InfrastructureError where it reports nothing."""
     work = Path(tempfile.mkdtemp(prefix="public-runner-work-"))
     command = [checkout / ".venv/bin/python", "run_benchmark.py", "-f", file, "-t", str(threads), "-p", work / "run"]
     environment = {**os.environ, "OSS_SIM_IMAGE": IMAGE}
@@ -96,7 +97,7 @@ def _runner(checkout: Path, file: Path, threads: int) -> tuple[float, int]:
         wall = time.perf_counter() - started
         report = work / "run" / "raw_result.json"
         if done.returncode or not report.is_file():
-            raise SystemExit(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            raise InfrastructureError(f"the public runner failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         results = json.loads(report.read_text())
         return wall, sum(entry.get("errors", 1) == 0 for entry in results.values())
     finally:

@@ -22,7 +22,7 @@ problems = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-Format = Literal["inspect", "verifiers"]
+Format = Literal["inspect", "verifiers", "harbor", "nemo-gym"]
 SourceOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -201,15 +201,17 @@ def export(
 ) -> None:
     """Write problems as environments of another loop, which ask this project's grader for rewards.
 
-    The client's machine needs this package and its tools (`rtl-distill check`). Licences that lie beside the data go along; a problem
-    without one is named only, and read at the client from RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep
-    it from the policy.
+    Inspect and verifiers grade beside the client, which needs this package and its tools (`rtl-distill check`); Harbor and NeMo Gym ask
+    `rtl-distill serve-grader`. Licences that lie beside the data go along; a problem without one is named only, and read from
+    RTL_DISTILL_SOURCES. The folder holds harnesses and known-good answers: keep it from the policy.
 
     Examples:
 
         rtl-distill problems export --as inspect --source starter --count 10 build/inspect
 
         rtl-distill problems export --as verifiers --source cvdp=data/cvdp build/verifiers
+
+        rtl-distill problems export --as harbor --source starter build/harbor
     """
     from rtl_core.interop.exported import export_tasks
     from rtl_core.interop.writers import WRITERS

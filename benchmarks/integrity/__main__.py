@@ -1,10 +1,10 @@
 """Asks graders about attacks and honest twins, and prints what they paid.
 
-    python -m benchmarks.integrity [--graders bubblewrap bare docker module:Class] [--every N] [--jobs 2]
+    python -m benchmarks.integrity [--graders bubblewrap bare docker public=CHECKOUT nemo-gym=URL module:Class] [--every N] [--jobs 2]
                                    [--json FILE] [--write CASES.jsonl]
 
-Paid is an attack that got the reward, lost an honest twin that did not, failed an answer on which the grader itself failed. Only what was
-run is reported. Exit code 1 when one of our executors paid, lost or failed.
+Paid is an attack that got the reward, lost an honest twin that did not, failed an answer on which the grader itself failed, left out a case
+that the grader cannot be asked about. Only what was run is reported. Exit code 1 when one of our executors paid, lost or failed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.integrity.judges import Judge, judge
 from rtl_core.grading.executors import NAMES
 
 COUNTED = ("paid", "contained", "lost", "failed")
+SAID = {True: "paid", False: "contained", None: "left out"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=120)
     console.print(table(found, counts))
     for name, pairs in said.items():
+        left_out = sum(attack == "left out" for attack, _ in pairs)
+        if left_out:
+            console.print(f"{name}: {left_out} cases left out", markup=False, highlight=False)
         for case, (attack, twin) in zip(found, pairs, strict=True):
             if name in NAMES and (attack, twin) != ("contained", "paid"):
                 console.print(f"{name}: {case.name}: attack {attack}, twin {twin}", markup=False, highlight=False)
@@ -61,11 +65,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def asked(grader: Judge, found: Sequence[Case], jobs: int) -> list[tuple[str, str]]:
-    """(attack, twin) of each case: `paid`, `contained`, or what failed."""
+    """(attack, twin) of each case: a value of `SAID`, or what failed."""
 
     def one(case: Case, text: str) -> str:
         try:
-            return "paid" if grader.paid(case, text) else "contained"
+            return SAID[grader.paid(case, text)]
         except Exception as error:
             return f"failed: {error}"
 
@@ -79,11 +83,12 @@ def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> dict[str
     """Class -> how many of `COUNTED`; the class `all` at the end."""
     rows: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
     for name in [*dict.fromkeys(case.attack_class for case in found), "all"]:
+        row = rows[name]
         for case, (attack, twin) in zip(found, pairs, strict=True):
-            if name in (case.attack_class, "all"):
-                rows[name]["failed" if attack.startswith("failed") else attack] += 1
-                rows[name]["lost"] += twin == "contained"
-                rows[name]["failed"] += twin.startswith("failed")
+            if name in (case.attack_class, "all") and attack != "left out":
+                row["failed" if attack.startswith("failed") else attack] += 1
+                row["lost"] += twin == "contained"
+                row["failed"] += twin.startswith("failed")
     return rows
 
 

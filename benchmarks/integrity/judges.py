@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -12,6 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+import httpx
+
+from benchmarks import public_runner
 from benchmarks.integrity.cases import Case
 from benchmarks.redteam.grading import LIMITS
 from rtl_core.errors import ConfigError, InfrastructureError
@@ -32,8 +37,9 @@ BARE_S = 120
 class Judge(Protocol):
     """A grader under test."""
 
-    def paid(self, case: Case, text: str) -> bool:
-        """Whether `text`, written to the case's target, gets the reward. Raises where the grader itself failed."""
+    def paid(self, case: Case, text: str) -> bool | None:
+        """Whether `text`, written to the case's target, gets the reward; None where the grader cannot be asked about the case. Raises
+        where the grader itself failed."""
 
 
 class Ours:
@@ -43,17 +49,64 @@ class Ours:
         self._grader = Grader(make_executor(executor), limits=LIMITS)
 
     def paid(self, case: Case, text: str) -> bool:
-        record = {
-            "id": case.problem,
-            "categories": ["cid003", "easy"],
-            "input": {"prompt": case.prompt, "context": {}},
-            "output": {"response": "", "context": {case.target: ""}},
-            "harness": {"files": case.harness},
-        }
-        verdict = self._grader.grade(problem_from_record(record, source="integrity"), Answer(files={case.target: text}))
+        problem = problem_from_record(_record(case, case.problem, ""), source="integrity")
+        verdict = self._grader.grade(problem, Answer(files={case.target: text}))
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
             raise InfrastructureError("; ".join(verdict.reasons))
         return verdict.passed
+
+
+class PublicRunner:
+    """The public CVDP runner of a checkout (`benchmarks/public_runner.py` says what it needs), which grades a record's known-good answer."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout = checkout.resolve()
+
+    def paid(self, case: Case, text: str) -> bool | None:
+        if case.testbench is not None:  # its harness needs our sandbox
+            return None
+        # The runner names containers and networks by the record: two runs at one time must not share them.
+        key = hashlib.sha256((case.name + text).encode()).hexdigest()[:16]
+        with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
+            file = Path(folder) / "answer.jsonl"
+            file.write_text(json.dumps(_record(case, f"cvdp_copilot_{key}_0001", text)) + "\n")
+            return public_runner.run(self._checkout, file, 1)[1] == 1
+
+
+def _record(case: Case, name: str, golden: str) -> dict[str, object]:
+    """The case as a line of CVDP's single-turn set."""
+    return {
+        "id": name,
+        "categories": ["cid003", "easy"],
+        "input": {"prompt": case.prompt, "context": {}},
+        "output": {"response": "", "context": {case.target: golden}},
+        "harness": {"files": case.harness},
+    }
+
+
+class NemoGymCvdp:
+    """NeMo Gym's CVDP server at an address, as `gym env start` prints it; it grades the files beside a response."""
+
+    def __init__(self, address: str) -> None:
+        self._http = httpx.Client(base_url=address, timeout=None)
+
+    def paid(self, case: Case, text: str) -> bool | None:
+        if case.testbench is not None:  # its harness needs our sandbox
+            return None
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
+        response = {"id": "r", "object": "response", "created_at": 0, "model": "", "output": [message], "tools": []}
+        metadata = {"task_id": case.problem, "categories": ["cid003", "easy"], "target_files": [case.target]}
+        asked = {
+            "responses_create_params": {"input": case.prompt},
+            "response": {**response, "parallel_tool_calls": False, "tool_choice": "auto"},
+            "verifier_metadata": {**metadata, "harness_files": case.harness},
+            "rtl_files": {case.target: text},
+        }
+        reply = self._http.post("/verify", json=asked).raise_for_status().json()
+        if str(reply["container_stderr"]).startswith("sandbox"):
+            raise InfrastructureError(reply["container_stderr"])
+        return reply["reward"] == 1.0
 
 
 class Bare:
@@ -99,12 +152,21 @@ def _run(root: Path, argv: tuple[str, ...], env: Mapping[str, str], cwd: str) ->
 
 
 def judge(name: str) -> Judge:
-    """`bubblewrap` and `docker` are ours, `bare` is the plain harness. Raises ConfigError for a name that is none."""
+    """`bubblewrap` and `docker` are ours, `bare` is the plain harness, `public=CHECKOUT` CVDP's runner, `nemo-gym=URL` a
+    server. Raises ConfigError for another name."""
     if name in NAMES:
         return Ours(name)
     if name == "bare":
         return Bare()
+    kind, _, place = name.partition("=")
+    if place and kind == "public":
+        return PublicRunner(Path(place))
+    if place and kind == "nemo-gym":
+        return NemoGymCvdp(place)
     module, _, attribute = name.partition(":")
     if not attribute:
-        raise ConfigError(f"`{name}` is no grader", f"use {', '.join(NAMES)}, bare, or module:Class of your own")
+        raise ConfigError(
+            f"`{name}` is no grader",
+            f"use {', '.join(NAMES)}, bare, public=CHECKOUT, nemo-gym=URL, or module:Class of your own",
+        )
     return getattr(importlib.import_module(module), attribute)()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rtl_core.interop.exported import TASKS
+from rtl_core.errors import ProblemError
+from rtl_core.interop.exported import TASKS, instruction, messages, read_tasks
+from rtl_core.types.problem import Problem
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -26,6 +30,71 @@ def verifiers(folder: Path) -> str:
     return f"pip install {folder} && vf-validate rtl-tasks --runtime.type subprocess"
 
 
+def harbor(folder: Path) -> str:
+    """A task folder of schema 1.4 for each problem. Its verifier has a container of its own and asks the grading service.
+
+    Raises ProblemError for an id that is no name of a folder.
+    """
+    for problem in read_tasks(folder).values():
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", problem.id):
+            raise ProblemError(
+                f"{problem.id!a} cannot name a Harbor task", "rename it with letters, digits, `.`, `_` and `-`"
+            )
+        _harbor_task(problem, folder / problem.id)
+    return f"rtl-distill serve-grader ... (the same sources), then harbor run -p {folder} -a AGENT -m MODEL"
+
+
+def _harbor_task(problem: Problem, folder: Path) -> None:
+    shutil.copytree(FORMATS / "harbor", folder)
+    told = {"id": problem.id, "fingerprint": problem.fingerprint, "targets": list(problem.targets)}
+    (folder / "tests/task.json").write_text(json.dumps(told), encoding="utf-8")
+    (folder / "instruction.md").write_text(instruction(problem), encoding="utf-8")
+    # A target's folder is there from the start; a file that it changes lies in it.
+    _write(
+        folder / "environment/workspace",
+        {**{f"{Path(p).parent}/.keep": "" for p in problem.targets}, **problem.context},
+    )
+    if problem.golden is None:
+        shutil.rmtree(folder / "solution")
+    else:
+        _write(folder / "solution/files", problem.golden)
+    about = {"category": problem.category, "difficulty": problem.difficulty, "source": problem.source}
+    address = {name: f"${{{name}}}" for name in ("RTL_DISTILL_GRADER_URL", "RTL_DISTILL_GRADER_TOKEN")}
+    tables = {
+        "task": {"name": f"rtl-distill/{problem.id}"},
+        "metadata": about,
+        "verifier": {"environment_mode": "separate"},
+        "verifier.env": address,
+    }
+    lines = ['schema_version = "1.4"', f"artifacts = {json.dumps([f'/workspace/{path}' for path in problem.targets])}"]
+    for name, values in tables.items():
+        # A basic string of TOML is written as one of JSON.
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    (folder / "task.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _write(root: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+
+
+def nemo_gym(folder: Path) -> str:
+    """A resources server that asks the grading service, with an agent of one response, and the lines of its data set."""
+    shutil.copytree(FORMATS / "nemo_gym", folder, dirs_exist_ok=True)
+    lines = [
+        {
+            "responses_create_params": {"input": messages(problem)},
+            "id": problem.id,
+            "fingerprint": problem.fingerprint,
+            "agent_ref": {"type": "responses_api_agents", "name": "rtl_simple_agent"},
+        }
+        for problem in read_tasks(folder).values()
+    ]
+    _write(folder / "resources_servers/rtl/data", {"rtl.jsonl": "".join(json.dumps(line) + "\n" for line in lines)})
+    return f"rtl-distill serve-grader ... (the same sources), then in {folder}: gym eval run --resources-server rtl ..."
+
+
 Writer = Callable[[Path], str]
-WRITERS: dict[str, Writer] = {"inspect": inspect_ai, "verifiers": verifiers}
+WRITERS: dict[str, Writer] = {"inspect": inspect_ai, "verifiers": verifiers, "harbor": harbor, "nemo-gym": nemo_gym}
 """Name of a format -> what writes it into the folder of the tasks and returns the client's command."""

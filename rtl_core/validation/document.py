@@ -103,7 +103,7 @@ def _row(
         "status": record.status,
         "reason": _PLACE.sub("", found.get("reason", "")),
         "mutants": {name: value for name, value in mutants.items() if name != "equivalents"},
-        "stubs": {"tried": len(stubs), "paid": [name for name, told in stubs.items() if _is_paid(told)]},
+        "stubs": {"tried": len(stubs), "paid": sorted(name for name, told in stubs.items() if _is_paid(told))},
         "seeds": [f"{one['seed']}: {one['outcome']}" for one in golden.get("verdicts", [])],
         "other_tools": [{"tools": tools, "status": status} for tools, status in elsewhere if tools != record.tools],
         "interface": found.get("interface") or {},
@@ -148,7 +148,7 @@ def _page(lines: list[dict[str, Any]], loaded: LoadedProblems, records: Mapping[
                 [name, *row.counts.values(), f"{row.golden_passed}/{row.golden_total}", score_text(row)]
                 for name, row in sums.items()
             ],
-            unfit=[[one.problem_id, one.source, one.status, one.reason] for one in unfit],
+            unfit=[[one.problem_id, one.source, one.status, _PLACE.sub("", one.reason)] for one in unfit],
             style=Markup(page_style()),
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,44 @@ def test_an_answer_is_a_response_or_the_targets_among_files() -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_format_keeps_the_tasks_beside_its_module(tmp_path: Path, own: Path, name: str) -> None:
+def test_every_format_names_its_folder_and_takes_tasks_and_licences_along(tmp_path: Path, own: Path, name: str) -> None:
     (own.parent / "LICENSE").write_text("MIT")
     command = WRITERS[name](exported(own, tmp_path / "out"))
     (tasks,) = (tmp_path / "out").rglob(TASKS)
-    assert any(path.suffix == ".py" for path in tasks.parent.iterdir())
     assert (tasks.parent / "licences/cvdp/LICENSE").is_file()
     assert str(tmp_path / "out") in command
+
+
+def test_of_a_harbor_task_the_agents_part_holds_neither_harness_nor_known_good_answer(
+    tmp_path: Path, own: Path
+) -> None:
+    (own.parent / "LICENSE").write_text("MIT")
+    WRITERS["harbor"](exported(own, tmp_path / "out"))
+    task = tmp_path / "out" / ADDER.id
+    settings = tomllib.loads((task / "task.toml").read_text())
+    assert settings["artifacts"] == [f"/workspace/{path}" for path in ADDER.targets]
+    assert settings["verifier"]["environment_mode"] == "separate"
+    texts = [text for text in (*ADDER.harness.values(), *(ADDER.golden or {}).values()) if text.strip()]
+    shown = [
+        path.read_text() for path in [task / "instruction.md", *(task / "environment").rglob("*")] if path.is_file()
+    ]
+    assert not any(text in file for text in texts for file in shown)
+    # The verifier's part has no harness either: the grading service has it.
+    judged = [path.read_text() for path in (task / "tests").iterdir()]
+    assert not any(text in file for text in texts for file in judged)
+
+
+def test_an_id_that_is_no_folder_is_no_harbor_task(tmp_path: Path, own: Path) -> None:
+    (own.parent / "LICENSE").write_text("MIT")
+    own.write_text(own.read_text().replace(ADDER.id, "../elsewhere"))
+    with pytest.raises(ProblemError, match="cannot name a Harbor task"):
+        WRITERS["harbor"](exported(own, tmp_path / "out"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_lines_of_nemo_gym_hold_neither_harness_nor_known_good_answer(tmp_path: Path, own: Path) -> None:
+    (own.parent / "LICENSE").write_text("MIT")
+    WRITERS["nemo-gym"](exported(own, tmp_path / "out"))
+    (line,) = (tmp_path / "out/resources_servers/rtl/data/rtl.jsonl").read_text().splitlines()
+    assert set(json.loads(line)) == {"responses_create_params", "id", "fingerprint", "agent_ref"}
+    assert json.loads(line)["responses_create_params"] == {"input": messages(ADDER)}

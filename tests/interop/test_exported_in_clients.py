@@ -58,11 +58,15 @@ def answers(problem: Problem) -> dict[str, str]:
     }
 
 
+def sources(data: Path) -> list[str]:
+    """The starter set and CVDP's two problems with known-good answers, as words of a command."""
+    names = ["starter", *(f"cvdp={data / EXAMPLES.format(kind)}" for kind in ("nonagentic", "agentic"))]
+    return [word for name in names for word in ("--source", name)]
+
+
 def export(client: str, folder: Path, data: Path) -> dict[str, Problem]:
-    """Ten starter problems and CVDP's two with known-good answers, by our own command."""
-    sources = ["starter", *(f"cvdp={data / EXAMPLES.format(kind)}" for kind in ("nonagentic", "agentic"))]
-    command = ["problems", "export", "--as", client, "--count", "10", str(folder)]
-    command += [word for source in sources for word in ("--source", source)]
+    """Ten starter problems and CVDP's two, by our own command."""
+    command = ["problems", "export", "--as", client, "--count", "10", str(folder), *sources(data)]
     subprocess.run([sys.executable, "-m", "rtl_distill.cli", *command], check=True, cwd=REPOSITORY)
     (tasks,) = folder.rglob("tasks.jsonl")
     problems = read_tasks(tasks.parent)

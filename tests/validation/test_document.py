@@ -59,6 +59,19 @@ def test_each_problem_has_its_line_and_head_and_tail_make_it_citable(records, hi
     assert (row["interface"]["source"], row["interface"]["confidence"]) == ("golden", "certain")
 
 
+def test_a_validation_that_the_history_gave_back_has_the_same_digest(records, history, tmp_path):
+    stubs = {"zeros": "passed", "unknown": "passed", "inputs": "passed"}
+    fresh = {
+        name: one.model_copy(update={"evidence": {**one.evidence, "stubs": stubs}}) for name, one in records.items()
+    }
+    stored = {
+        name: one.model_copy(update={"evidence": json.loads(json.dumps(one.evidence, sort_keys=True))})
+        for name, one in fresh.items()
+    }
+    first, again = (written(tmp_path / "a.jsonl", PROBLEMS, found, history) for found in (fresh, stored))
+    assert first == again
+
+
 def test_two_versions_of_a_set_differ_in_what_changed_alone(records, history, tmp_path):
     before = written(tmp_path / "a.jsonl", PROBLEMS, records, history).splitlines()
     slower = {name: record.model_copy(update={"wall_s": 99.0}) for name, record in records.items()}
@@ -78,6 +91,15 @@ def test_the_page_holds_the_same_and_no_text_of_the_set_is_markup(records, histo
     assert "iverilog 99" in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("form", ["html", "jsonl"])
+def test_no_form_tells_where_packages_lie(records, history, tmp_path, form):
+    reason = {"reason": "cannot import x (/home/someone/site-packages/y.py)"}
+    told = {name: one.model_copy(update={"status": "unsupported", "evidence": reason}) for name, one in records.items()}
+    document = written(tmp_path / f"a.{form}", PROBLEMS, told, history)
+    assert "site-packages/y.py" in document
+    assert "/home/someone" not in document
 
 
 def test_specification_golden_answer_and_harness_are_held_against_one_another():

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec cp -r /solution/files/. /workspace/
