@@ -31,6 +31,7 @@ EXTRAS = {
     "asyncpg",
     "inspect-ai",
     "verifiers",
+    "nemo-gym",
 }
 """Packages that a user asks for by name."""
 BROUGHT_BY = {
@@ -40,6 +41,7 @@ BROUGHT_BY = {
     "find-libpython": "cocotb",
     "choreographer": "kaleido",
     "chz": "tinker-cookbook",
+    "aiohttp": "nemo-gym",
 }
 """Packages that are part of another one's interface."""
 INSIDE = (
