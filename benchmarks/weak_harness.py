@@ -70,7 +70,9 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
     changes += [] if mode == "keep" else [f"learning.doubtful_share={share}"]
     command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
     # Runs side by side must not share a server's database.
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(folder / f"{mode}-{seed}" / "prefect")}
+    home = folder / f"{mode}-{seed}" / "prefect"
+    home.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_HOME": str(home)}
     subprocess.run([*command, *(part for change in changes for part in ("--set", change))], check=True, env=environment)
     return history
 
@@ -82,7 +84,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
     parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "weak-harness")
+    parser.add_argument("--folder", type=lambda name: Path(name).resolve(), default=ROOT / "build" / "weak-harness")
     arguments = parser.parse_args()
     table = Table(
         "doubtful",

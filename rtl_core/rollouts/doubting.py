@@ -29,11 +29,13 @@ async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
 
 
 async def _look(session: Session, batch: Batch, problem_id: str) -> None:
-    passes = [s for s in batch.group(problem_id) if s.verdict is not None and s.verdict.passed and s.audit is None]
+    group, graders = batch.group(problem_id), session.graders
+    graders.doubts.graded_s += sum(s.verdict.cpu_s for s in group if s.verdict is not None and not s.verdict.cached)
+    passes = [s for s in group if s.verdict is not None and s.verdict.passed and s.audit is None]
     pays_size = session.config.reward.pays_size
     if not passes:
         return
-    problem, graders = session.problems[problem_id], session.graders
+    problem = session.problems[problem_id]
     answers = [answer_to(problem, stored.rollout.text).files for stored in passes]
     with batch.clock.measure("doubt"):
         try:

@@ -6,6 +6,7 @@ fifth of a second of CPU; a short simulation tells the others. `rtl-distill audi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
@@ -94,12 +95,13 @@ class Doubts:
     known: dict[tuple[str, Words], Comparison] = field(factory=dict)
     """(problem's fingerprint, files without comments and white space) -> what is known beside the golden answer."""
     spent_s: float = 0.0
+    graded_s: float = 0.0
+    """CPU time of grading the answers of the groups that were looked at; the caller adds it."""
     once: Once = field(factory=Once)
 
-    def room(self, grader: Grader, share: float) -> bool:
+    def room(self, share: float) -> bool:
         """Whether less was spent than that share of the CPU time of grading."""
-        graded_s = grader.executor.cpu_s - self.spent_s
-        return self.spent_s < share * graded_s
+        return math.isinf(share) or self.spent_s < share * self.graded_s
 
     def look(
         self, grader: Grader, problem: Problem, answers: Sequence[Files], share: float, sizes: bool = False
@@ -109,13 +111,13 @@ class Doubts:
         Synthesis takes as long as a proof, so it is left out where no `sizes` are asked for.
         """
         if problem.golden is None:
-            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.room(grader, share):
+            if len(set(map(words_of, answers))) < LEAST_TEXTS or not self.room(share):
                 return [None] * len(answers)
             return list(self._hold(grader, problem, answers, sizes))
         told: list[Comparison | None] = []
         for files in answers:
             key = problem.fingerprint, words_of(files)
-            if key not in self.known and self.room(grader, share):
+            if key not in self.known and self.room(share):
                 (self.known[key],) = self._hold(grader, problem, [files], sizes)
             told.append(self.known.get(key))
         return told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +20,7 @@ WRONG = {"rtl/inv.sv": f"{HEAD}  assign y = a == 13 ? 5 : ~a;\nendmodule\n"}
 def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, planted: Callable[..., Problem]) -> None:
     problem, doubts = planted(), Doubts()
     grader.grade(problem, Answer(files=RIGHT))
-    told = doubts.look(grader, problem, [RIGHT, WRONG, RIGHT], 1e6)
+    told = doubts.look(grader, problem, [RIGHT, WRONG, RIGHT], math.inf)
     assert [one.result for one in told if one] == ["equal", "different", "equal"]
     spent = doubts.spent_s
     assert spent > 0
@@ -31,6 +32,17 @@ def test_an_answer_is_looked_at_once_and_within_the_share(grader: Grader, plante
     assert doubts.look(grader, problem, [other], 1e-9) == [None], "there is no time for more"
 
 
+def test_there_is_time_for_a_share_of_what_grading_took(grader: Grader, planted: Callable[..., Problem]) -> None:
+    problem, doubts = planted(), Doubts()
+    grader.grade(problem, Answer(files=RIGHT))
+    assert doubts.look(grader, problem, [RIGHT], 10.0) == [None], "no answer of a step was graded"
+    doubts.graded_s += 1.0
+    (found,) = doubts.look(grader, problem, [RIGHT], 0.01)
+    assert found is not None
+    assert doubts.spent_s > 0.01
+    assert doubts.look(grader, problem, [WRONG], 0.01) == [None], "the share is used up"
+
+
 @pytest.mark.parametrize(("texts", "results"), [(2, [None] * 2), (3, ["same"] * 3), (4, ["same"] * 3 + ["different"])])
 def test_without_a_golden_answer_a_few_texts_are_needed(
     grader: Grader, planted: Callable[..., Problem], texts: int, results: list[str | None]
@@ -39,5 +51,5 @@ def test_without_a_golden_answer_a_few_texts_are_needed(
     answers = [{"rtl/inv.sv": f"{HEAD}  assign y = {form};\nendmodule\n"} for form in forms]
     problem = planted(golden=None)
     grader.grade(problem, Answer(files=answers[0]))
-    told = Doubts().look(grader, problem, answers, 1e6)
+    told = Doubts().look(grader, problem, answers, math.inf)
     assert [one and one.result for one in told] == results
