@@ -136,7 +136,7 @@ def test_figures_come_as_png_files_too(demo, tmp_path):
     from rtl_core.reporting.png import write_pngs
 
     paths = write_pngs(demo, ["demo"], tmp_path)
-    assert len(paths) == 18
+    assert len(paths) == 21
     assert all(p.read_bytes().startswith(b"\x89PNG") and p.stat().st_size > 8_000 for p in paths)
 
 
