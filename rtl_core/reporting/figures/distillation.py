@@ -57,9 +57,10 @@ def kl_by_position(source: Source) -> Figure | None:
         " ranked AS (SELECT rollout, least(3, step * 4 // steps) AS quarter FROM teacher_scores, span"
         "   WHERE run = $run AND purpose = 'train' QUALIFY row_number() OVER (PARTITION BY quarter ORDER BY hash(rollout)) <= $most),"
         " tokens_of AS (SELECT quarter, unnest(s.logprobs_T) - unnest(q.logprobs_T) AS k,"
-        "   generate_subscripts(s.logprobs_T, 1) AS position"
+        "   generate_subscripts(s.logprobs_T, 1) AS position,"
+        "   unnest(coalesce(s.own_T, list_transform(s.tokens_T, lambda token: true))) AS own"  # false: a tool gave it
         "   FROM ranked JOIN tokens s USING (rollout) JOIN teacher_tokens q USING (rollout) WHERE quarter IN (0, 3))"
-        " SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of GROUP BY quarter, position"
+        " SELECT quarter, position, avg(k) AS k, count(*) AS n FROM tokens_of WHERE own GROUP BY quarter, position"
         " QUALIFY n >= $few * max(n) OVER (PARTITION BY quarter) ORDER BY quarter, position",
         most=POSITION_ROLLOUTS,
         few=POSITION_SHARE,
