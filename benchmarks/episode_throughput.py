@@ -36,7 +36,7 @@ from rtl_core.history.records import Conditions
 from rtl_core.rollouts.batch import open_batch
 from rtl_core.rollouts.evaluation import evaluation_batch, plan_evaluation
 from rtl_core.rollouts.playing import Player, play
-from rtl_core.run.desk import Cores, Desk
+from rtl_core.run.conversation_pool import ConversationPool, Cores
 from rtl_core.run.session import open_session
 from rtl_core.types.problem import Problem
 
@@ -140,7 +140,9 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
             (problem_id,) = (problem.id for problem in session.loaded.heldout)
             script = work(session.problems[problem_id])
             asked: Any = Timed(threads, clock, "episodes")
-            player = Player(lambda *place: Waiting(script, arguments.rate, clock), Desk(asked, tools), agentic=True)
+            player = Player(
+                lambda *place: Waiting(script, arguments.rate, clock), ConversationPool(asked, tools), agentic=True
+            )
             plan = replace(plan_evaluation(session, "student", 0), other=Conditions(turns=config.episode.turns))
             batch = open_batch(session, evaluation_batch(session, plan))
             started, own_s = time.monotonic(), time.process_time()

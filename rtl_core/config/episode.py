@@ -38,7 +38,7 @@ class Bounds(Section):
     """Tell the model how to work, its tools and the bounds. Off: the problem's text alone, for models that were trained on such conversations."""
 
     @property
-    def most_given(self) -> int:
+    def most_tool_tokens(self) -> int:
         """More tokens than tools can give in an episode: one for each byte of a result and 100 for what a chat template writes around it; calls
         that are not carried out cost the model a tenth of what they give, or more."""
         return self.turns * self.calls * (self.result_bytes + 100) + 10 * self.tokens

@@ -53,7 +53,7 @@ class Workload:
     """Share of answers that fail, and so are followed up where there are further turns."""
     turns: float = 1.0
     """Mean turns of an episode; 1 where answers are single-shot."""
-    given: float = 0.0
+    tool_tokens: float = 0.0
     """Mean tokens that tools give in an episode."""
 
 
@@ -134,7 +134,7 @@ class _Rules:
         return asked * groups
 
     def _group(self, prompt: float, samples: int) -> _Answers:
-        whole = self.work.completion + self.work.given
+        whole = self.work.completion + self.work.tool_tokens
         # What a self-teacher reads besides: an answer, and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
         sampling = sampled(prompt, [self.work.completion] * samples) + self._later_turns(prompt, whole) * samples
@@ -202,7 +202,7 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         replace(heldout, mean=limit if heldout.most is None else heldout.most),
         completion=float(config.trained_limit),
         turns=float(config.episode.turns) if config.learning.episodes else 1.0,
-        given=float(config.episode.most_given) if config.learning.episodes else 0.0,
+        tool_tokens=float(config.episode.most_tool_tokens) if config.learning.episodes else 0.0,
     )
     rules = _Rules(
         config,

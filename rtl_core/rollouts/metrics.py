@@ -65,7 +65,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
             "episodes/turns": np.mean([r.n_turns for r in episodes]),
             "episodes/submitted": np.mean([r.ended == "submitted" for r in episodes]),
             "episodes/tokens": np.mean([r.n_own for r in episodes]),
-            "episodes/told_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
+            "episodes/tool_tokens": np.mean([len(r.tokens_T) - r.n_own for r in episodes]),
         }
     teacher = [s.teacher for s in stored if s.teacher is not None]
     if teacher:

@@ -34,7 +34,7 @@ from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
-from rtl_core.run.desk import Desk, open_desk
+from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import Rollout
 
@@ -46,7 +46,7 @@ class Player:
     policy: Callable[[Batch, str, int], Policy] | None
     """Makes whoever plays one conversation, from the batch, the problem's id and the sample's index. None: the session's own policy gives
     single-shot answers, as in any evaluation."""
-    desk: Desk
+    pool: ConversationPool
     agentic: bool
     """In episodes, or in one turn."""
 
@@ -68,10 +68,10 @@ async def players(session: Session) -> AsyncIterator[list[Evaluated]]:
         max_tokens, temperature, top_p = sampling_of(session.config, evaluation_batch(session, plan))
         endpoint = Endpoint(held.endpoint, session.config.tinker.student, temperature, top_p, max_tokens)
         policy = lambda batch, problem_id, sample: endpoint  # noqa: E731
-    async with open_desk(session.config, held.agentic) as desk:
-        found = [Evaluated(policy if held.endpoint else None, desk, False, plan)]
+    async with open_conversation_pool(session.config, held.agentic) as pool:
+        found = [Evaluated(policy if held.endpoint else None, pool, False, plan)]
         if held.agentic:
-            found.append(Evaluated(policy, desk, True, replace(plan, other=Conditions(turns=bounds.turns))))
+            found.append(Evaluated(policy, pool, True, replace(plan, other=Conditions(turns=bounds.turns))))
         yield found
 
 
@@ -95,10 +95,10 @@ def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int
 
 async def answer(session: Session, batch: Batch, problem_id: str) -> int:
     """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
-    desk = session.policy.desk
-    if desk is None:
+    pool = session.policy.conversations
+    if pool is None:
         return await batches.sample(session, batch, problem_id)
-    return await play(session, batch, problem_id, Player(partial(sampling_policy, session), desk, True))
+    return await play(session, batch, problem_id, Player(partial(sampling_policy, session), pool, True))
 
 
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> int:
@@ -119,7 +119,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
             loop.call_soon_threadsafe(session.recorder.put, "record_messages", to_messages(rollout.key, first, turn))
 
         work = partial(_converse, session, player, policy_of(batch, problem_id, sample), rollout, known, record)
-        return await loop.run_in_executor(player.desk.threads, work)
+        return await loop.run_in_executor(player.pool.threads, work)
 
     with batch.clock.measure("sample"):
         done = await asyncio.gather(*map(one, missing), return_exceptions=True)
@@ -157,10 +157,10 @@ def _converse(
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
         return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})
-    assert player.desk.executor is not None, "the desk is one with tools"
+    assert player.pool.executor is not None, "the pool is one with tools"
     if session.config.learning.permute_results and rollout.purpose == "train":
         problem = problem.model_copy(update={"context": _other_files(session, rollout)})
-    episode = Episode(problem, player.desk.executor, session.config.episode, list(turns))
+    episode = Episode(problem, player.pool.executor, session.config.episode, list(turns))
     text = response_of(episode.play(policy, on_turn).files)
     found: dict[str, Any] = {"text": text, "ended": episode.ended, "n_turns": len(episode.turns)}
     found["stop_reason"] = "stop" if episode.ended in ("submitted", "no call") else "length"

@@ -18,7 +18,7 @@ SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
 FAILED_SHARE = 0.5
 """Share of answers that fail and get a further turn, where nothing was measured."""
-TURNS_SHARE, GIVEN_PER_TURN = 0.25, 400.0
+TURNS_SHARE, TOOL_TOKENS_PER_TURN = 0.25, 400.0
 """Mean turns of an episode as a share of `episode.turns`, and tokens that tools give a turn, where nothing was measured."""
 SERVICE_TOKENS_PER_S, TINY_TOKENS_PER_S, LOCAL_TOKENS_PER_S = 1_300.0, 5_000.0, 45.0
 """Tokens of answers a second where nothing was measured, with grading, scoring and training: on a hosted service with 100 answers at once;
@@ -72,13 +72,13 @@ def forecast(
             f"answers: {completion:,.0f} tokens on average, assumed as {SHARE_OF_LIMIT:.0%} of {config.limit_key};"
             " after a first run they are measured, or say --completion-tokens"
         )
-    turns, given = _episodes(config, known, assumptions)
+    turns, tool_tokens = _episodes(config, known, assumptions)
     trained_share = _trained_share(config, train.count, known, assumptions)
     failed_share = FAILED_SHARE if known is None or known.failed_share is None else known.failed_share
     if config.refinement.turns > 1:
         origin = "assumed" if known is None or known.failed_share is None else "measured"
         assumptions.append(f"further turns: {failed_share:.0%} of the answers fail, {origin}")
-    work = Workload(train, heldout, completion, trained_share, failed_share, turns, given)
+    work = Workload(train, heldout, completion, trained_share, failed_share, turns, tool_tokens)
     tokens_per_s = _tokens_per_s(config, known, assumptions)
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
     prices = prices or load_prices(config.cost.prices)
@@ -100,16 +100,16 @@ class Measured:
     """Share of first answers that failed."""
     turns: float | None
     """Mean turns of an episode."""
-    given: float | None
+    tool_tokens: float | None
     """Mean tokens that tools gave in one."""
 
 
 _MEASURED = """
 WITH mine AS (SELECT run FROM runs WHERE student = $student AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes),
-given AS (SELECT rollout, len(own_T) - list_sum(list_transform(own_T, lambda own: CAST(own AS INTEGER))) AS given FROM tokens WHERE own_T IS NOT NULL),
+of_tools AS (SELECT rollout, len(own_T) - n_tokens AS tool_tokens FROM tokens JOIN rollouts USING (rollout) WHERE own_T IS NOT NULL),
 sampled AS (
-    SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(given, 0) - 1) AS tokens
-    FROM rollouts LEFT JOIN given USING (rollout)
+    SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(tool_tokens, 0) - 1) AS tokens
+    FROM rollouts LEFT JOIN of_tools USING (rollout)
     WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation IS NULL))
     GROUP BY run, step)
 SELECT
@@ -119,7 +119,7 @@ SELECT
      WHERE w.name = 'learning/kl_weight' AND w.value = 0) AS trained_share,
     (SELECT avg(CAST(outcome <> 'passed' AS INTEGER)) FROM verdicts WHERE purpose = 'train' AND run IN (FROM mine)) AS failed_share,
     (SELECT avg(n_turns) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS turns,
-    (SELECT avg(given) FROM rollouts JOIN given USING (rollout) WHERE purpose = 'train' AND run IN (FROM mine)) AS given
+    (SELECT avg(tool_tokens) FROM rollouts JOIN of_tools USING (rollout) WHERE purpose = 'train' AND run IN (FROM mine)) AS tool_tokens
 """
 
 
@@ -141,13 +141,13 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
     """Mean turns of an answer, and tokens that tools give in it; adds to `notes` how they were found."""
     if not config.learning.episodes:
         return 1.0, 0.0
-    if known is not None and known.turns is not None and known.given is not None:
-        turns, given, origin = known.turns, known.given, f"measured in {config.run.history}"
+    if known is not None and known.turns is not None and known.tool_tokens is not None:
+        turns, tool_tokens, origin = known.turns, known.tool_tokens, f"measured in {config.run.history}"
     else:
         turns = max(1.0, TURNS_SHARE * config.episode.turns)
-        given, origin = GIVEN_PER_TURN * turns, "assumed; after a first run they are measured"
-    notes.append(f"episodes: {turns:,.1f} turns, in which tools give {given:,.0f} tokens, {origin}")
-    return turns, given
+        tool_tokens, origin = TOOL_TOKENS_PER_TURN * turns, "assumed; after a first run they are measured"
+    notes.append(f"episodes: {turns:,.1f} turns, in which tools give {tool_tokens:,.0f} tokens, {origin}")
+    return turns, tool_tokens
 
 
 def _trained_share(config: RunConfig, problems: int, known: Measured | None, notes: list[str]) -> float:

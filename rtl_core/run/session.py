@@ -37,7 +37,7 @@ from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
 from rtl_core.run.check.prompts import Known, context, prepare, prompt_limit
 from rtl_core.run.check.readiness import ready, refuse_or_tell
-from rtl_core.run.desk import Desk, open_desk
+from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
 from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
@@ -75,7 +75,7 @@ class Policy:
     """Tokens of the longest prompt that is sent."""
     context: int | None
     """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
-    desk: Desk | None = None
+    conversations: ConversationPool | None = None
     """Of a run that answers in episodes (`learning.episodes`)."""
 
 
@@ -236,7 +236,7 @@ async def open_session(
         session = Session(config, history, recorder, loaded, graders, prices_of(config), life)
         if backend and readiness:
             await _open_policy(session, backend, provider, readiness, as_visitor)
-            await _open_desk(session, stack)
+            await _open_conversations(session, stack)
         if not as_visitor:
             await _record_start(session)
             stack.callback(asyncio.create_task(_heartbeat(session)).cancel)
@@ -318,11 +318,13 @@ async def _open_policy(
     refuse_or_tell(found, tell)
 
 
-async def _open_desk(session: Session, stack: AsyncExitStack) -> None:
+async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
     """What a run needs that answers in episodes. ConfigError where the chat template cannot hold such a conversation."""
     if session.config.learning.episodes:
         ToolChat(session.policy.chat, definitions())
-        session.policy.desk = await stack.enter_async_context(open_desk(session.config, with_tools=True))
+        session.policy.conversations = await stack.enter_async_context(
+            open_conversation_pool(session.config, with_tools=True)
+        )
 
 
 async def _bases_of_teachers(config: RunConfig, backend: Backend, tell: Callable[[str], None] | None) -> dict[str, str]:

@@ -182,7 +182,7 @@ def test_an_episode_pays_for_what_each_turn_reads() -> None:
         "episode.result_bytes=400",
     )
     # Three turns, which begin 0, 20 and 40 tokens behind the prompt of 50.
-    found = likely(config, replace(SMALL, trained_share=1.0, turns=3, given=40)).training["student"]
+    found = likely(config, replace(SMALL, trained_share=1.0, turns=3, tool_tokens=40)).training["student"]
     assert found == Tokens(prefill=4 * 50 + 12 * 40, cached=8 * 50 + 12 * (50 + 70), sample=12 * 20, train=12 * 109)
     most = at_most(config, SMALL).training["student"]
     whole = 100 + 4 * 500 + 1000

@@ -95,7 +95,7 @@ def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path
     )
     assert abs(metrics["optim/kl_sample_train_v1"]) < 1e-4
     assert metrics["optim/kl_sample_train_v2"] < 1e-6
-    assert metrics["episodes/told_tokens"] * len(step.rollouts) == pytest.approx(told)
+    assert metrics["episodes/tool_tokens"] * len(step.rollouts) == pytest.approx(told)
     # A resumed run reads the same, and the trainer's word is kept of sampled tokens alone.
     again = history.rollouts_of("small", 0)
     assert [one.rollout for one in again] == [

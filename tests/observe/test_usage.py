@@ -145,7 +145,7 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
     assert measured(config, notes) == Measured(
-        completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None, turns=None, given=None
+        completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None, turns=None, tool_tokens=None
     )
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None

@@ -35,7 +35,7 @@ class Cores:
 
 
 @define(eq=False)
-class Desk:
+class ConversationPool:
     """What conversations need beside a model."""
 
     threads: ThreadPoolExecutor
@@ -45,14 +45,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(config: RunConfig, with_tools: bool) -> AsyncIterator[Desk]:
-    """A desk; `with_tools`: for episodes. What runs there is ended with it."""
+async def open_conversation_pool(config: RunConfig, with_tools: bool) -> AsyncIterator[ConversationPool]:
+    """A pool; `with_tools`: for episodes. What runs there is ended with it."""
     threads = ThreadPoolExecutor(config.evaluation.at_once, thread_name_prefix="conversation")
     executor = None
     try:
         if with_tools:
             executor = cast(Executor, Cores(await asyncio.to_thread(executor_of, config)))
-        yield Desk(threads, executor)
+        yield ConversationPool(threads, executor)
     finally:
         if executor is not None:
             executor.close()
