@@ -1,6 +1,6 @@
 """Many clients hammer one embedded Tinker service: no error, and memory flat once it is warm.
 
-    python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--json FILE]
+    python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24] [--json FILE]
 
 Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
 passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
@@ -8,8 +8,9 @@ bad request that must be refused, and now and then a goodbye and a new session. 
 processes is read once a second, pages that they share counted once. How long it lasts, and when the service is warm, is counted in
 requests, so that a slow machine measures the same.
 
-Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the mean of the last fifth may lie
-at most 3 % and 24 MB above the mean of the first fifth.
+Exit code 1 when a call failed that should not have, or when memory after the warm-up grew: the median of the second half may lie
+at most 3 % and --allowed-mb above that of the first. What the requests under way need varies by some 25 MB (one standard deviation),
+so a short run has to allow more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import psutil
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-ALLOWED_SHARE, ALLOWED_MB = 0.03, 24.0
+ALLOWED_SHARE = 0.03
 
 
 class Hammerer(threading.Thread):
@@ -172,6 +173,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=3000, help="of all clients together")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
+    parser.add_argument("--allowed-mb", type=float, default=24.0, help="growth that is no leak, beside 3 %%")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
 
@@ -206,9 +208,9 @@ def main() -> int:
         errors.append("the service died")
     done: Counter[str] = sum((client.done for client in clients), Counter())
     warm = [own + processes for at, own, processes in samples if at >= args.warm_up]
-    fifth = max(1, len(warm) // 5)
-    first, last = statistics.mean(warm[:fifth]), statistics.mean(warm[-fifth:])
-    flat = last <= first * (1 + ALLOWED_SHARE) + ALLOWED_MB
+    half = max(1, len(warm) // 2)
+    first, last = statistics.median(warm[:half]), statistics.median(warm[-half:])
+    flat = last <= first * (1 + ALLOWED_SHARE) + args.allowed_mb
     print(
         f"{args.clients} clients, {time.monotonic() - began:.0f} s: "
         + ", ".join(f"{n} {name}" for name, n in done.most_common())
@@ -217,7 +219,7 @@ def main() -> int:
     for at, own, processes in samples[:: max(1, len(samples) // 15)]:
         print(f"  {at:8d}  {own:7.0f} MB  {processes:7.0f} MB")
     print(
-        f"memory after {args.warm_up} requests: {first:.0f} MB, at the end {last:.0f} MB: {'flat' if flat else 'GROWING'}"
+        f"memory after {args.warm_up} requests: {first:.0f} MB, in their second half {last:.0f} MB: {'flat' if flat else 'GROWING'}"
     )
     print(f"errors: {len(errors)}")
     for error in errors[:10]:
