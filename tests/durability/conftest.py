@@ -56,7 +56,7 @@ class Deployed:
         self.history = History(place.home / "runs/history.duckdb", read_only=True)
         self._http = httpx.Client(base_url=place.api, timeout=60, transport=httpx.HTTPTransport(retries=3))
 
-    def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 2) -> str:
+    def trigger(self, run: str, *overrides: str, deployment: str = "train/nightly", epochs: int = 1) -> str:
         """Start a run of that name; returns the flow run's id."""
         parameters = {
             "config": "demo",

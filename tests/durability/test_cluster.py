@@ -114,7 +114,7 @@ def test_a_run_grades_on_the_cluster_and_survives_the_loss_of_a_worker(cluster: 
     cluster.workers[1].send_signal(signal.SIGKILL)
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
     steps = deployed.rows("SELECT status FROM steps WHERE run = 'spread'")
-    assert [row["status"] for row in steps] == ["trained"] * 8
+    assert [row["status"] for row in steps] == ["trained"] * 4
     ungraded = "SELECT count(*) AS n FROM rollouts ANTI JOIN verdicts USING (rollout)"
     assert deployed.rows(ungraded) == [{"n": 0}]
 

@@ -59,7 +59,7 @@ def test_a_docker_work_pool_takes_the_same_flows(deployed: Deployed) -> None:
 def test_the_lines_of_a_triggered_run_are_in_its_log_and_in_the_worker_s(deployed: Deployed) -> None:
     worker_log = deployed.place.folder / "worker.log"
     before = len(worker_log.read_text())
-    flow_run = deployed.trigger("told", epochs=1)
+    flow_run = deployed.trigger("told")
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
 
     def whole_log() -> str | None:
@@ -89,7 +89,7 @@ def test_the_lines_of_a_triggered_run_are_in_its_log_and_in_the_worker_s(deploye
 
 
 def test_two_triggers_for_one_run_queue_and_the_second_finds_nothing_left_to_do(deployed: Deployed) -> None:
-    one, two = deployed.trigger("queued", epochs=1), deployed.trigger("queued", epochs=1)
+    one, two = deployed.trigger("queued"), deployed.trigger("queued")
     both = set()
     while {deployed.state(one), deployed.state(two)} != {"Completed"}:
         states = deployed.state(one), deployed.state(two)
@@ -113,7 +113,7 @@ def test_a_killed_run_is_started_again_and_trains_every_step_once(deployed: Depl
     steps = deployed.rows(
         "SELECT step, status, count(*) AS n FROM steps WHERE run = 'killed' GROUP BY ALL ORDER BY ALL"
     )
-    assert steps == [{"step": i, "status": "trained", "n": 1} for i in range(8)]
+    assert steps == [{"step": i, "status": "trained", "n": 1} for i in range(4)]
 
 
 def test_a_run_goes_on_while_server_and_worker_are_killed(deployed: Deployed) -> None:
@@ -122,7 +122,7 @@ def test_a_run_goes_on_while_server_and_worker_are_killed(deployed: Deployed) ->
     pid = deployed.holder("bereft")["pid"]
     deployed.kill("worker")
     deployed.kill("server")
-    deployed.wait_trained("bereft", 8)
+    deployed.wait_trained("bereft", 4)
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
     assert deployed.holder("bereft")["pid"] == pid
 
@@ -142,7 +142,7 @@ def test_a_budget_of_some_cents_stops_a_run_cleanly_and_a_larger_one_goes_on(dep
         f"[models.{name}]\nprefill = 3.0\ncached = 0.6\nsample = 9.0\ntrain = 9.0\n" for name in ("student", "teacher")
     )
     prices.write_text(f'as_of = 2026-01-01\nsource = "a test"\n{models}')
-    flow_run = deployed.trigger("thrifty", f"cost.prices={prices}", "cost.budget_usd=0.03")
+    flow_run = deployed.trigger("thrifty", f"cost.prices={prices}", "cost.budget_usd=0.03", epochs=2)
     assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"
     (row,) = deployed.rows("SELECT status, message FROM runs WHERE run = 'thrifty'")
     assert row["status"] == "paused"
@@ -152,6 +152,6 @@ def test_a_budget_of_some_cents_stops_a_run_cleanly_and_a_larger_one_goes_on(dep
     )
     assert 0 < paid["usd"] <= 0.03
     assert 0 < paid["n"] < 8
-    again = deployed.trigger("thrifty", f"cost.prices={prices}", "cost.budget_usd=1000")
+    again = deployed.trigger("thrifty", f"cost.prices={prices}", "cost.budget_usd=1000", epochs=2)
     assert deployed.wait_state(again, "Completed", "Failed", "Crashed") == "Completed"
     assert deployed.rows("SELECT count(*) AS n FROM steps WHERE run = 'thrifty' AND status = 'trained'") == [{"n": 8}]

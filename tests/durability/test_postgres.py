@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 def test_a_run_completes_although_the_servers_postgres_crashes(tmp_path_factory: pytest.TempPathFactory) -> None:
     home = tmp_path_factory.mktemp("postgres")
     with Postgres() as database, deployment(home, database.url) as deployed:
-        flow_run = deployed.trigger("relational", epochs=1)
+        flow_run = deployed.trigger("relational")
         deployed.wait_trained("relational", 1)
         database.crash()
         assert deployed.wait_state(flow_run, "Completed", "Failed", "Crashed") == "Completed"

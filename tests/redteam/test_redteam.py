@@ -1,6 +1,6 @@
 """The red team: no attack is paid, no answer's fault is the grader's, no honest answer is refused.
 
-A few answers of each group and the fuzzer's corpus run always; every eighth with `-m slow`, every tenth in Docker with
+A few answers of each group and the fuzzer's corpus run always; every twelfth with `-m slow`, every tenth in Docker with
 `-m docker`, all of them with `make redteam`.
 """
 
@@ -201,7 +201,7 @@ def test_a_short_run_of_the_fuzzer_finds_nothing(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
 def test_a_share_of_the_red_team_in_bubblewrap(warm):
-    assert runner.main(["--wall", "10", "--every", "8"] if warm else ["--cold", "--every", "40", "--wall", "10"]) == 0
+    assert runner.main(["--wall", "10", "--every", "12"] if warm else ["--cold", "--every", "40", "--wall", "10"]) == 0
 
 
 @pytest.mark.docker
