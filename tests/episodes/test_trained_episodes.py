@@ -146,7 +146,7 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monke
 
 @pytest.mark.slow
 def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_on(tmp_path: Path) -> None:
-    given = overrides(tmp_path, "problems.sources.0.train=8", "sampling.group_size=4")
+    given = overrides(tmp_path, "problems.sources.0.train=8")
     command = [sys.executable, "-c", "from rtl_distill.cli import main; main()", "train", "demo-episodes"]
     command += [part for one in given for part in ("--set", one)]
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
