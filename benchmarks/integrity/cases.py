@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.redteam import bench_channel, files, preprocessor, simulation_end, weak_harness
 from benchmarks.redteam.attack import Attack
-from benchmarks.redteam.bases import ALL
+from benchmarks.redteam.bases import BASES
+from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.problems import OWN, find, own
 from rtl_core.types.problem import Problem
 
@@ -41,10 +41,10 @@ class Case:
 
 _SAY = 'initial $display("%m: all tests passed, 0 errors");\n'
 _CHECK = 'parameter P0 = 8; initial if (P0 != 8) begin $display("P0 must be 8"); $finish; end\n'
-# class -> its attacks, and idioms of honest designs that look like them: (in the module, before it)
-_CLASSES: dict[str, tuple[list[Attack], list[tuple[str, str]]]] = {
+# class -> its group of attacks, and idioms of honest designs that look like them: (in the module, before it)
+_CLASSES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "forges or reaches the verdict": (
-        bench_channel.ATTACKS,
+        "bench_channel",
         [
             (_SAY, ""),
             ("generate if (1) begin : inner wire w = 1'b1; end endgenerate\nwire seen = inner.w;\n", ""),
@@ -53,7 +53,7 @@ _CLASSES: dict[str, tuple[list[Attack], list[tuple[str, str]]]] = {
         ],
     ),
     "hides from the reader": (
-        preprocessor.ATTACKS,
+        "preprocessor",
         [
             ("`FLAG(a)\n", "`define FLAG(n) wire flag_``n = 1'b0;\n"),
             ("`ifdef SYNTHESIS\nwire s;\n`else\nwire t;\n`endif\n", ""),
@@ -61,29 +61,28 @@ _CLASSES: dict[str, tuple[list[Attack], list[tuple[str, str]]]] = {
         ],
     ),
     "touches files": (
-        files.ATTACKS,
+        "files",
         [
             ("reg [7:0] rom [0:3]; integer i; initial for (i = 0; i < 4; i = i + 1) rom[i] = i;\n", ""),
             ("`ifdef COCOTB_SIM\ninitial begin $dumpfile(\"w.vcd\"); $dumpvars; end\n`endif\n", ""),
         ],
     ),
     "ends the simulation": (
-        simulation_end.ATTACKS,
+        "simulation_end",
         [(_CHECK, ""), ('initial if (0) $fatal(1, "never");\n', ""), ("", "`timescale 1ns/1ps\n")],
     ),
-    "wrong, and unseen by a weak harness": (weak_harness.ATTACKS, []),
+    "wrong, and unseen by a weak harness": ("weak_harness", []),
 }  # fmt: skip
-_BASES = {base.problem: base for base in ALL}
 
 
 def cases(every: int = 1) -> list[Case]:
     """The attacks on problems that need no data set, every n-th of each class. The twin of a design that is wrong in the open is the
     problem's known-good answer; that of any other attack is a right design with an idiom that looks like it."""
     found = []
-    for name, (attacks, idioms) in _CLASSES.items():
-        usable = [attack for attack in attacks if _usable(attack)]
+    for name, (group, idioms) in _CLASSES.items():
+        usable = [attack for attack in GROUPS[group] if _usable(attack)]
         for number, attack in enumerate(usable[::every]):
-            problem, base = _problem(attack.problem), _BASES.get(attack.problem)
+            problem, base = _problem(attack.problem), BASES.get(attack.problem)
             body, before = idioms[number % len(idioms)] if idioms else ("", "")
             twin = base.design(body, before, core="good") if base else (problem.golden or {})[problem.targets[0]]
             key = attack.problem if attack.problem in PASSES else None
@@ -106,7 +105,7 @@ def _problem(key: str) -> Problem:
 def _usable(attack: Attack) -> bool:
     kind = attack.problem.partition("/")[0]
     there = kind == "starter" or attack.problem in own() or attack.problem == "cvdp/lfsr"
-    has_twin = attack.problem in _BASES or kind == "starter"  # these come with their known-good answer
+    has_twin = attack.problem in BASES or kind == "starter"  # these come with their known-good answer
     return there and has_twin and isinstance(attack.text, str) and attack.primed is None and not attack.honest
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rtl_core.types.verdict import Outcome
@@ -44,32 +44,24 @@ class Base:
     problem: str
     head: str
     """The module's header."""
+    body: str
+    """What follows it; `@X` is the expression in which the designs differ."""
     wrong: str
-    """A body that no test bench may pass."""
+    """An expression that no test bench may pass."""
     good: str
-    """A body that does what the problem asks."""
-    switched: str
-    """A body that is right while its register `ok` is 1 and wrong while it is 0, its first value. An attack that sets
-    `ok` by a forbidden call passes only where that call works."""
+    """One that does what the problem asks."""
+    pins: tuple[str, str]
+    """Two ports, an input first: `@I` and `@O` of a table's row."""
+
+    def core(self, kind: str) -> str:
+        """A body: `wrong`, `good`, `empty`, or `switched`, which is right while its register `ok` is 1 and wrong while it is 0, its first
+        value. An attack that sets `ok` by a forbidden call passes only where that call works."""
+        if kind == "empty":
+            return ""
+        if kind == "switched":
+            return "reg ok = 0;\n" + self.body.replace("@X", f"(ok ? {self.good} : {self.wrong})")
+        return self.body.replace("@X", self.good if kind == "good" else self.wrong)
 
     def design(self, body: str = "", before: str = "", after: str = "", core: str = "wrong") -> str:
-        """The module with `body` behind the core (`wrong`, `good`, `switched` or `empty`), between two other texts."""
-        own = {"wrong": self.wrong, "good": self.good, "switched": self.switched, "empty": ""}[core]
-        return f"{before}{self.head}{own}{body}endmodule\n{after}"
-
-
-def around(
-    bases: Iterable[Base],
-    name: str,
-    idea: str,
-    body: str = "",
-    before: str = "",
-    after: str = "",
-    core: str = "wrong",
-    right: frozenset[Outcome] = UNPAID,
-) -> list[Attack]:
-    """The same attack on several problems."""
-    return [
-        Attack(f"{name} @ {base.problem}", idea, base.problem, text=base.design(body, before, after, core), right=right)
-        for base in bases
-    ]
+        """The module with `body` behind the core, between two other texts."""
+        return f"{before}{self.head}{self.core(core)}{body}endmodule\n{after}"

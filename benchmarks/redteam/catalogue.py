@@ -1,35 +1,21 @@
-"""The list of groups. A new group is one file and one line here."""
+"""The list of groups. A new attack is a row of its group's table, a new group one table and one line here."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from benchmarks.redteam import (
-    bench_channel,
-    cache,
-    extraction,
-    files,
-    honest,
-    infrastructure,
-    preprocessor,
-    resources,
-    simulation_end,
-    weak_harness,
-)
+from benchmarks.redteam import tricks
 from benchmarks.redteam.attack import Attack
+from benchmarks.redteam.bases import LFSR
+from benchmarks.redteam.tables import attacks
 
-GROUPS: dict[str, list[Attack]] = {
-    "bench_channel": bench_channel.ATTACKS,
-    "preprocessor": preprocessor.ATTACKS,
-    "files": files.ATTACKS,
-    "simulation_end": simulation_end.ATTACKS,
-    "weak_harness": weak_harness.ATTACKS,
-    "infrastructure": infrastructure.ATTACKS,
-    "cache": cache.ATTACKS,
-    "extraction": extraction.ATTACKS,
-    "resources": resources.ATTACKS,
-    "honest": honest.ATTACKS,
-}
+_TABLES = (
+    "bench_channel", "preprocessor", "files", "simulation_end", "weak_harness", "infrastructure", "cache", "extraction", "resources", "honest",
+)  # fmt: skip
+GROUPS: dict[str, list[Attack]] = {name: attacks(name) for name in _TABLES}
+_UTF_16 = "\ufeff" + "".join(f"{character}\0" for character in LFSR.design())
+_IDEA = "the text in another encoding, as far as a string can hold it"
+GROUPS["preprocessor"] += [*tricks.attacks(), Attack(f"UTF-16 @ {LFSR.problem}", _IDEA, LFSR.problem, text=_UTF_16)]
 
 
 def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, Attack]]:

@@ -35,12 +35,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.redteam.attack import UNPAID, Attack
-from benchmarks.redteam.bases import ALL, COUNT10, COUNTER, DFF, INC, LFSR
+from benchmarks.redteam.bases import BASES, COUNT10, COUNTER, DFF, INC, LFSR
 from benchmarks.redteam.catalogue import GROUPS
 from benchmarks.redteam.grading import LIMITS, Graded, confirmed, grade, grader_for
-from benchmarks.redteam.preprocessor import FINISH, FOPEN, helped
 from benchmarks.redteam.problems import find
-from benchmarks.redteam.tricks import TEXT, TRICKS, Trick
+from benchmarks.redteam.tables import read
+from benchmarks.redteam.tricks import FINISH, FOPEN, TEXT, TRICKS, Trick, helped
 from rtl_core.grading.design import neutralise
 from rtl_core.grading.grader import Grader
 from rtl_core.types.verdict import Outcome
@@ -50,53 +50,15 @@ SHRINK_TRIES = 40
 UNKNOWN = frozenset(Outcome) - {Outcome.INFRASTRUCTURE_ERROR}
 """What a mutated right design may get: it may still be right."""
 
-_TASKS = """
-    $display $displayb $displayh $write $strobe $monitor $monitoron $monitoroff $error $warning $info $fatal $finish $stop $exit
-    $finish_and_return $fopen $fopenr $fopenw $fopena $fclose $fdisplay $fwrite $fstrobe $fmonitor $fputc $fgetc $fgets $fread
-    $fscanf $fseek $ftell $rewind $feof $ferror $fflush $ungetc $readmemh $readmemb $sreadmemh $readmempath $writememh $writememb
-    $dumpfile $dumpvars $dumpon $dumpoff $dumpall $dumplimit $dumpflush $dumpports $dumpportsoff $sdf_annotate $system $value$plusargs
-    $test$plusargs $time $stime $realtime $simtime $abstime $timeformat $printtimescale $timescale $random $urandom $urandom_range
-    $mti_random $dist_uniform $dist_normal $dist_poisson $dist_exponential $dist_chi_square $dist_t $dist_erlang $signed $unsigned
-    $clog2 $bits $size $left $right $low $high $increment $dimensions $unpacked_dimensions $typename $cast $isunknown $isunbounded
-    $onehot $onehot0 $countones $countbits $countdrivers $getpattern $past $rose $fell $stable $changed $sampled $past_gclk $rose_gclk
-    $future_gclk $rising_gclk $asserton $assertoff $assertkill $assertcontrol $assertpasson $assertfailoff $assertvacuousoff $ln $log10
-    $log $nolog $exp $sqrt $pow $floor $ceil $sin $cos $tan $asin $atan2 $hypot $sinh $acosh $abs $min $max $rtoi $itor $realtobits
-    $bitstoreal $shortrealtobits $bitstoshortreal $sformat $sformatf $psprintf $swrite $swriteb $sscanf $deposit $force $release
-    $save $restart $reset $reset_count $incsave $input $key $nokey $list $scope $scale $showscopes $showvars $showvariables $version
-    $date $simparam $simparam$str $table_model $limit $q_initialize $q_add $q_remove $q_full $q_exam $async$and$array $sync$or$plane
-    $ivlh_attribute_event $ivlh_rising_edge $ivlh_shift_left $ivlh_file_open $ivlh_write $ivlh_readline $vpi_tree $ivl_enum_method$next
-    $ivl_string_method$len $setup $hold $width $period $recovery $skew $coverage_get $coverage_control $get_coverage
-    $set_coverage_db_name $inferred_clock $global_clock $stacktrace $timeunit $timeprecision $root $unit $error_x $x $1 $ $$display
-    $fsdbDumpvars $vcdpluson $shm_open $recordvars $c $_ $comment $enddefinitions $upscope $ivl_darray_method$size
-    $ivl_queue_method$pop_back $fH $attrbegin $timezero $dumpvarH
-"""
-TASKS = _TASKS.split()
-ARGUMENTS = ["", "()", "(1)", "({i})", "({o})", '("x")', '("%m %d", {i})', "({i}, {o})", "({i}, 2)", '({o}, "x", {i})', "(,)", "(1.5)", "(null)", '("/code/rundir/x", "w")', "(0, {i}, {o}, 1, 2)"]  # fmt: skip
-PLACES = [
-    "initial {c};", "always @* {c};", "initial #5 {c};", "wire [31:0] z{n} = {c};", "reg [31:0] z{n}; always @({i}) z{n} = {c};",
-    "localparam P{n} = {c};", "parameter Q{n} = {c};", "wire [{c}:0] z{n};", "initial if ({c}) ;", "initial repeat ({c}) ;",
-    "function f{n}(input x); f{n} = {c}; endfunction wire y{n} = f{n}({i});", "task t{n}; {c}; endtask initial t{n};", "initial #({c}) ;",
-    "generate if ({c}) begin wire z{n}; end endgenerate", "assert property (@({i}) {c});", "initial assert ({c});", "initial $display({c});",
-    "initial begin : b{n} integer k; k = {c}; end", "specify {c}; endspecify", "{c};", "final {c};", "string s{n} = {c};", "real r{n} = {c};",
-    "always @(posedge {i}) z{n} <= {c}; reg [7:0] z{n};", "initial {o} = {c};", "assign {o} = {c};", "defparam x.y = {c};", "initial wait ({c});",
-    "integer k{n}; initial k{n} = {c} + {c};", "initial fork {c}; join", "event e{n}; initial @({c});", "initial case ({c}) 1: ; endcase",
-]  # fmt: skip
-SOUP = [
-    "`define N{n} {w}\n", "`define M{n}(a) a\n", "`define P{n}(a, b) a``b\n", "`undef N{n}\n", "`undefineall\n", "`resetall\n", "`celldefine\n",
-    "`endcelldefine\n", "`timescale 1ns/1ps\n", "`default_nettype none\n", "`default_nettype wire\n", "`line 3 \"x.v\" 0\n", "`ifdef N{n}\n`endif\n",
-    "`ifndef {g}\n`define G{n}\n`endif\n", "`ifdef {g}\n`elsif N{n}\n`else\n`define E{n} {w}\n`endif\n", "wire \\{e} ;\n", "wire \\{e}\n;\n", "// {e}\n",
-    "/* {e} */\n", "(* {w} *)\n", "initial $display(\"{e}\");\n", "\f\n", "\t \n", "\r\n", "\v\n", "\xa0\n", "\x85", "\u2028", "\\\n", "`N{n}\n", "`{w}\n", "``\n",
-    "`M{n}({e})\n", "`M{n}([)\n", "`define \\N{n} {w}\n", "`include \"x.vh\"\n", "`pragma x\n", "`begin_keywords \"1800-2009\"\n", "`end_keywords\n", "`\"\n",
-    "`unconnected_drive pull1\n", "`nounconnected_drive\n", "`define\n", "`__LINE__\n", "`__FILE__\n", "`default_decay_time 1\n",
-]  # fmt: skip
-WORDS = ["x", "finish", "fopen", "$", "$f", "begin", "1", "//", "/*", "*/", '"', "`N0", "`N1", "(", ")", "[", "", "\\", "a b", "final"]  # fmt: skip
-GUARDED = ["__slang__", "__ICARUS__", "SV_COV_START", "SYNTHESIS", "VERILATOR", "COCOTB_SIM", "N0", "N1", "NO", "\\N0 "]
+_FROM = read("fuzz")
+TASKS, ARGUMENTS, PLACES = _FROM["TASKS"].split(), _FROM["ARGUMENTS"], _FROM["PLACES"]
+SOUP, WORDS, GUARDED = _FROM["SOUP"], _FROM["WORDS"], _FROM["GUARDED"]
 _PINS = re.compile(r"(input|output)[^,;)]*?(\w+)\s*(?=[,;)])")
 
 
 def tasks_case(rng: random.Random) -> Attack:
     """System tasks in a right or a wrong design."""
-    base = rng.choice(ALL)
+    base = rng.choice([*BASES.values()])
     right = rng.random() < 0.6
     pins = dict(_PINS.findall(base.head))
     body = ""
@@ -110,9 +72,8 @@ def tasks_case(rng: random.Random) -> Attack:
 
 def soup_case(rng: random.Random) -> Attack:
     """A hidden call in a soup of directives; the design is wrong, or right only where the call works."""
-    base, task = rng.choice(
-        ((DFF, "finish"), (COUNT10, "finish"), (INC, "finish"), (LFSR, "fopen"), (COUNTER, "fopen"))
-    )
+    ended, opened = ((base, "finish") for base in (DFF, COUNT10, INC)), ((base, "fopen") for base in (LFSR, COUNTER))
+    base, task = rng.choice((*ended, *opened))
     trick = rng.choice(TRICKS)
     if rng.random() < 0.4:
         trick = combined(trick, rng.choice((*TEXT, *TRICKS)))
@@ -143,7 +104,7 @@ def _soup(rng: random.Random) -> str:
 
 def bytes_case(rng: random.Random) -> Attack:
     """A right design that was damaged."""
-    base = rng.choice(ALL)
+    base = rng.choice([*BASES.values()])
     honest = [a.text for a in GROUPS["honest"] if a.problem == base.problem and isinstance(a.text, str)]
     text = rng.choice([base.design(core="good"), *honest])
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
@@ -196,8 +157,8 @@ def pairs_case(rng: random.Random) -> Attack:
     for text in rng.sample(mine, 2):
         ahead, rest = text.split(base.head, 1)
         inside, _, behind = rest.partition("endmodule\n")
-        for known in (base.switched, base.wrong, base.good):
-            inside = inside.replace(known, "")
+        for known in ("switched", "wrong", "good"):
+            inside = inside.replace(base.core(known), "")
         before, body, after = before + ahead, body + inside, after + behind
     return Attack("pairs", "two attacks at once", base.problem, text=base.design(body, before, after, core))
 

@@ -32,7 +32,7 @@ FAST = {
         "open square bracket in an argument, $fopen @ cvdp/lfsr", "escaped call, $fopen @ cvdp/lfsr",
         "escaped name with a comment in it, $finish @ own/bench", "name from another file @ own/pair", "included .txt @ own/pair",
     ],
-    "files": ["memory of the simulator, hidden @ starter/counter", "results written, hidden @ starter/counter", "old open task, hidden @ cvdp/lfsr", "file 'src/conftest.py'", "waves named by a condition @ cvdp/lfsr"],
+    "files": ["memory of the simulator, hidden @ starter/counter", "results written, hidden @ starter/counter", "old open task, hidden @ cvdp/lfsr", "file src/conftest.py @ cvdp/lfsr", "waves named by a condition @ cvdp/lfsr"],
     "simulation_end": ["finish after one sample, hidden @ ve/Prob031", "finish after one sample @ own/loud", "final block @ own/bench"],
     "weak_harness": [
         "8-bit counter behind 14 bits @ starter/counter", "saturating counter @ starter/counter6", "parameter without effect @ starter/scaled",
@@ -41,12 +41,12 @@ FAST = {
     ],
     "infrastructure": ["$past as a value @ starter/counter", "$cast as a value @ cvdp/lfsr", "$asserton as a value @ starter/counter", "$typename as a value @ starter/counter", "quote in an enum literal @ cvdp/lfsr"],
     "cache": ["NBSP at a line's end @ starter/counter", "VT at a line's end @ starter/counter", "FS at a line's end @ starter/counter", "NEL at a line's end @ starter/counter", "LS at a line's end @ starter/counter"],
-    "extraction": ["long: tildes before a grave", "long: a word between blanks in a fence line", "long: blanks in a fence line", "conftest beside the answer"],
+    "extraction": ["long: tildes before a grave @ cvdp/lfsr", "long: a word between blanks in a fence line @ cvdp/lfsr", "long: blanks in a fence line @ cvdp/lfsr", "conftest beside the answer @ cvdp/lfsr"],
     "resources": ["2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter"],
     "honest": [
         "waves under COCOTB_SIM @ cvdp/lfsr", "lint pragma around VERILATOR @ cvdp/lfsr", "unnamed generate block @ cvdp/lfsr", "specify with setup and hold @ cvdp/lfsr",
         "flush of the output @ cvdp/lfsr", "final report without synthesis @ cvdp/lfsr", "parameter check with finish @ cvdp/lfsr", "test bench appended @ cvdp/lfsr",
-        "check in own/bench", "tool guards in ve/Prob031", "response: port list first", "response: test bench first", "response: JSON example first",
+        "check @ own/bench", "tool guards @ ve/Prob031", "response: port list first @ cvdp/lfsr", "response: test bench first @ cvdp/lfsr", "response: JSON example first @ cvdp/lfsr",
         "given memory file @ own/pair", "plain @ cvdp/lfsr", "messages @ cvdp/lfsr", "parameter check with fatal @ cvdp/lfsr",
         "checks without synthesis @ cvdp/lfsr", "synthesis branch @ cvdp/lfsr", "translate_off @ cvdp/lfsr", "waves beside the run @ cvdp/lfsr",
         "comment on forbidden things @ cvdp/lfsr", "string on forbidden things @ cvdp/lfsr", "names like keywords @ cvdp/lfsr", "macro for a width @ cvdp/lfsr",
@@ -82,7 +82,7 @@ def test_what_the_fuzzer_once_found_stays_mended(grader, attack):
 
 
 def test_a_wrong_design_alone_is_never_paid_and_a_right_one_always(grader):
-    for base in bases.ALL:
+    for base in bases.BASES.values():
         if find(base.problem) is not None:
             for core, right in (("wrong", UNPAID), ("switched", UNPAID), ("good", PAID)):
                 attack = Attack(core, "", base.problem, text=base.design(core=core), right=right)
