@@ -1,11 +1,9 @@
 """Do the executors agree? Right and wrong answers, graded by both, and every difference with its cause.
 
-    python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--agentic 0]
-                                   [--executors bubblewrap,docker]
+    python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--executors bubblewrap,docker]
 
 Per starter problem and published example: the golden answer, a mutant of it, one with a port more, one with a port
-renamed, one that does not compile, and a constant. With --agentic N also a stand-in for the first N agentic problems
-(see benchmarks/harnesses.py). Two verdicts agree when outcome and tests passed of total are the same. With the toolchain
+renamed, one that does not compile, and a constant. Two verdicts agree when outcome and tests passed of total are the same. With the toolchain
 installed (`rtl-distill toolchain install`) both run the same tools, and no difference is expected; the exit code is 1 if
 there is one.
 """
@@ -17,16 +15,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import graded, options, right_and_wrong, said
+from benchmarks.answers import graded, right_and_wrong, said
+from benchmarks.common import names, options, show
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
-from rtl_core.grading.stand_in import stand_in
-from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
@@ -75,40 +69,32 @@ def agreement(
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(__doc__, data=True)
     parser.add_argument("--starter", type=int, default=54)
-    parser.add_argument("--agentic", type=int, default=0)
     parser.add_argument("--timeout", type=float, default=30.0)
-    parser.add_argument("--executors", default="bubblewrap,docker", help="comma-separated")
+    parser.add_argument("--executors", type=names, default=["bubblewrap", "docker"], help="comma-separated")
     arguments = parser.parse_args()
-    console = Console(width=150)
     pairs = [
         (p, kind, files)
         for p in (*starter_problems("heldout", arguments.starter, 1), *examples(arguments.data))
         for kind, files in right_and_wrong(p)
     ]
-    if arguments.agentic:
-        path = next((arguments.data / "cvdp").glob("*v1.0*agentic*no_commercial.jsonl"))
-        pairs += [(p, "stand-in", stand_in(p)) for p in read_cvdp(path).problems[: arguments.agentic]]
     with ExitStack() as stack:
-        executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors.split(",")}
+        executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
         for name, executor in executors.items():
-            console.print(f"{name}: {executor.tools()}")
+            print(f"{name}: {executor.tools()}")
         found = agreement(pairs, executors, Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout))
     last = [*executors][-1]
     counts = Counter(f"{pair.kind}: {pair.verdicts[last].outcome.value}" for pair in found)
-    summary = Table(f"answer: verdict of {last}", "pairs", title=f"{len(found)} pairs")
-    for label, count in sorted(counts.items()):
-        summary.add_row(label, str(count))
-    console.print(summary)
+    show(f"{len(found)} pairs", (f"answer: verdict of {last}", "pairs"), sorted(counts.items()))
     different = [pair for pair in found if not pair.agreed]
     if different:
-        table = Table("problem", "answer", *executors, "cause", title="differences")
+        rows = []
         for pair in different:
             cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in pair.verdicts.values()]
-            table.add_row(pair.problem.id, pair.kind, *cells, cause(*[*pair.verdicts.values()][:2]))
-        console.print(table)
-    console.print(f"{len(found)} pairs, {len(different)} differences")
+            rows.append((pair.problem.id, pair.kind, *cells, cause(*[*pair.verdicts.values()][:2])))
+        show("differences", ("problem", "answer", *executors, "cause"), rows, width=150)
+    print(f"{len(found)} pairs, {len(different)} differences")
     raise SystemExit(1 if different else 0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -17,16 +16,6 @@ from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import stubs
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def options(doc: str) -> argparse.ArgumentParser:
-    """A parser with `--data`, the folder of the published sets."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    data = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
-    parser.add_argument("--data", type=Path, default=data, help="folder of the published sets")
-    return parser
 
 
 def golden(problem: Problem) -> Answer:

@@ -8,17 +8,19 @@ continue the prompt, go through tokens and back, and are read as a run reads the
 
 from __future__ import annotations
 
-import os
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.common import DATA
 from rtl_core.errors import ConfigError
 from rtl_core.prompting.chat import Chat, answer_text
 from rtl_core.prompting.extraction import extract_answer
@@ -33,78 +35,24 @@ WITHIN = "ends within its thoughts"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A published template: its file, the tokens that its tokenizer holds as one, and what they are for."""
+    """A published template (chat_templates.toml)."""
 
     file: str
     tokens: str
-    """Apart by spaces, the end of a text first."""
     end: tuple[str, ...]
-    """What ends a turn."""
     prompts: dict[bool | None, str | None]
     """prompting.thinking -> how the prompt ends; None: refused."""
     thinks: bool = False
-    """By itself."""
     channels: bool = False
     bos: str | None = None
 
 
-_CHATML, _HEADER = "<|im_end|> <|im_start|> <|endoftext|>", "<|im_start|>assistant\n"
-_THINK = f"{_CHATML} <think> </think>"
-_EMPTY = "<think>\n\n</think>\n\n"
-MODELS = (
-    Model("Qwen3.5-4B", _THINK, ("<|im_end|>",), {None: "<think>\n", True: "<think>\n", False: _EMPTY}, thinks=True),
-    Model("Qwen-Qwen3-0.6B", _THINK, ("<|im_end|>",), {None: _HEADER, True: _HEADER, False: _EMPTY}, thinks=True),
-    Model("Qwen3-Coder", _CHATML, ("<|im_end|>",), {None: _HEADER, True: None, False: _HEADER}),
-    # As for a base model's tokenizer: its end of text is not what ends a turn.
-    Model(
-        "Qwen-Qwen2.5-7B-Instruct",
-        "<|endoftext|> <|im_start|> <|im_end|>",
-        ("<|im_end|>", "<|endoftext|>"),
-        {None: _HEADER, True: None, False: _HEADER},
-    ),
-    Model(
-        "openai-gpt-oss-120b",
-        "<|return|> <|start|> <|message|> <|channel|> <|end|> <|call|> <|constrain|>",
-        ("<|return|>", "<|call|>"),
-        {None: "<|start|>assistant", True: "<|start|>assistant", False: None},
-        thinks=True,
-        channels=True,
-    ),
-    Model(
-        "deepseek-ai-DeepSeek-V3.1",
-        "<｜end▁of▁sentence｜> <｜begin▁of▁sentence｜> <｜User｜> <｜Assistant｜> <think> </think>",
-        ("<｜end▁of▁sentence｜>",),
-        {None: "<think></think>", True: "<｜Assistant｜><think>", False: "<think></think>"},
-        bos="<｜begin▁of▁sentence｜>",
-    ),
-    Model(
-        "Kimi-K2-Instruct",
-        "[EOS] [BOS] <|im_end|> <|im_user|> <|im_assistant|> <|im_system|> <|im_middle|>",
-        ("<|im_end|>", "[EOS]"),
-        {None: "<|im_middle|>", True: None, False: "<|im_middle|>"},
-    ),
-    Model(
-        "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
-        _THINK,
-        ("<|im_end|>",),
-        {None: "<think>\n", True: "<think>\n", False: "<think></think>"},
-        thinks=True,
-    ),
-    Model(
-        "meta-llama-Llama-3.1-8B-Instruct",
-        "<|eot_id|> <|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eom_id|>",
-        ("<|eot_id|>",),
-        {None: "<|end_header_id|>\n\n", True: None, False: "<|end_header_id|>\n\n"},
-        bos="<|begin_of_text|>",
-    ),
-    Model(
-        "HuggingFaceTB-SmolLM3-3B",
-        _THINK,
-        ("<|im_end|>",),
-        {None: _HEADER, True: _HEADER, False: "<think>\n\n</think>\n"},
-        thinks=True,
-    ),
-)
+def _model(entry: dict[str, Any]) -> Model:
+    prompts = {None: entry.pop("unset", None), True: entry.pop("thinking", None), False: entry.pop("plain", None)}
+    return Model(prompts=prompts, **{**entry, "end": tuple(entry["end"])})
+
+
+MODELS = tuple(map(_model, tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["models"]))
 
 
 @dataclass(frozen=True)
@@ -130,11 +78,7 @@ def tokenizer_of(model: Model, folder: Path) -> PreTrainedTokenizerFast:
     plain.train_from_iterator([FIRST, SECOND, DRAFT], trainer)
     names = model.tokens.split()
     plain.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=plain,
-        eos_token=names[0],
-        bos_token=model.bos,
-    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token=names[0], bos_token=model.bos)
     tokenizer.chat_template = (folder / f"{model.file}.jinja").read_text(encoding="utf-8")
     return tokenizer
 
@@ -152,11 +96,8 @@ def cases(chat: Chat, opening: str) -> Iterator[Case]:
         straight = final
     else:
         begun, closed = ("" if opening else "<think>\n"), "\n</think>\n\n"
-        again = (
-            f"{begun}{thought}{closed}A plan.\n<think>\n{DRAFT}</think>\n"
-            if opening
-            else f"A plan.\n<think>\n{DRAFT}</think>\n"
-        )
+        first = f"{begun}{thought}{closed}" if opening else ""
+        again = f"{first}A plan.\n<think>\n{DRAFT}</think>\n"
         straight = chat.lead if opening else ""
     yield Case(CASES[0], f"{begun}{thought}{closed}{BLOCK}", True, one)
     yield Case(CASES[1], f"{begun}{thought}\n{BLOCK}\nThat is", False, {})
@@ -181,7 +122,7 @@ def is_right(answer: Answer, case: Case) -> bool:
 
 def main() -> int:
     """Print the table; 1 where a prompt ends otherwise than expected or an answer is read wrongly."""
-    folder = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data")) / "chat-templates"
+    folder = DATA / "chat-templates"
     if not folder.is_dir():
         print(f"{folder} is missing: set RTL_DISTILL_DATA to the folder that holds chat-templates", file=sys.stderr)
         return 2

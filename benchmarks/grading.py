@@ -32,30 +32,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import public_runner
+from benchmarks.common import ROOT, names, options, show
 from rtl_core.grading.cache import MemoryCache
 from rtl_core.grading.compose import read_services
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.starter import starter_problems
-
-try:
-    from rtl_core.types.answer import Answer
-    from rtl_core.types.problem import Problem
-    from rtl_core.types.verdict import Stage, Verdict
-except ModuleNotFoundError:  # --against a checkout of 0.1.0
-    from rtl_core.grading.verdict import Stage, Verdict
-    from rtl_core.problems.problem import Problem
-    from rtl_core.prompting.answer import Answer
+from rtl_core.types.answer import Answer
+from rtl_core.types.problem import Problem
+from rtl_core.types.verdict import Stage, Verdict
 
 SETTLE_S = 1.5
 
@@ -111,52 +104,41 @@ def examples(data: Path) -> list[Problem]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    here = Path(__file__).resolve().parent.parent
-    parser.add_argument(
-        "--data", type=Path, default=Path(os.environ.get("RTL_DISTILL_DATA", here.parent / "shared/data"))
-    )
+    parser = options(__doc__, data=True)
     parser.add_argument("--count", type=int, default=36, help="starter problems; with --public, answers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--executors", default="bubblewrap", help="comma-separated")
+    parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
     parser.add_argument("--against", type=Path, help="another checkout of this project, to compare with")
     parser.add_argument("--public", type=Path, help="a checkout of the public CVDP runner, to compare with")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    console = Console()
     if arguments.public:
-        names = arguments.executors.split(",")
         public_runner.compare(
-            console, arguments.public, arguments.data, names, arguments.count, arguments.rounds, arguments.threads
+            arguments.public, arguments.data, arguments.executors, arguments.count, arguments.rounds, arguments.threads
         )
         return
     sets = {"starter set": starter_problems("train", arguments.count, 0), "CVDP goldens": examples(arguments.data) * 6}
-    names = [name for name in arguments.executors.split(",") if name]
     if arguments.serve:
-        _serve(sets, names[0], arguments.threads)
+        _serve(sets, arguments.executors[0], arguments.threads)
         return
     for title, problems in sets.items():
         if not problems:
-            console.print(f"{title}: none found under {arguments.data}")
+            print(f"{title}: none found under {arguments.data}")
         elif not arguments.against:
-            _compare(console, title, problems, names, arguments.rounds, arguments.threads)
+            _compare(title, problems, arguments.executors, arguments.rounds, arguments.threads)
     if not arguments.against:
-        _cache(console, sets["starter set"], arguments.threads)
+        _cache(sets["starter set"], arguments.threads)
         return
-    for name in names:
-        _against(console, [title for title, problems in sets.items() if problems], name, arguments)
+    for name in arguments.executors:
+        _against([title for title, problems in sets.items() if problems], name, arguments)
 
 
-def _compare(
-    console: Console, title: str, problems: list[Problem], names: list[str], rounds: int, threads: int
-) -> None:
-    """Alternates bare tools and executors over the same problems and prints one table."""
-    walls: dict[str, list[float]] = {}
-    beside: dict[str, list[float]] = {}
-    cpus: dict[str, list[float]] = {}
+def _compare(title: str, problems: list[Problem], executors: list[str], rounds: int, threads: int) -> None:
+    """Alternates bare tools and executors over the same problems and prints its tables."""
+    walls, beside, cpus = (defaultdict[str, list[float]](list) for _ in range(3))
     phases: dict[str, dict[str, float]] = {}
-    for name in names:
+    for name in executors:
         executor = make_executor(name)
         grader = Grader(executor)
         with ThreadPoolExecutor(threads) as pool:
@@ -165,31 +147,27 @@ def _compare(
         for _ in range(rounds):
             time.sleep(SETTLE_S)
             wall, cpu = measure(bare, problems, threads)
-            walls.setdefault("bare tools", []).append(wall)
-            beside.setdefault(name, []).append(wall)
-            cpus.setdefault("bare tools", []).append(cpu)
+            walls["bare tools"].append(wall)
+            beside[name].append(wall)
+            cpus["bare tools"].append(cpu)
             before = executor.cpu_s
             wall, _ = measure(lambda p, g=grader, s=said: s.append(_graded(g, p)), problems, threads)
-            walls.setdefault(name, []).append(wall)
-            cpus.setdefault(name, []).append(executor.cpu_s - before)
+            walls[name].append(wall)
+            cpus[name].append(executor.cpu_s - before)
         phases[name] = split(said)
         grader.close()
         executor.close()
-    table = Table(title=f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds")
-    for column in ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1"):
-        table.add_column(column, justify="right" if column else "left")
+    rows = []
     for name, values in walls.items():
         wall = statistics.median(values)
         cpu = statistics.median(cpus[name]) / len(problems)
         base = statistics.median(beside.get(name, values))
-        row = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
-        table.add_row(name, *row)
-    console.print(table)
-    if phases:
-        table = Table("median s of one answer", *next(iter(phases.values())), title=f"{title}: where its time goes")
-        for name, seconds in phases.items():
-            table.add_row(name, *(f"{value:.3f}" for value in seconds.values()))
-        console.print(table)
+        each = (f"{60 * len(problems) / wall:.0f}", f"{wall / len(problems):.3f}", f"{cpu:.3f}", f"{wall / base:.2f}")
+        rows.append((name, *each))
+    columns = ("", "answers/min", "wall s each", "CPU s each", "wall, bare = 1")
+    show(f"{title}: {len(problems)} golden answers, {threads} threads, median of {rounds} rounds", columns, rows)
+    parts = [(name, *(f"{value:.3f}" for value in seconds.values())) for name, seconds in phases.items()]
+    show(f"{title}: where its time goes", ("median s of one answer", *phases[executors[0]]), parts)
 
 
 def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
@@ -203,12 +181,12 @@ def _serve(sets: dict[str, list[Problem]], name: str, threads: int) -> None:
         grader.close()
 
 
-def _against(console: Console, titles: list[str], name: str, arguments: argparse.Namespace) -> None:
+def _against(titles: list[str], name: str, arguments: argparse.Namespace) -> None:
     """Alternates this version and another checkout's and prints the ratio of their times."""
-    folders = {"this version": Path(__file__).resolve().parent.parent, "the other": arguments.against.resolve()}
+    folders = {"this version": ROOT, "the other": arguments.against.resolve()}
     passed_on = ("--data", arguments.data, "--count", arguments.count, "--threads", arguments.threads)
     command = [sys.executable, "-P", __file__, "--serve", "--executors", name, *map(str, passed_on)]
-    table = Table("", *folders, "ratio", title=f"{name}: median s each of {arguments.rounds} rounds, in turns")
+    rows = []
     with ExitStack() as stack:
         workers = {
             label: stack.enter_context(
@@ -220,16 +198,15 @@ def _against(console: Console, titles: list[str], name: str, arguments: argparse
         }  # fmt: skip
         for title in titles:
             # The first round starts what starts once, and does not count.
-            rounds = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]
-            ours, other = (statistics.median(seconds) for seconds in zip(*rounds[1:], strict=True))
-            table.add_row(title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}")
-    console.print(table)
+            times = [[_asked(worker, title) for worker in workers.values()] for _ in range(arguments.rounds + 1)]
+            ours, other = (statistics.median(seconds) for seconds in zip(*times[1:], strict=True))
+            rows.append((title, f"{ours:.3f}", f"{other:.3f}", f"{ours / other:.2f}"))
+    show(f"{name}: median s each of {arguments.rounds} rounds, in turns", ("", *folders, "ratio"), rows)
 
 
 def _asked(worker: subprocess.Popen[str], title: str) -> float:
     """The seconds that a worker takes for an answer of a set."""
-    assert worker.stdin is not None
-    assert worker.stdout is not None
+    assert worker.stdin is not None and worker.stdout is not None  # noqa: PT018
     worker.stdin.write(f"{title}\n")
     worker.stdin.flush()
     line = worker.stdout.readline()
@@ -256,7 +233,7 @@ def _graded(grader: Grader, problem: Problem) -> Verdict:
     return verdict
 
 
-def _cache(console: Console, problems: list[Problem], threads: int) -> None:
+def _cache(problems: list[Problem], threads: int) -> None:
     """A second pass over graded answers comes from the cache."""
     executor = make_executor("bubblewrap")
     grader = Grader(executor, cache=MemoryCache())
@@ -269,7 +246,7 @@ def _cache(console: Console, problems: list[Problem], threads: int) -> None:
     rate = len(many) / (time.perf_counter() - started)
     grader.close()
     executor.close()
-    console.print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
+    print(f"from the cache, one thread: {rate:,.0f} verdicts/s")
 
 
 if __name__ == "__main__":

@@ -22,21 +22,18 @@ import random
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import ROOT, answer_to, golden, graded, options, right_and_wrong, said
+from benchmarks.answers import answer_to, golden, graded, right_and_wrong, said
+from benchmarks.common import ROOT, names, numbers, options, show
+from benchmarks.equivalence import readers
 from benchmarks.grading import examples
 from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.problems.sources.rtllm import read_rtllm
-from rtl_core.problems.sources.verilog_eval import read_verilog_eval
 from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
@@ -44,6 +41,7 @@ from rtl_core.types.verdict import Outcome
 
 WORKERS = 2
 PROBLEMS, ANSWERS = 8, 12
+SETS = ("starter", "CVDP examples", "VerilogEval", "RTLLM")
 MOST_TIME = 2.0
 """No step may take more than so many times the median."""
 HANGING = {
@@ -91,7 +89,7 @@ def steps_of(hanging: int, steps: int) -> Iterator[list[tuple[Problem, Answer, s
         ]
 
 
-def measure_steps(console: Console, grader: Grader, count: int, hanging: int, steps: int) -> bool:
+def measure_steps(grader: Grader, count: int, hanging: int, steps: int) -> bool:
     """Grades the steps at a load and prints a line for each; whether all is well."""
     walls: list[float] = []
     wrong: list[str] = []
@@ -105,34 +103,29 @@ def measure_steps(console: Console, grader: Grader, count: int, hanging: int, st
         for verdict, (problem, _, name) in zip(verdicts, step, strict=True):
             if verdict.outcome is not (Outcome.TIMEOUT if name else Outcome.PASSED):
                 wrong.append(f"{problem.id}, {name or 'honest'}: {verdict.outcome.value}: {'; '.join(verdict.reasons)}")
-        console.print(f"load {count}, step {number}: {walls[-1]:.1f} s, {sum(bool(n) for *_, n in step)} hanging")
+        print(f"load {count}, step {number}: {walls[-1]:.1f} s, {sum(bool(n) for *_, n in step)} hanging")
     median, most = statistics.median(walls), max(walls)
-    console.print(
+    print(
         f"load {count}: {len(walls)} steps of {PROBLEMS * ANSWERS} answers, median {median:.1f} s, longest {most:.1f} s = {most / median:.2f}"
         f" medians; {len(spent)} hanging answers used {statistics.mean(spent):.1f} s of CPU or sleep each, {max(spent):.1f} s at most;"
         f" {len(wrong)} wrong verdicts"
     )
     for line in wrong:
-        console.print(line)
+        print(line)
     return not wrong and most <= MOST_TIME * median
 
 
-def honest(data: Path, names: list[str], starter: int, cvdp: bool) -> dict[str, list[Known]]:
+def honest(data: Path, sets: list[str], starter: int, cvdp: bool) -> dict[str, list[Known]]:
     """The answers by set."""
-    readers: dict[str, Callable[[], Sequence[Problem]]] = {
-        "starter": lambda: starter_problems("heldout", starter, 1),
-        "CVDP examples": lambda: examples(data),
-        "VerilogEval": lambda: read_verilog_eval(data / "verilog-eval").problems,
-        "RTLLM": lambda: read_rtllm(data / "RTLLM").problems,
-    }
+    places = {**readers(data, starter), "CVDP examples": lambda: examples(data)}
     found = {
         name: [
             (problem, kind, Answer(files={path: f"// {kind}\n{text}" for path, text in files.items()}))
             for problem in read()
             for kind, files in right_and_wrong(problem)
         ]
-        for name, read in readers.items()
-        if name in names
+        for name, read in places.items()
+        if name in sets
     }
     if cvdp:
         goldens = ROOT / "tests/fidelity/goldens"
@@ -143,13 +136,11 @@ def honest(data: Path, names: list[str], starter: int, cvdp: bool) -> dict[str, 
     return found
 
 
-def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], loads: list[int]) -> bool:
+def compare(executor: Executor, sets: dict[str, list[Known]], loads: list[int]) -> bool:
     """Grades all sets under the ceiling and, at each load, under budgets; whether the same answers pass."""
     different: list[str] = []
     same = True
-    table = Table(
-        "", "answers", "with a budget", *(f"load {n}: differ" for n in loads), "nearest", title="under budgets"
-    )
+    rows = []
     for name, known in sets.items():
         most_s = 600.0 if name.startswith("CVDP") else 60.0
         limits = Limits(wall_s=most_s, cpu_s=most_s)
@@ -175,47 +166,39 @@ def compare(console: Console, executor: Executor, sets: dict[str, list[Known]], 
             ended = ((v, b) for v, b in zip(now, budgets, strict=True) if b and v.outcome is not Outcome.TIMEOUT)
             nearest = max(nearest, *(verdict.cpu_s / budget.cpu_s for verdict, budget in ended))
         with_budget = sum(budget is not None for budget in budgets)
-        table.add_row(name, str(len(jobs)), str(with_budget), *differ, f"{nearest:.0%} of its budget")
-        console.print(f"{name}: {', '.join(differ)} of {len(jobs)} differ")
+        rows.append((name, len(jobs), with_budget, *differ, f"{nearest:.0%} of its budget"))
+        print(f"{name}: {', '.join(differ)} of {len(jobs)} differ")
         alone.close()
         grader.close()
-    console.print(table)
+    show("under budgets", ("", "answers", "with a budget", *(f"load {n}: differ" for n in loads), "nearest"), rows)
     for line in different:
-        console.print(line)
+        print(line)
     return same
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = options(__doc__, data=True)
     parser.add_argument("what", choices=("steps", "honest"))
     parser.add_argument("--executor", default="bubblewrap")
-    parser.add_argument("--loads", default="1,8", help="endless loops beside it, comma-separated")
+    parser.add_argument("--loads", type=numbers, default=[1, 8], help="endless loops beside it, comma-separated")
     parser.add_argument("--hanging", type=int, default=200)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--starter", type=int, default=36)
-    parser.add_argument(
-        "--sets", default="starter,CVDP examples,VerilogEval,RTLLM", help="of `honest`, comma-separated"
-    )
+    parser.add_argument("--sets", type=names, default=list(SETS), help="of `honest`, comma-separated")
     parser.add_argument("--cvdp", action="store_true", help="known answers of CVDP, too")
     arguments = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
-    loads = [int(number) for number in arguments.loads.split(",")]
     with contextlib.closing(make_executor(arguments.executor)) as executor:
-        console.print(f"{executor.name}, {executor.tools()}, load of the machine before: {os.getloadavg()[0]:.1f}")
+        print(f"{executor.name}, {executor.tools()}, load of the machine before: {os.getloadavg()[0]:.1f}")
         if arguments.what == "steps":
             well = []
-            for count in loads:
+            for count in arguments.loads:
                 limits = Limits(wall_s=600, cpu_s=600)
                 with load(count), contextlib.closing(Grader(executor, limits=limits)) as grader:
-                    well.append(measure_steps(console, grader, count, arguments.hanging, arguments.steps))
+                    well.append(measure_steps(grader, count, arguments.hanging, arguments.steps))
             good = all(well)
         else:
-            good = compare(
-                console,
-                executor,
-                honest(arguments.data, arguments.sets.split(","), arguments.starter, arguments.cvdp),
-                loads,
-            )
+            known = honest(arguments.data, arguments.sets, arguments.starter, arguments.cvdp)
+            good = compare(executor, known, arguments.loads)
     raise SystemExit(0 if good else 1)
 
 

@@ -1,7 +1,7 @@
 """Which harnesses of a CVDP file run here to a verdict of their own, and for each other one why not.
 
     python -m benchmarks.harnesses PROBLEMS.jsonl ... [--executors bubblewrap,docker] [--goldens tests/fidelity/goldens]
-                                   [--all] [--only ID ...] [--markdown TABLE.md]
+                                   [--all] [--only ID ...]
 
 A golden answer is taken where there is one: the set's, or ID.sv or ID.json in --goldens. Every other harness is given something
 that compiles if it can: the context's own version of the targets where there is one, else a stub with the ports that the problem
@@ -10,19 +10,16 @@ demands and no behaviour. Such an answer should fail; what is asked here is whet
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.answers import answer_to, graded
+from benchmarks.common import names, options, show
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import Limits
@@ -100,15 +97,15 @@ def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | N
 
 
 def rows_of(
-    path: Path, names: list[str], timeout_s: float, goldens: Path | None, only: Container[str] | None
+    path: Path, executors: list[str], timeout_s: float, goldens: Path | None, only: Container[str] | None
 ) -> list[Row]:
     """Every line of a file, or the problems `only`, in order of kind: graded, left out, broken."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
-    seen = {name: look(problems, name, timeout_s, goldens) for name in names}
+    seen = {name: look(problems, name, timeout_s, goldens) for name in executors}
     rows = []
     for problem in problems:
-        verdicts = {name: seen[name][problem.id] for name in names}
+        verdicts = {name: seen[name][problem.id] for name in executors}
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
             for name, v in verdicts.items()
@@ -124,48 +121,35 @@ def rows_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("problems", type=Path, nargs="+")
-    parser.add_argument("--executors", default="bubblewrap", help="comma-separated")
+    parser.add_argument("--executors", type=names, default=["bubblewrap"], help="comma-separated")
     parser.add_argument("--timeout", type=float, default=60.0)
-    parser.add_argument("--markdown", type=Path, default=None, help="also write there what is shown")
     parser.add_argument("--all", action="store_true", help="show the harnesses that run everywhere, too")
     parser.add_argument("--goldens", type=Path, default=None, help="a folder of answers, ID.sv or ID.json")
     parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
-    names = arguments.executors.split(",")
     only = set(arguments.only) if arguments.only else None
     rows = [
-        row for path in arguments.problems for row in rows_of(path, names, arguments.timeout, arguments.goldens, only)
+        row
+        for path in arguments.problems
+        for row in rows_of(path, arguments.executors, arguments.timeout, arguments.goldens, only)
     ]
-    shown = [row for row in rows if arguments.all or not row.runs]
     graders = list(dict.fromkeys(name for row in rows for name in row.found))
     counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}
-    summary = [(name, *(str(counts[name][one]) for one in Kind)) for name in graders]
-    cells = [
+    title = ", ".join(path.name for path in arguments.problems)
+    show(title, ("", *Kind), [(name, *(counts[name][one] for one in Kind)) for name in graders], width=160)
+    shown = [
         (
             row.problem.removeprefix("cvdp_"),
             row.category,
             *(": ".join(row.found.get(n, ("–",))) for n in graders),
             row.why,
         )
-        for row in shown
+        for row in rows
+        if arguments.all or not row.runs
     ]
-    tables = [(("", *(one.value for one in Kind)), summary), (("problem", "category", *graders, "why"), cells)]
-    console = Console(width=160)
-    for columns, lines in tables:
-        table = Table(*columns, title=", ".join(path.name for path in arguments.problems))
-        for line in lines:
-            table.add_row(*line)
-        console.print(table)
-    if arguments.markdown:
-        arguments.markdown.write_text("\n".join(markdown(columns, lines) for columns, lines in tables))
-
-
-def markdown(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    rows = [columns, ["---"] * len(columns), *lines]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+    show(title, ("problem", "category", *graders, "why"), shown, width=160)
 
 
 def _word(verdict: Verdict) -> str:

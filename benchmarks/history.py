@@ -1,43 +1,28 @@
-"""What the history costs: storing rollouts, asking a million of them, reading while somebody writes, a demo step's share.
+"""What it takes to ask a large history: each named query over a made-up run of a million rollouts.
 
-    python -m benchmarks.history [store queries readers step] [--rollouts 1000000] [--folder /tmp/bench-history] [--db runs/history.duckdb]
+    python -m benchmarks.history [--rollouts 1000000] [--folder /tmp/bench-history] [--keep]
 
-Without names all parts run (about four minutes on two cores, 2 GB of disk). Figures are wall time, which counts on an
-otherwise idle machine, and CPU time, which says as much on a busy one. `step` is what the writes of one demo step cost
-(12 problems × 6 samples, in the two transactions that the pipeline makes: all rows while the optimizer runs, and the step's own
-record, which is waited for) and, with --db, the shares of a real run's steps as that run recorded them: the time that steps waited
-for the history, and its CPU time of all cores.
+The run is filled once (2 GB of disk); `--keep` leaves it there. Figures are wall time, which counts on an otherwise idle machine, and CPU time,
+which says as much on a busy one. What the writes of a step cost a run is told by `benchmarks.step`, what a reader costs the writer by
+`benchmarks.view`.
 
-Not covered: what building the rollout objects costs the pipeline; token arrays in the million (they stand in tables of
-their own; `kl-by-position` alone reads them, from a sample).
+Not covered: token arrays in the million (they stand in tables of their own; `kl-by-position` alone reads them, from a sample).
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.made_up_history import REWARD, RUN, VERDICT, fill, rollouts, teacher, write_step
+from benchmarks.common import options, show
+from benchmarks.made_up_history import RUN, fill, rollouts
 from rtl_core.history.named_queries import named_queries
-from rtl_core.history.records import RunRecord, StepPlan
-from rtl_core.history.store import History
 
 Row = tuple[str, str, str]
 """What, measured, and whether the target was met."""
-WRITER = "import sys; from benchmarks.made_up_history import write_steps; write_steps(*sys.argv[1:])"
 
 
 def met(value: float, limit: float, words: str) -> str:
@@ -45,57 +30,8 @@ def met(value: float, limit: float, words: str) -> str:
     return f"{words}: {'met' if value <= limit else 'MISSED'}"
 
 
-def print_rows(rows: Iterator[Row]) -> None:
-    """One table of all parts."""
-    caption = f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    table = Table("what", "measured", "target", box=box.SIMPLE_HEAD, caption=caption)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=120).print(table)
-
-
-def writing(path: Path, first: int, count: int, every_s: float) -> subprocess.Popen[str]:
-    """A process that writes steps; a line of its output tells the seconds of each. It has written the first one."""
-    command = [sys.executable, "-u", "-c", WRITER, str(path), str(first), str(count), str(every_s)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    return writer
-
-
-def store(folder: Path, steps: int) -> Iterator[Row]:
-    """Rollouts (10,000) of 5 KB and 2 × 2,000 numbers, a step of 64 problems × 8 samples a transaction; then the teacher's."""
-    history = History(folder / "store.duckdb")
-    history.start_run(RunRecord(name=RUN))
-    seconds: dict[str, float] = defaultdict(float)
-    cpu, total = 0.0, 0
-
-    def timed(what: str, work: Callable[[list], None], rows: list, times: int = 1) -> None:
-        start = time.perf_counter()
-        work(rows)
-        seconds[what] += times * (time.perf_counter() - start)
-
-    for number in range(steps):
-        batch = rollouts(number, 64, 8, 2_000, 5_000)
-        total += len(batch)
-        before = time.process_time()
-        timed("rollouts", history.record_rollouts, batch)
-        cpu += time.process_time() - before
-        timed("teacher, 2,000 floats", history.record_teacher, [teacher(r) for r in batch])
-        timed("trainer, 2,000 floats", history.record_trainer_tokens, [(r.key, r.logprobs_T) for r in batch])
-        timed("verdicts and rewards", history.record_verdicts, [(r.key, VERDICT, REWARD) for r in batch])
-        if number % 10 == 0:
-            timed("the same again", history.record_rollouts, batch, times=10)
-    for name, spent in seconds.items():
-        each = f"{1e3 * spent / total:.3f} ms each"
-        if name == "rollouts":
-            each += f" (CPU {1e3 * cpu / total:.3f})"
-        yield f"store {total:,}: {name}", each, met(spent / total, 0.5e-3, "≤ 0.5 ms") if name == "rollouts" else ""
-    yield "file", f"{history.path.stat().st_size / 1e6:.0f} MB", ""
-
-
 def queries(folder: Path, n: int) -> Iterator[Row]:
-    """Each named query over a run of a million rollouts, from opening the file to the last row; median of three."""
+    """Each named query over a run of `n` rollouts, from opening the file to the last row; median of three."""
     start = time.perf_counter()
     history = fill(folder, n)
     size = history.path.stat().st_size / 1e6
@@ -118,87 +54,15 @@ def queries(folder: Path, n: int) -> Iterator[Row]:
     yield "  72 rollouts more", f"{time.perf_counter() - start:.3f} s", ""
 
 
-def readers(folder: Path, count: int) -> Iterator[Row]:
-    """How long a reader in another process waits for its answer while one writes without a pause."""
-    path = folder / "readers.duckdb"
-    path.unlink(missing_ok=True)
-    writer = writing(path, 0, 100_000, 0.0)
-    try:
-        reader, waits, steps = History(path, read_only=True), [], []
-        start = time.monotonic()
-        for i in range(count):
-            begin = time.perf_counter()
-            steps += reader.query("SELECT count(DISTINCT step) AS n FROM rollouts").column(0).to_pylist()
-            waits.append(time.perf_counter() - begin)
-            time.sleep(0.02 * (i % 3))
-        rate = (steps[-1] - steps[0]) / (time.monotonic() - start)
-    finally:
-        writer.kill()
-        writer.wait()
-    p50, p95 = np.percentile(waits, [50, 95])
-    measured = f"p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms, max {1e3 * max(waits):.0f} ms"
-    yield f"{count} reads beside a writer without pause", measured, met(float(p95), 0.5, "p95 < 0.5 s")
-    yield "  the writer meanwhile", f"{rate:.1f} steps/s of 72 rollouts", ""
-
-
-def step(folder: Path, steps: int, db: Path | None) -> Iterator[Row]:
-    """What a demo step's writes cost, and their share in a real run."""
-    history = History(folder / "step.duckdb")
-    history.start_run(RunRecord(name=RUN))
-    history.plan_epoch(RUN, 0, [StepPlan(step=s, problem_ids=("p",)) for s in range(steps)])
-    seconds, cpu = [], []
-    for number in range(steps):
-        history.take_spent()
-        seconds.append(write_step(history, number))
-        cpu.append(history.take_spent().cpu_s)
-    beside, waited = (1e3 * statistics.median(part) for part in zip(*seconds, strict=True))
-    words = (
-        f"{beside:.0f} ms beside the optimizer, {waited:.0f} ms waited for; CPU {1e3 * statistics.median(cpu):.0f} ms"
-    )
-    yield "a demo step's writes, two transactions", words, ""
-    if db is None:
-        return
-    cores = os.cpu_count() or 1
-    found = History(db, read_only=True).query(
-        "SELECT run, sum(value) FILTER (WHERE name = 'time/store_waited') AS waited, sum(value) FILTER (WHERE name = 'cpu/store') AS cpu,"
-        " sum(value) FILTER (WHERE name = 'time/store') AS store, sum(value) FILTER (WHERE name = 'time/total') AS total, count(DISTINCT step) AS steps"
-        " FROM step_metrics GROUP BY run HAVING waited IS NOT NULL ORDER BY run"
-    )
-    for row in found.to_pylist():
-        of = f"of {row['total'] / row['steps']:.1f} s"
-        waited, used = row["waited"] / row["total"], row["cpu"] / row["total"] / cores
-        yield f"waited for in the steps of run {row['run']}", f"{waited:.1%} {of}", met(waited, 0.02, "< 2 %")
-        yield f"CPU in the steps of run {row['run']}", f"{used:.1%} of {cores} cores", met(used, 0.02, "< 2 %")
-        inside = f"  inside the database, mostly beside other work, run {row['run']}"
-        yield inside, f"{row['store'] / row['total']:.1%} {of}", ""
-
-
 def main() -> None:
-    """Run the parts that were asked for and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, readers, step (default: all)")
+    parser = options(__doc__)
     parser.add_argument("--rollouts", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-history"))
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the files, so that `queries` need not be filled again"
-    )
-    parser.add_argument(
-        "--steps", type=int, default=20, help="that `store` and `step` write; 15 reads of `readers` for each"
-    )
-    parser.add_argument("--db", type=Path)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for name in ("store.duckdb", "step.duckdb"):
-        (options.folder / name).unlink(missing_ok=True)
-    parts: dict[str, Callable[[], Iterator[Row]]] = {
-        "store": lambda: store(options.folder, options.steps),
-        "queries": lambda: queries(options.folder, options.rollouts),
-        "readers": lambda: readers(options.folder, 15 * options.steps),
-        "step": lambda: step(options.folder, options.steps, options.db),
-    }
-    print_rows(row for part in options.parts or parts for row in parts[part]())
-    if not options.keep:
-        shutil.rmtree(options.folder)
+    parser.add_argument("--keep", action="store_true", help="keep the files, so that they need not be filled again")
+    given = parser.parse_args()
+    show(None, ("what", "measured", "target"), queries(given.folder, given.rollouts))
+    if not given.keep:
+        shutil.rmtree(given.folder)
 
 
 if __name__ == "__main__":

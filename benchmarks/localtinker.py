@@ -10,16 +10,14 @@ Both sides are measured in turns; on a GPU first the service and, when it has en
 | row | the service | the other side |
 |---|---|---|
 | sampling | `sample` with num_samples = group, all prompts at once | `model.generate` on the whole batch |
-| sampling, one request an answer | the same answers, each a request with its own seed | the same |
 | scoring, one request | `forward` of a training client: the whole batch of answers in one request | one padded forward pass, log_softmax |
 | scoring, answers | `compute_logprobs`, one request a sequence, as the SDK has it | the same |
-| scoring, 300 and 1000 tokens | the same on 32 longer sequences | the same |
-| ... against passes of 8 | those of 1000 tokens | the same, cut into passes of 8 sequences, which suits its caches best |
+| scoring, 1000 tokens | the same on 32 longer sequences | the same |
 | train step | `forward_backward` (importance sampling) and `optim_step` | a plain peft + AdamW step |
 
 Without `--model` the shipped student answers the starter set's prompts, and a step trains on its answers. Another model gets
 `--prompts` of `--prompt-tokens` random tokens and samples answers of `--tokens`; it trains on `--sequences` of `--length` tokens, of
-which each group shares the first half, in passes of at most 512 tokens on the other side; rows of longer sequences are left out.
+which each group shares the first half, in passes of at most 512 tokens on the other side; the row of longer sequences is left out.
 
 The other side runs in a fresh process with torch's defaults; its tensors are made beforehand. The service's times hold everything
 between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching. The number that counts is tokens a
@@ -50,10 +48,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.plain_torch import RANK, PlainProcess
-
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import httpx
+import tinker
+from tinker import types
+
+from benchmarks.common import options, show
+from benchmarks.plain_torch import RANK, PlainProcess
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.tinymodels import model_path
 
 TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}
 """Of the shipped student."""
@@ -85,10 +90,6 @@ class Served:
     """The service's side. Each piece of work returns its tokens."""
 
     def __init__(self, model: Path, state: Path, args: argparse.Namespace) -> None:
-        import tinker
-
-        from rtl_core.localtinker.process import LocalTinker
-
         self.service = LocalTinker(
             {"model": model}, state, threads=args.threads, deterministic=args.deterministic, device=args.device,
             dtype=args.dtype, timeout_s=900,
@@ -101,29 +102,17 @@ class Served:
         """Sample from the weights as they are now."""
         self._sampler = self._training.save_weights_and_get_sampling_client().result()
 
-    def sample(
-        self, prompts: Sequence[list[int]], group: int, tokens: int, eos: int | None, seed: int | None = None
-    ) -> list[Drawn]:
-        """A group of each prompt: one request, or with a seed a request an answer."""
-        from tinker import types
-
-        futures = []
-        for prompt, _ in itertools.product(prompts, range(1 if seed is None else group)):
-            own = None if seed is None else 10_000 * seed + len(futures)
-            settings = types.SamplingParams(
-                max_tokens=tokens, temperature=1.0, seed=own, stop=[] if eos is None else [eos]
-            )
-            asked = self._sampler.sample(types.ModelInput.from_ints(prompt), group if seed is None else 1, settings)
-            futures.append((prompt, asked))
+    def sample(self, prompts: Sequence[list[int]], group: int, tokens: int, eos: int | None) -> list[Drawn]:
+        """A group of each prompt, a request each."""
+        settings = types.SamplingParams(max_tokens=tokens, temperature=1.0, stop=[] if eos is None else [eos])
+        asked = [(p, self._sampler.sample(types.ModelInput.from_ints(p), group, settings)) for p in prompts]
         return [
             Drawn(prompt, list(s.tokens), list(s.logprobs or []))
-            for prompt, future in futures
+            for prompt, future in asked
             for s in future.result().sequences
         ]
 
     def score(self, sequences: Sequence[list[int]]) -> int:
-        from tinker import types
-
         futures = [self._sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
         return sum(len(future.result()) for future in futures)
 
@@ -136,16 +125,12 @@ class Served:
         ]
 
     def train(self, data: list[Any]) -> int:
-        from tinker import types
-
         passed = self._training.forward_backward(data, "importance_sampling")
         stepped = self._training.optim_step(types.AdamParams(learning_rate=1e-4))
         passed.result(), stepped.result()
         return sum(one.model_input.length for one in data)
 
     def busy_s(self) -> float:
-        import httpx
-
         url, headers = f"{self.service.base_url}/api/v1/local/status", {"X-API-Key": self.service.api_key}
         status = httpx.get(url, headers=headers).json()
         return sum(status.get(key, 0.0) for key in ("busy_s", "sampling_busy_s"))
@@ -163,8 +148,6 @@ class Served:
 
 
 def datum(tokens: list[int], **inputs: Any) -> Any:
-    from tinker import types
-
     return types.Datum(model_input=types.ModelInput.from_ints(tokens), loss_fn_inputs=inputs)
 
 
@@ -199,8 +182,6 @@ def make_random_model(size: str, folder: Path, device: str, dtype: str) -> None:
     import torch
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
-    from rtl_core.tinymodels import model_path
-
     small = size == "tiny"
     tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
     config = Qwen3Config(
@@ -220,8 +201,8 @@ def make_random_model(size: str, folder: Path, device: str, dtype: str) -> None:
     print(f"a random Qwen3 of {sum(p.numel() for p in model.parameters()) / 1e9:.2f} billion parameters", flush=True)
 
 
-Work = dict[str, tuple[Callable[[int], int], tuple]]
-"""Row -> (what the service does in a round, what the other side is asked)."""
+Work = dict[str, tuple[Callable[[], int], tuple]]
+"""Row -> (what the service does, what the other side is asked)."""
 
 
 def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipped: bool) -> tuple[Work, list[Drawn]]:
@@ -241,24 +222,20 @@ def work_of(args: argparse.Namespace, served: Served, plain: PlainProcess, shipp
     plain.ask("prepare", "answers", texts)
     plain.ask("prepare", "train", **batch)
 
-    def sample(seed: int | None = None) -> int:
-        return sum(len(d.tokens) for d in served.sample(prompts, args.group, args.tokens, eos, seed))
+    def sample() -> int:
+        return sum(len(d.tokens) for d in served.sample(prompts, args.group, args.tokens, eos))
 
-    generate = ("generate", "prompts", args.tokens, eos)
     work: Work = {
-        "sampling": (lambda number: sample(), generate),
-        "sampling, one request an answer": (sample, generate),
-        "scoring, one request": (lambda number: sum(len(q) + 1 for q in served.forward(texts)), ("score", "answers")),
-        "scoring, answers": (lambda number: served.score(texts), ("score", "answers")),
+        "sampling": (sample, ("generate", "prompts", args.tokens, eos)),
+        "scoring, one request": (lambda: sum(len(q) + 1 for q in served.forward(texts)), ("score", "answers")),
+        "scoring, answers": (lambda: served.score(texts), ("score", "answers")),
     }
     if shipped:
         stream = itertools.cycle(token for text in texts for token in text)
-        for length in (300, 1000):
-            long = [list(itertools.islice(stream, length)) for _ in range(32)]
-            plain.ask("prepare", f"{length}", long)
-            work[f"scoring, {length} tokens"] = (lambda number, long=long: served.score(long), ("score", f"{length}"))
-        work["... against passes of 8"] = (work["scoring, 1000 tokens"][0], ("score", "1000", 8))
-    work["train step"] = (lambda number: served.train(data), ("train", "train", shipped))
+        long = [list(itertools.islice(stream, 1000)) for _ in range(32)]
+        plain.ask("prepare", "long", long)
+        work["scoring, 1000 tokens"] = (lambda: served.score(long), ("score", "long"))
+    work["train step"] = (lambda: served.train(data), ("train", "train", shipped))
     return work, drawn
 
 
@@ -272,10 +249,10 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
     for first in ("ours", "plain")[: 1 if in_turns else 2]:
         if first == "plain":
             served.close()
-        for number, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
+        for _, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
             if first == "ours":
                 busy, began = served.busy_s(), time.perf_counter()
-                tokens = ours(number)
+                tokens = ours()
                 seconds = time.perf_counter() - began
                 figures[name]["ours"].append(tokens / seconds)
                 figures[name]["computing"].append(tokens / max(1e-9, served.busy_s() - busy))
@@ -286,13 +263,13 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
     return {name: {side: values[1:] for side, values in sides.items()} for name, sides in figures.items()}, peaks
 
 
-def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: Callable[[int], int]) -> list[float]:
+def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: Callable[[], int]) -> list[float]:
     """The most memory, in GB, of each tenth of `--steps`: new weights, a group from them, a train step."""
     peaks = []
     for step in range(args.steps):
         served.renew()
         served.sample([drawn[0].prompt], args.group, 8, None)
-        train(step)
+        train()
         if (step + 1) % max(1, args.steps // 10) == 0:
             peaks.append(served.peak_gb())
     return peaks
@@ -300,13 +277,7 @@ def growth(args: argparse.Namespace, served: Served, drawn: list[Drawn], train: 
 
 def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -> dict[str, dict[str, float]]:
     """Print the table of medians, and return it."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds")
-    for column in ("", "service", "plain", "ratio", "least .. most", "target", "computing"):
-        table.add_column(column, justify="left" if not column else "right")
-    summary = {}
+    summary, rows = {}, []
     for name, sides in figures.items():
         ratios = [a / b for a, b in zip(sides["ours"], sides["plain"], strict=True)]
         computing = statistics.median(a / b for a, b in zip(sides["computing"], sides["plain"], strict=True))
@@ -314,13 +285,14 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
         summary[name] = {"ours": ours, "plain": plain, "ratio": ratio, "computing": computing}
         target = f">= {targets[name]}" if name in targets else ""
         spread = f"{min(ratios):.2f} .. {max(ratios):.2f}"
-        table.add_row(name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target, f"{computing:.2f}")
-    Console().print(table)
+        rows.append((name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target, f"{computing:.2f}"))
+    columns = ("", "service", "plain", "ratio", "least .. most", "target", "computing")
+    show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
     return summary
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--model", type=Path, help="a transformers folder (the shipped student)")
     parser.add_argument("--random", choices=SIZES, help="a Qwen3 of this size with random weights")
     parser.add_argument("--device", default="cpu")
@@ -340,8 +312,6 @@ def main() -> int:
         shipped = args.model is None and args.random is None
         model = args.model or folder / "model"
         if shipped:
-            from rtl_core.tinymodels import model_path
-
             model = model_path("student")
         elif args.random:
             make_random_model(args.random, model, args.device, args.dtype)

@@ -15,8 +15,8 @@ so a short run has to allow more.
 
 from __future__ import annotations
 
-import argparse
 import json
+import logging
 import os
 import random
 import statistics
@@ -32,6 +32,14 @@ import psutil
 
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import tinker
+from tinker import types
+from transformers import AutoTokenizer
+
+from benchmarks.common import options
+from rtl_core.localtinker.process import LocalTinker
+from rtl_core.tinymodels import model_path
 
 ALLOWED_SHARE = 0.03
 
@@ -75,8 +83,6 @@ class Hammerer(threading.Thread):
         return [self._random.randrange(3, self._vocabulary) for _ in range(self._random.randint(low, high))]
 
     def _sample(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        from tinker import types
-
         sampler = self._random.choice(samplers)
         settings = types.SamplingParams(
             max_tokens=self._random.randint(1, 80), temperature=self._random.choice((0.0, 1.0))
@@ -85,16 +91,12 @@ class Hammerer(threading.Thread):
         assert all(len(future.result().sequences) == 4 for future in futures)
 
     def _score(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        from tinker import types
-
         sampler = self._random.choice(samplers)
         sequences = [self._tokens(2, 120) for _ in range(8)]
         futures = [sampler.compute_logprobs(types.ModelInput.from_ints(s)) for s in sequences]
         assert [len(future.result()) for future in futures] == [len(s) for s in sequences]
 
     def _batch(self, loss: str) -> list[Any]:
-        from tinker import types
-
         data = []
         for _ in range(8):
             tokens = self._tokens(4, 100)
@@ -112,8 +114,6 @@ class Hammerer(threading.Thread):
         assert len(done.loss_fn_outputs) == 8
 
     def _train(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        from tinker import types
-
         loss = self._random.choice(("cross_entropy", "importance_sampling", "ppo", "cispo", "dro"))
         passed = training.forward_backward(self._batch(loss), loss)
         stepped = training.optim_step(types.AdamParams(learning_rate=1e-4, grad_clip_norm=1.0))
@@ -125,8 +125,6 @@ class Hammerer(threading.Thread):
         del samplers[:-3]
 
     def _state(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        import tinker
-
         path = training.save_state("latest", overwrite=True, ttl_seconds=7200).result().path
         rest = tinker.RestClient(base_url=client.holder._base_url, api_key=client.holder._api_key)
         assert path in [c.tinker_path for c in rest.list_checkpoints(training.model_id).result().checkpoints]
@@ -134,8 +132,6 @@ class Hammerer(threading.Thread):
         rest.delete_checkpoint_from_tinker_path(path).result()
 
     def _cancel(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        from tinker import types
-
         future = samplers[0].sample(
             types.ModelInput.from_ints(self._tokens()), 2, types.SamplingParams(max_tokens=900, stop=[])
         )
@@ -143,47 +139,35 @@ class Hammerer(threading.Thread):
         future.future().cancel()
 
     def _bad_request(self, client: Any, training: Any, samplers: list[Any]) -> None:
-        import tinker
-        from tinker import types
-
-        message = ""
         try:
             samplers[0].sample(types.ModelInput.from_ints([10**8]), 1, types.SamplingParams(max_tokens=1)).result()
         except tinker.BadRequestError as error:
-            message = str(error)
-        if "prompt" not in message:
-            raise AssertionError("a token outside the vocabulary was not refused by name")
+            if "prompt" in str(error):
+                return
+        raise AssertionError("a token outside the vocabulary was not refused by name")
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
     """Resident memory of a process, and of all below it, each shared page counted once (proportional set size)."""
+
+    def own(process: psutil.Process) -> float:
+        try:
+            return process.memory_full_info().pss / 2**20
+        except psutil.NoSuchProcess:  # it has just ended
+            return 0.0
+
     process = psutil.Process(pid)
-    return _proportional_mb(process), sum(map(_proportional_mb, process.children(recursive=True)))
-
-
-def _proportional_mb(process: psutil.Process) -> float:
-    try:
-        return process.memory_full_info().pss / 2**20
-    except psutil.NoSuchProcess:  # it has just ended
-        return 0.0
+    return own(process), sum(map(own, process.children(recursive=True)))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=3000, help="of all clients together")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
     parser.add_argument("--allowed-mb", type=float, default=24.0, help="growth that is no leak, beside 3 %%")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
-
-    import logging
-
-    import tinker
-    from transformers import AutoTokenizer
-
-    from rtl_core.localtinker.process import LocalTinker
-    from rtl_core.tinymodels import model_path
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
     student = model_path("student")

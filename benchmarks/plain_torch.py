@@ -86,16 +86,15 @@ class Plain:
         ended = (out == eos).int()
         return int(((ended.cumsum(1) - ended) == 0).sum())
 
-    def score(self, name: str, rows: int | None = None) -> int:
-        """Log-probabilities of all tokens, in passes of so many rows."""
+    def score(self, name: str) -> int:
+        """Log-probabilities of all tokens."""
         import torch
 
-        ids_, mask_ = self._batches[name]["ids"], self._batches[name]["mask"]
+        ids, mask = self._batches[name]["ids"], self._batches[name]["mask"]
         with torch.inference_mode():
-            for ids, mask in zip(ids_.split(rows or len(ids_)), mask_.split(rows or len(ids_)), strict=True):
-                logits = self._model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
-                torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
-        return int(mask_.sum())
+            logits = self._model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, :-1]
+            torch.log_softmax(logits, -1).gather(-1, ids[:, 1:, None])
+        return int(mask.sum())
 
     def train(self, name: str, whole: bool) -> int:
         """A step of peft's LoRA with AdamW: the whole batch at once, or in passes of `MICRO_TOKENS`."""

@@ -16,9 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.common import ROOT, show
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.docker_images import IMAGE
@@ -28,13 +26,11 @@ from rtl_core.types.answer import Answer
 
 LONG = ("cvdp_copilot_digital_dice_roller_0001", "cvdp_copilot_vga_controller_0001")
 """Left out: half a minute of simulation and more, which is the same for everybody and would be all that is measured."""
-GOLDENS = Path(__file__).resolve().parent.parent / "tests/fidelity/goldens"
+GOLDENS = ROOT / "tests/fidelity/goldens"
 SETTLE_S = 2.0
 
 
-def compare(
-    console: Console, checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int
-) -> None:
+def compare(checkout: Path, data: Path, names: list[str], count: int, rounds: int, threads: int) -> None:
     """Alternates the runner and our executors over `count` answers and prints one table; the runner's first pass does not count."""
     with tempfile.TemporaryDirectory(prefix="public-runner-") as folder:
         file = Path(folder) / "answers.jsonl"
@@ -58,15 +54,14 @@ def compare(
         for grader in ours.values():
             grader.close()
             grader.executor.close()
-    table = Table(title=f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns")
-    for column in ("", "wall s", "least", "most", "runner = 1", "passed"):
-        table.add_column(column, justify="right" if column else "left")
+    lines = []
     for name, walls in seconds.items():
-        ratios = [wall / base for wall, base in zip(walls, seconds["public runner"], strict=True)]
+        ratio = statistics.median(w / base for w, base in zip(walls, seconds["public runner"], strict=True))
+        figures = (statistics.median(walls), min(walls), max(walls))
         right = f"{min(passed[name])} to {max(passed[name])}"
-        numbers = (statistics.median(walls), min(walls), max(walls))
-        table.add_row(name, *(f"{n:.1f}" for n in numbers), f"{statistics.median(ratios):.2f}", right)
-    console.print(table)
+        lines.append((name, *(f"{figure:.1f}" for figure in figures), f"{ratio:.2f}", right))
+    columns = ("", "wall s", "least", "most", "runner = 1", "passed")
+    show(f"{count} CVDP answers, {threads} threads, {rounds} rounds in turns", columns, lines)
 
 
 def _records(data: Path, count: int) -> list[dict[str, object]]:

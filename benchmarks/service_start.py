@@ -9,7 +9,6 @@ starts: that is most of a start, and tells the machine's pace.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import statistics
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.common import options
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.localtinker.settings import parse_model
 from rtl_core.tinymodels import model_path
@@ -67,7 +67,7 @@ def start(models: dict[str, Path]) -> dict[str, Cost]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", action="append", metavar="NAME=PATH", help="repeatable")
     args = parser.parse_args()

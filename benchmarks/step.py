@@ -19,20 +19,19 @@ sampled, it would be 52.5 s, 1.19 times the longest. Exit code 1 when the limit 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.common import options, show
 
 STAGES = ("sample", "grade", "score", "train", "store", "store_waited", "work", "total")
 CLOUD_S = {"sample": 44.0, "grade": 30.0, "score": 10.0, "train": 31.0}
@@ -94,13 +93,10 @@ async def without_prefect(config: str, settings: list[str], slow_s: float = 0.0)
             await all_of(map(group, step.problem_ids))
             return step
 
-        async def finish(step: batch.Batch) -> None:
-            await training.train(session, step)
-
         async def after(step: batch.Batch) -> None:
             pass
 
-        ahead = session.config.learning.staleness
+        ahead, finish = session.config.learning.staleness, partial(training.train, session)
         await in_order(
             session.weights.steps, prepare=prepare, finish=finish, after=after, stop=lambda _: None, ahead=ahead
         )
@@ -138,15 +134,11 @@ def compare_prefect(folder: Path, config: str, steps: int) -> None:
         asyncio.run(work(config, overrides(folder, run, steps)))
     plain, prefect = (step_times(folder / f"{run}.duckdb", skip=1) for run in ("plain", "prefect"))
     total = prefect["total"]
-    table = Table(title=f"seconds a step, mean of {steps - 1} steps")
-    for column in ("stage", "through Prefect", "without", "share of the step"):
-        table.add_column(column, justify="left" if column == "stage" else "right")
-    for stage in STAGES:
-        share, last = f"{prefect[stage] / total:.1%}", stage == "store_waited"
-        table.add_row(stage, f"{prefect[stage]:.3f}", f"{plain[stage]:.3f}", share, end_section=last)
+    rows = [(x, f"{prefect[x]:.3f}", f"{plain[x]:.3f}", f"{prefect[x] / total:.1%}") for x in STAGES]
     added = total - plain["total"]  # below 0 it is lost in the noise between the two runs
-    table.add_row("Prefect", f"{added:+.3f}", "", f"{added / total:+.1%}")
-    Console().print(table)
+    last = ("Prefect", f"{added:+.3f}", "", f"{added / total:+.1%}")
+    columns = ("stage", "through Prefect", "without", "share of the step")
+    show(f"seconds a step, mean of {steps - 1} steps", columns, [*rows, last])
     ours = total - prefect["work"]
     print(f"ours to lose: {ours:.3f} s of {total:.3f} s a step ({ours / total:.1%}): no stage was under way")
     waited, store, cores = prefect["store_waited"], prefect["cpu/store"], os.cpu_count() or 1
@@ -186,27 +178,20 @@ def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> b
                 ]
                 asyncio.run(without_prefect(config, settings, slow_s))
             found.append(step_times(folder / f"staleness-{staleness}.duckdb", skip=2))
-    table = Table(title=f"seconds a step, the cloud's stage times × {factor:g}, mean of {steps - 2} steps")
-    for column in ("", "staleness 0", "staleness 1", "simulated"):
-        table.add_column(column, justify="right" if column else "left")
-    for stage, seconds in CLOUD_S.items():
-        table.add_row(stage, *(f"{times[stage]:.2f}" for times in found), f"{factor * seconds:.2f}")
     longest = max(found[0][stage] for stage in CLOUD_S)
-    table.add_row("[bold]the step", *(f"[bold]{times['period']:.2f}" for times in found), "")
-    table.add_row(
-        "of the longest at staleness 0", *(f"{times['period'] / longest:.2f} ×" for times in found), f"≤ {LIMIT} ×"
-    )
-    Console(width=120).print(table)
+    rows = [(stage, *(f"{times[stage]:.2f}" for times in found), f"{factor * s:.2f}") for stage, s in CLOUD_S.items()]
+    rows.append(("the step", *(f"{times['period']:.2f}" for times in found), ""))
+    rows.append(("of the longest at staleness 0", *(f"{t['period'] / longest:.2f} ×" for t in found), f"≤ {LIMIT} ×"))
+    title = f"seconds a step, the cloud's stage times × {factor:g}, mean of {steps - 2} steps"
+    show(title, ("", "staleness 0", "staleness 1", "simulated"), rows)
     kept = found[1]["period"] <= LIMIT * longest
     print(f"a step with staleness 1 {'keeps' if kept else 'BREAKS'} its limit of {LIMIT} × its longest stage")
     return kept
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--steps", type=int, default=10, help="steps of each run (default 10); the first is not counted"
-    )
+    parser = options(__doc__)
+    parser.add_argument("--steps", type=int, default=10, help="of each run (10); the first is not counted")
     parser.add_argument("--config", default="demo")
     parser.add_argument("--staleness", action="store_true", help="compare steps with and without overlap instead")
     parser.add_argument("--factor", type=float, default=0.1, help="with --staleness: scale of the cloud's stage times")

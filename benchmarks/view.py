@@ -12,7 +12,6 @@ Not covered: the browser's own time to draw a page (tests/view looks at that in 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import shutil
 import statistics
@@ -24,13 +23,15 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.history import Row, met, print_rows, writing
+from benchmarks.common import options, show
+from benchmarks.history import Row, met
 from benchmarks.made_up_history import RUN, fill
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
 
 EVERY_S = 4.0
 """A step of the run that writes."""
+WRITER = "import sys; from benchmarks.made_up_history import write_steps; write_steps(*sys.argv[1:])"
 
 
 @contextlib.contextmanager
@@ -109,6 +110,15 @@ def follow(base: str, until: float) -> int:
     return count
 
 
+def writing(path: Path, first: int, count: int) -> subprocess.Popen[str]:
+    """A process that writes steps; a line of its output tells the seconds of each. It has written the first one."""
+    command = [sys.executable, "-u", "-c", WRITER, str(path), str(first), str(count), str(EVERY_S)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    return writer
+
+
 def slowdown(history: History, count: int) -> Iterator[Row]:
     """How much longer a writer waits for its file while a page follows the run: `count` steps alone, as many watched, twice in turn."""
     copy = history.path.with_name("written.duckdb")
@@ -117,7 +127,7 @@ def slowdown(history: History, count: int) -> Iterator[Row]:
     looks, step, half = 0, 1_000_000, max(1, count // 2)
     with served(copy) as base:
         for watched in (False, True, False, True):
-            writer = writing(copy, step, half + 1, EVERY_S)
+            writer = writing(copy, step, half + 1)
             assert writer.stdout is not None
             if watched:
                 looks += follow(base, time.monotonic() + EVERY_S * half)
@@ -134,7 +144,7 @@ def slowdown(history: History, count: int) -> Iterator[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="pages, slowdown (default: both)")
     parser.add_argument("--rollouts", type=int, default=100_000)
     parser.add_argument("--steps", type=int, default=20, help="steps that are written alone, and as many watched")
@@ -142,7 +152,8 @@ def main() -> None:
     args = parser.parse_args()
     history = fill(args.folder, args.rollouts)
     parts = {"pages": lambda: pages(history), "slowdown": lambda: slowdown(history, args.steps)}
-    print_rows(row for part in args.parts or parts for row in parts[part]())
+    rows = (row for part in args.parts or parts for row in parts[part]())
+    show(None, ("what", "measured", "target"), rows)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
+from benchmarks.common import markdown as markdown_table
 from benchmarks.learning.figures import GOALS, Added, Reached, Row, added, cells_of, rate_of, rows
 from benchmarks.learning.ledger import Ledger
 from benchmarks.learning.settings import SETTINGS, STEPS
@@ -52,21 +52,13 @@ def _tier(ledger: Ledger, tier: Tier) -> str:
     low, high = GOALS[tier]
     title = f"## {_TITLES[tier]}, {len(line.problems_P)} test problems × {line.samples}\n\n"
     head = ["setting", "seeds", "pass@1", "by seed", "below the teacher, points", "interface right"]
-    head += [
-        f"steps to {low:g}",
-        f"steps to {high:g}",
-        f"dollars to {high:g}",
-        "dollars in all",
-        "answers",
-        "train tokens",
-        "collapsed",
-        "minutes",
-    ]
+    head += [f"steps to {low:g}", f"steps to {high:g}", f"dollars to {high:g}"]
+    head += ["dollars in all", "answers", "train tokens", "collapsed", "minutes"]
     body = [_row(row) for row in rows(ledger, tier)]
     for about, counts in (("untrained", line.untrained), ("teacher", line.teacher)):
         passed, interface = (_rate(rate_of(values, line.samples)) for values in (counts.passed_P, counts.interface_P))
         body.append([about, "", passed, "", "", interface, *[""] * (len(head) - 6)])
-    return title + _table(head, body)
+    return title + markdown_table(head, body)
 
 
 def _row(row: Row) -> list[str]:
@@ -91,18 +83,11 @@ def _row(row: Row) -> list[str]:
 
 def _added(entries: list[Added]) -> str:
     head = ["ingredient", "setting", "against", "seeds", "difference, points", "so it"]
-    body = [
-        [
-            e.comparison.ingredient,
-            f"`{e.comparison.setting}`",
-            f"`{e.comparison.against}`",
-            str(e.seeds),
-            _points(e.difference),
-            e.words,
-        ]
-        for e in entries
-    ]
-    return "## What each adds\n\n" + _table(head, body) if body else ""
+    body = []
+    for e in entries:
+        setting, against = f"`{e.comparison.setting}`", f"`{e.comparison.against}`"
+        body.append([e.comparison.ingredient, setting, against, str(e.seeds), _points(e.difference), e.words])
+    return "## What each adds\n\n" + markdown_table(head, body) if body else ""
 
 
 def _use(entries: list[Added]) -> str:
@@ -112,10 +97,13 @@ def _use(entries: list[Added]) -> str:
     if not pays and not costs:
         return ""
     head = ["", "ingredient", "where it was measured", "points"]
-    body = [["use", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in pays]
-    body += [["avoid", e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)] for e in costs]
+    body = [
+        [word, e.comparison.ingredient, f"`{e.comparison.against}`", _points(e.difference)]
+        for word, found in (("use", pays), ("avoid", costs))
+        for e in found
+    ]
     rest = "\nOf what else was compared no difference could be told from chance: choose by cost.\n"
-    return "## Use this when\n\n" + _table(head, body) + rest
+    return "## Use this when\n\n" + markdown_table(head, body) + rest
 
 
 def _not_run(ledger: Ledger) -> str:
@@ -133,11 +121,6 @@ def _where(ledger: Ledger) -> str:
     commits = sorted({entry.commit for entry in ran})
     lines = [f"- {machine}" for machine in machines]
     return "## Machines and commits\n\n" + "\n".join([*lines, f"- commits {', '.join(commits)}"]) + "\n"
-
-
-def _table(head: list[str], body: Iterable[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
 
 
 def _steps(reached: Reached) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.harnesses import Kind, kind, markdown
+from benchmarks.common import markdown
+from benchmarks.harnesses import Kind, kind
 from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.grading.stand_in import stand_in
 from rtl_core.types.answer import Answer

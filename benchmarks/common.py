@@ -1,0 +1,53 @@
+"""What the benchmarks share: options, tables, the folder of the published sets, medians of work in turns."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
+
+
+def options(doc: str | None, *, data: bool = False) -> argparse.ArgumentParser:
+    """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if data:
+        parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
+    return parser
+
+
+def names(text: str) -> list[str]:
+    """The type of an option that takes several names, apart by commas."""
+    return [name for name in text.split(",") if name]
+
+
+def numbers(text: str) -> list[int]:
+    """The type of an option that takes several whole numbers, apart by commas."""
+    return [int(number) for number in names(text)]
+
+
+def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any] | None], width: int = 120) -> None:
+    """Print a table whose first column is text and whose others are numbers, or words as short; None is a line between two sections."""
+    table = Table(title=title)
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left")
+    for row in rows:
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*map(str, row))
+    (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
