@@ -15,12 +15,8 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import options
+from benchmarks.common import names, numbers, options, show
 from benchmarks.equivalence import LIMITS, procedural, readers, renamed, reordered
 from rtl_core.equivalence.consensus import by_consensus
 from rtl_core.equivalence.differential import compare
@@ -85,51 +81,46 @@ def measure(
     tallies: dict[int, Counter[str]] = {count: Counter() for count in counts}
     if not wrong:
         return tallies
+
+    def of(files: Files) -> Problem:
+        return problem.model_copy(update={"golden": dict(files)})
+
     for count in counts:
         drawn = answers(executor, problem, wrong, count, share, shared, rng)
         truth = [right for right, _ in drawn]
-        found = by_consensus(
-            executor,
-            lambda files: problem.model_copy(update={"golden": dict(files)}),
-            [f for _, f in drawn],
-            LIMITS,
-            EFFORT,
-        )
+        found = by_consensus(executor, of, [files for _, files in drawn], LIMITS, EFFORT)
         for right, one in zip(truth, found, strict=True):
             tallies[count][f"{'right' if right else 'wrong'} {one.result}"] += 1
     return tallies
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--sets", default="starter,VerilogEval,RTLLM")
-    parser.add_argument("--answers", default="2,4,16")
+    parser = options(__doc__, data=True)
+    parser.add_argument("--sets", type=names, default=["starter", "VerilogEval", "RTLLM"])
+    parser.add_argument("--answers", type=numbers, default=[2, 4, 16])
     parser.add_argument("--problems", type=int, default=24, help="of each set")
     parser.add_argument("--wrong", type=float, default=0.25)
     parser.add_argument("--cut", type=int, default=0, metavar="N")
     parser.add_argument("--shared", action="store_true")
     arguments = parser.parse_args()
-    data: Path = arguments.data
-    counts = [int(count) for count in arguments.answers.split(",")]
-    table = Table("set", "answers", "right", "wrong", "doubtful", "precision", "95 %", "recall", "95 %", "no majority")
+    counts, lines = arguments.answers, []
     whole = {count: Counter[str]() for count in counts}
+
+    def of_problem(problem: Problem) -> dict[int, Counter[str]]:
+        return measure(executor, problem, counts, arguments.wrong, arguments.shared, arguments.cut)
+
     with make_executor("bubblewrap") as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for name in arguments.sets.split(","):
-            problems = [p for p in readers(data, 78)[name]() if p.golden and p.interface]
+        for name in arguments.sets:
+            problems = [p for p in readers(arguments.data, 78)[name]() if p.golden and p.interface]
             chosen = random.Random(0).sample(problems, min(arguments.problems, len(problems)))
-            done = list(
-                pool.map(
-                    lambda p: measure(executor, p, counts, arguments.wrong, arguments.shared, arguments.cut), chosen
-                )
-            )
+            done = list(pool.map(of_problem, chosen))
             for count in counts:
                 tally = sum((one[count] for one in done), Counter[str]())
                 whole[count] += tally
-                table.add_row(name, str(count), *_row(tally))
-    table.add_section()
-    for count in counts:
-        table.add_row("all", str(count), *_row(whole[count]))
-    Console(width=140).print(table)
+                lines.append((name, count, *_row(tally)))
+    lines += [None, *(("all", count, *_row(whole[count])) for count in counts)]
+    columns = ("set", "answers", "right", "wrong", "doubtful", "precision", "95 %", "recall", "95 %", "no majority")
+    show(None, columns, lines, width=140)
 
 
 def _row(tally: Counter[str]) -> list[str]:

@@ -24,10 +24,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import options
+from benchmarks.common import options, show
 from rtl_core.config import load_config
 from rtl_core.config.protocol import evaluation_overrides, problems_override, protocol_file
 from rtl_core.episodes.episode import Reply, Script
@@ -157,7 +154,7 @@ async def played(arguments: Any, folder: Path, clock: Clock) -> tuple[float, flo
 
 
 def main() -> int:
-    parser = options(__doc__)
+    parser = options(__doc__, data=True)
     parser.add_argument("--at-once", type=int, default=32, metavar="N", help="episodes at once (default 32)")
     parser.add_argument("--rate", type=float, default=50.0, help="tokens a second of one conversation (default 50)")
     parser.add_argument("--executor", default="bubblewrap")
@@ -170,16 +167,11 @@ def main() -> int:
     waited_s = clock.total("sandbox and waiting") - sandbox_s
     parts = {"model": model_s, "sandboxes": sandbox_s, "waiting for a core": waited_s}
     parts["our own work"] = whole - sum(parts.values())
-    table = Table(
-        "", "seconds", "share", title=f"{arguments.at_once} episodes at once, {seconds:.0f} s, {os.cpu_count()} cores"
-    )
-    for name, value in parts.items():
-        table.add_row(name, f"{value:.1f}", f"{value / whole:.1%}")
-    table.add_section()
     cpu = {"CPU of programs in sandboxes": programs_s, "CPU of this program": own_s}
-    for name, value in cpu.items():
-        table.add_row(name, f"{value:.1f}", f"{value / sum(cpu.values()):.1%}")
-    Console(width=90).print(table)
+    rows = [(name, f"{value:.1f}", f"{value / whole:.1%}") for name, value in parts.items()]
+    rows += [(name, f"{value:.1f}", f"{value / sum(cpu.values()):.1%}") for name, value in cpu.items()]
+    title = f"{arguments.at_once} episodes at once, {seconds:.0f} s, {os.cpu_count()} cores"
+    show(title, ("", "seconds", "share"), [*rows[: len(parts)], None, *rows[len(parts) :]], width=90)
     return 1 if parts["our own work"] > MOST_OURS * whole else 0
 
 

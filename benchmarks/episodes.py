@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 
-from benchmarks.answers import options
+from benchmarks.answers import said
+from benchmarks.common import options
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.episode import Episode, Script
 from rtl_core.grading.executors import Executor, make_executor
@@ -48,13 +49,8 @@ def both(problem: Problem, executor: Executor, grader: Grader, files: Mapping[st
     return grader.grade(problem, answer), grader.grade(problem, Answer(files=dict(files)))
 
 
-def said(verdict: Verdict) -> tuple[str, int, int]:
-    """What must be equal."""
-    return verdict.outcome.value, verdict.tests_passed, verdict.tests_total
-
-
 def main() -> int:
-    parser = options(__doc__)
+    parser = options(__doc__, data=True)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth problem")
     parser.add_argument("--seconds", type=float, default=20.0, help="limit of a service of a harness (default 20)")
     parser.add_argument("--executor", default="bubblewrap")

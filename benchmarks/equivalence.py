@@ -21,10 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import options
+from benchmarks.common import names, options, show
 from benchmarks.starter_strength import rarely_wrong
 from rtl_core.equivalence.pair import IncomparableError, Pair
 from rtl_core.equivalence.proof import Proof, prove
@@ -43,20 +40,18 @@ RARE = (4, 8, 12, 16, 24)
 LIMITS = Limits(wall_s=300.0, cpu_s=120.0)
 EQUAL = ("itself", "renamed", "reordered", "always for assign")
 """Kinds of answers that are equal to the golden one."""
+BLOCKS = ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
+"""Members of a module that may stand in any order."""
 Files = Mapping[str, str]
 
 
 def renamed(tree: SourceTree) -> str:
     """Other names for the signals that a module declares and that are no ports."""
     text = tree.data.decode()
-    named = {
-        tree.text(node.name)
-        for node in tree.of("Declarator")
-        if name_of(node.parent) in ("DataDeclaration", "NetDeclaration")
-    }
-    ports = {node.declarator.name.rawText for node in tree.of("ImplicitAnsiPort")} | set(
-        re.findall(r"\.\s*(\w+)\s*\(", text)
-    )
+    kinds = ("DataDeclaration", "NetDeclaration")
+    named = {tree.text(node.name) for node in tree.of("Declarator") if name_of(node.parent) in kinds}
+    ports = {node.declarator.name.rawText for node in tree.of("ImplicitAnsiPort")}
+    ports |= set(re.findall(r"\.\s*(\w+)\s*\(", text))
     ports |= {name for node in tree.of("PortDeclaration") for name in re.findall(r"\w+", tree.text(node))}
     for name in sorted(filter(None, named - ports)):
         text = re.sub(rf"(?<![\w$.`\\]){re.escape(name)}\b", f"{name}_other", text)
@@ -67,11 +62,7 @@ def reordered(tree: SourceTree) -> str:
     """Blocks and assignments of each module in the opposite order, each in the place of another."""
     edits = []
     for module in tree.of("ModuleDeclaration"):
-        blocks = [
-            m
-            for m in module.members
-            if name_of(m) in ("ContinuousAssign", "AlwaysBlock", "AlwaysFFBlock", "AlwaysCombBlock")
-        ]
+        blocks = [member for member in module.members if name_of(member) in BLOCKS]
         for here, there in zip(blocks, reversed(blocks), strict=True):
             if (span := tree.span(here)) and tree.span(there):
                 edits.append(Edit(*span, tree.text(there)))
@@ -85,10 +76,8 @@ def procedural(tree: SourceTree) -> str:
         if len(node.assignments) != 1 or not tree.span(node) or node.delay is not None or node.strength is not None:
             continue
         left, right = (tree.text(side) for side in (node.assignments[0].left, node.assignments[0].right))
-        if (
-            not re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
-            or name_of(node.parent) != "ModuleDeclaration"
-        ):
+        changes = re.search(r"[A-Za-z_]", re.sub(r"'s?[bdoh]\w+", "", right))
+        if not changes or name_of(node.parent) != "ModuleDeclaration":
             continue
         new = f"other_{number}"
         body = f"logic [$bits({left})-1:0] {new}; always @* {new} = {right}; assign {left} = {new};"
@@ -101,10 +90,8 @@ def answers(problem: Problem, count: int) -> Iterator[tuple[str, Files]]:
     golden = problem.golden or {}
     yield "itself", golden
     for kind, change in zip(EQUAL[1:], (renamed, reordered, procedural), strict=True):
-        yield (
-            kind,
-            {path: change(SourceTree(text)) if path.endswith((".v", ".sv")) else text for path, text in golden.items()},
-        )
+        hdl = {path for path in golden if path.endswith((".v", ".sv"))}
+        yield kind, {path: change(SourceTree(text)) if path in hdl else text for path, text in golden.items()}
     assert problem.interface is not None
     for mutant in mutants(golden, problem.interface.module, count, 0):
         yield f"mutant: {mutant.description}", mutant.files
@@ -170,33 +157,19 @@ def readers(data: Path, starter: int) -> dict[str, Callable[[], Sequence[Problem
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--sets", default="starter,VerilogEval,RTLLM")
+    parser = options(__doc__, data=True)
+    parser.add_argument("--sets", type=names, default=["starter", "VerilogEval", "RTLLM"])
     parser.add_argument("--mutants", type=int, default=6, help="of each golden answer")
     parser.add_argument("--starter", type=int, default=78, help="starter problems")
     parser.add_argument("--cpu", type=float, default=10.0, help="CPU seconds of ABC for each proof")
     parser.add_argument("--executor", default="bubblewrap")
     arguments = parser.parse_args()
-    data: Path = arguments.data
-    console, wrong = Console(width=140), 0
-    table = Table(
-        "set",
-        "answer",
-        "pairs",
-        "equal",
-        "bounded",
-        "different",
-        "undecided",
-        "decided",
-        "CPU s, median",
-        "most",
-        title="proofs beside golden answers",
-    )
+    wrong, lines = 0, []
     with make_executor(arguments.executor) as executor, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for name in arguments.sets.split(","):
+        for name in arguments.sets:
             todo = [
                 (p, kind, files)
-                for p in readers(data, arguments.starter)[name]()
+                for p in readers(arguments.data, arguments.starter)[name]()
                 if p.golden and p.interface
                 for kind, files in answers(p, arguments.mutants)
             ]
@@ -209,12 +182,13 @@ def main() -> None:
                 if held.wrong:
                     wrong += 1
                     told = f"{held.kind}: {held.simulated}, {held.proof.outcome} {held.proof.why}"
-                    console.print(f"WRONG: {problem.id}: {told}", soft_wrap=True)
+                    print(f"WRONG: {problem.id}: {told}")
                 elif held.proof.outcome == "undecided" and held.kind == "itself":
-                    console.print(f"undecided: {problem.id}: {held.proof.why}", soft_wrap=True)
+                    print(f"undecided: {problem.id}: {held.proof.why}")
             for kind in sorted(rows, key=lambda row: (row not in EQUAL, row)):
-                table.add_row(name, kind, *_counts(rows[kind]))
-    console.print(table)
+                lines.append((name, kind, *_counts(rows[kind])))
+    figures = ("equal", "bounded", "different", "undecided", "decided", "CPU s, median", "most")
+    show("proofs beside golden answers", ("set", "answer", "pairs", *figures), lines, width=140)
     sys.exit(bool(wrong))
 
 
@@ -222,13 +196,9 @@ def _counts(rows: list[Held]) -> list[str]:
     counts = Counter(held.proof.outcome for held in rows)
     spent = sorted(held.cpu_s for held in rows)
     decided = counts["equal"] + counts["different"]
-    figures = [counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")]
     return [
-        str(len(rows)),
-        *map(str, figures),
-        f"{100 * decided / len(rows):.0f} %",
-        f"{spent[len(spent) // 2]:.2f}",
-        f"{spent[-1]:.1f}",
+        *map(str, (len(rows), *(counts[outcome] for outcome in ("equal", "bounded", "different", "undecided")))),
+        *(f"{100 * decided / len(rows):.0f} %", f"{spent[len(spent) // 2]:.2f}", f"{spent[-1]:.1f}"),
     ]
 
 

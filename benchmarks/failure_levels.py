@@ -12,7 +12,6 @@ Exit status 1 where less than 90 % of the answers get the level of their label.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 import re
@@ -24,11 +23,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.answers import golden, graded
+from benchmarks.common import names, options, show
 from benchmarks.starter_strength import specs_of
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
@@ -249,27 +245,21 @@ def without_record(problem: Problem) -> Problem:
     return Problem(**(dict(problem) | {"harness": {**problem.harness, BENCH: bench}}))
 
 
-def confusion(counted: dict[str, Counter[str]]) -> Table:
-    """Labels against levels."""
+def confusion(counted: dict[str, Counter[str]]) -> None:
+    """Print labels against levels."""
     short = {level: re.sub(r"wrong in | values only| checks|does not | on outputs", "", level) for level in counted}
-    table = Table(box=box.SIMPLE_HEAD, title="level of the answer", padding=(0, 1))
-    table.add_column("made as")
-    for level in counted:
-        table.add_column(short[level], justify="right")
-    for label, row in counted.items():
-        table.add_row(short[label], *(str(row[level] or "·") for level in counted))
-    return table
+    rows = [(short[label], *(row[level] or "·" for level in counted)) for label, row in counted.items()]
+    show("level of the answer", ("made as", *short.values()), rows, width=160)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--answers", type=int, default=360)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--families", default=",".join(BY_NAME), help="comma-separated")
+    parser.add_argument("--families", type=names, default=list(BY_NAME), help="comma-separated")
     parser.add_argument("--cost", action="store_true", help="grade what fails tests a second time, without the record")
     arguments = parser.parse_args()
-    console = Console(width=160)
-    found = list(made(arguments.families.split(","), arguments.answers, arguments.seed))
+    found = list(made(arguments.families, arguments.answers, arguments.seed))
     with make_executor("bubblewrap") as executor, closing(Grader(executor)) as grader:
         # Known-good answers tell how long others may take.
         graded(grader, [(problem, golden(problem)) for problem in {p.id: p for _, _, p, _ in found}.values()])
@@ -284,17 +274,13 @@ def main() -> None:
         if level:
             counted[label][level] += 1
         if level not in ("", label):
-            console.print(
-                f"{label}, {way} ({problem.id}): {level}; {'; '.join(verdict.reasons)[:900]}",
-                markup=False,
-                soft_wrap=True,
-            )
-    console.print(confusion(counted))
+            print(f"{label}, {way} ({problem.id}): {level}; {'; '.join(verdict.reasons)[:900]}")
+    confusion(counted)
     total, agreed = sum(map(Counter.total, counted.values())), sum(row[label] for label, row in counted.items())
-    console.print(f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out")
+    print(f"{agreed} of {total} as made ({agreed / total:.1%}); {levels.count('')} passed and are left out")
     if again:
         costs = [sum(v.cpu_s for v in some) / len(again) for some in ([v for _, _, v in failing], again)]
-        console.print(
+        print(
             f"CPU of {len(again)} answers that fail tests: {costs[0]:.3f} s each, {costs[1]:.3f} s without the record"
         )
     sys.exit(agreed < GOAL * total)

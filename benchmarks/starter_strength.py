@@ -13,7 +13,6 @@ Exit status 1 where fewer than 99 % of the distinguishable ones were killed, or 
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -24,9 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.common import names, options, show
 from rtl_core.equivalence.differential import Effort, compare
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.executors.base import Executor
@@ -110,10 +107,8 @@ def _relatives(spec: Spec, golden: dict[str, str]) -> Iterator[tuple[str, dict[s
     for other in others:
         code = family.code(other)
         if code.split("\n", 1)[0] == text.split("\n", 1)[0]:
-            yield (
-                f"relative: {other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}",
-                {path: code},
-            )
+            what = f"{other.option}, active_low {other.active_low}, asynchronous {other.asynchronous}"
+            yield f"relative: {what}", {path: code}
 
 
 def rarely_wrong(
@@ -122,11 +117,8 @@ def rarely_wrong(
     """The golden answer with one output bit wrong while some bits of inputs, or of outputs, have one value: so many bits."""
     around = AroundGolden(problem)
     for what, ports, mark in (("input", around.inputs, ""), ("state", around.outputs, INNER)):
-        bits = [
-            f"{p.name}{mark}[{bit}]" if (p.width or 1) > 1 else f"{p.name}{mark}"
-            for p in ports
-            for bit in range(p.width or 1)
-        ]
+        wide = [(p.name + mark, p.width or 1) for p in ports]
+        bits = [f"{name}[{bit}]" if width > 1 else name for name, width in wide for bit in range(width)]
         for rarity in (number for number in (*rarities,) * EACH if number <= len(bits)):
             pattern = f"{{{', '.join(rng.sample(bits, rarity))}}} == {rng.randrange(1 << rarity)}"
             output = rng.choice(around.outputs)
@@ -164,39 +156,34 @@ def strength(
                 if found.agrees:
                     tally.same += 1
                 else:
-                    tally.survivors.append(
-                        f"{spec.family} {spec.option} {spec.width}: {name}: {found.result}, {found.detail}"
-                    )
+                    place = f"{spec.family} {spec.option} {spec.width}"
+                    tally.survivors.append(f"{place}: {name}: {found.result}, {found.detail}")
     return tally
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--specs", type=int, default=3, help="specifications of each family")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--families", default=",".join(BY_NAME), help="comma-separated")
+    parser.add_argument("--families", type=names, default=list(BY_NAME), help="comma-separated")
     arguments = parser.parse_args()
-    console = Console()
-    columns = ("family", "killed", "told apart", "share", "the same", "no test")
-    table = Table(*columns, title="wrong designs of the starter set")
-    whole = Tally()
+    whole, rows = Tally(), []
     started = time.monotonic()
     with make_executor("bubblewrap") as executor:
-        for family in arguments.families.split(","):
+        for family in arguments.families:
             specs = specs_of(family, arguments.specs, arguments.seed)
             tally = strength(executor, specs, arguments.seed, arguments.threads)
-            table.add_row(*tally.row(family))
-            print(*tally.row(family), flush=True)
+            rows.append(tally.row(family))
+            print(*rows[-1], flush=True)
             whole.add(tally)
-    table.add_section()
-    table.add_row(*whole.row("all"))
-    console.print(table)
+    columns = ("family", "killed", "told apart", "share", "the same", "no test")
+    show("wrong designs of the starter set", columns, [*rows, None, whole.row("all")])
     for outcome, count in whole.unfit.items():
-        console.print(f"not tested: {count} {outcome}")
+        print(f"not tested: {count} {outcome}")
     for survivor in whole.survivors:
-        console.print(f"survived: {survivor}", soft_wrap=True)
-    console.print(f"{time.monotonic() - started:.0f} s")
+        print(f"survived: {survivor}")
+    print(f"{time.monotonic() - started:.0f} s")
     sys.exit(whole.killed < GOAL * (whole.killed + len(whole.survivors)))
 
 

@@ -1,4 +1,5 @@
-"""What a proxy can do with a request instead of passing it on: each function makes one kind of strike of a fault (faults.py)."""
+"""What a proxy can do with a request instead of passing it on. `strike_of` makes a strike of a fault (faults.toml) from the name of a function
+here and what it takes beside the call."""
 
 from __future__ import annotations
 
@@ -15,47 +16,33 @@ from benchmarks.rehearsal.proxy import Call
 
 Strike = Callable[[Call], Awaitable[Response]]
 
-PAGE = "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>"
+
+def strike_of(name: str, *given: Any) -> Strike:
+    return lambda call: globals()[name](call, *given)
 
 
-def refused(status: int, detail: str = "rehearsed") -> Strike:
+async def refused(call: Call, status: int, detail: str = "rehearsed") -> Response:
     """An error of HTTP; the service sees nothing."""
-
-    async def strike(call: Call) -> Response:
-        return JSONResponse({"detail": detail}, status)
-
-    return strike
+    return JSONResponse({"detail": detail}, status)
 
 
-def paused(state: str, reason: str) -> Strike:
+async def paused(call: Call, state: str, reason: str) -> Response:
     """The queue is paused: the answer is not there yet."""
-
-    async def strike(call: Call) -> Response:
-        await asyncio.sleep(0.5)
-        words = {"type": "try_again", "queue_state": state, "queue_state_reason": reason}
-        return JSONResponse({**words, "request_id": call.said["request_id"]}, 408)
-
-    return strike
+    await asyncio.sleep(0.5)
+    words = {"type": "try_again", "queue_state": state, "queue_state_reason": reason}
+    return JSONResponse({**words, "request_id": call.said["request_id"]}, 408)
 
 
-def failed(category: str) -> Strike:
+async def failed(call: Call, category: str) -> Response:
     """The service did the work and says that it failed."""
-
-    async def strike(call: Call) -> Response:
-        await call.send()
-        return JSONResponse({"error": "rehearsed: a node was lost", "category": category})
-
-    return strike
+    await call.send()
+    return JSONResponse({"error": "rehearsed: a node was lost", "category": category})
 
 
-def gone(kind: str, status: int, detail: str) -> Strike:
+async def gone(call: Call, kind: str, status: int, detail: str) -> Response:
     """The session, sampler or trainer that the request names is gone for good."""
-
-    async def strike(call: Call) -> Response:
-        call.proxy.lost[call.owners[kind]] = status, detail
-        return JSONResponse({"detail": detail}, status)
-
-    return strike
+    call.proxy.lost[call.owners[kind]] = status, detail
+    return JSONResponse({"detail": detail}, status)
 
 
 async def weights_deleted(call: Call) -> Response:
@@ -86,14 +73,10 @@ async def reset_after(call: Call) -> Response:
     return CutOff()
 
 
-def slow(seconds: float) -> Strike:
+async def slow(call: Call, seconds: float) -> Response:
     """The answer takes so much longer."""
-
-    async def strike(call: Call) -> Response:
-        await asyncio.sleep(seconds)
-        return await call.send()
-
-    return strike
+    await asyncio.sleep(seconds)
+    return await call.send()
 
 
 async def twice(call: Call) -> Response:
@@ -107,14 +90,19 @@ async def redirected(call: Call) -> Response:
     return Response(status_code=307, headers={"location": str(call.request.url)})
 
 
-def instead(text: str | bytes, media_type: str = "application/json") -> Strike:
+async def instead(call: Call, text: str | bytes, media_type: str = "application/json") -> Response:
     """The service does what was asked, and something else comes with status 200."""
+    await call.send()
+    return Response(text, media_type=media_type)
 
-    async def strike(call: Call) -> Response:
-        await call.send()
-        return Response(text, media_type=media_type)
 
-    return strike
+async def page(call: Call) -> Response:
+    """A page of the network in between."""
+    return await instead(call, "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>", "text/html")
+
+
+async def no_protobuf(call: Call) -> Response:
+    return await instead(call, b"\xff" * 40, "application/x-protobuf")
 
 
 async def cut_short(call: Call) -> Response:
@@ -123,75 +111,75 @@ async def cut_short(call: Call) -> Response:
     return Response(bytes(answer.body)[: len(answer.body) // 2], media_type=answer.media_type or "application/json")
 
 
-def changed(message: Any, change: Callable[[Any], object]) -> Strike:
+async def changed(call: Call, message: Any, change: Callable[[Any], object]) -> Response:
     """The service's answer, a protobuf message, with a change."""
-
-    async def strike(call: Call) -> Response:
-        answer = await call.send()
-        if answer.status_code != 200:
-            return answer
-        found = message.FromString(bytes(answer.body))
-        change(found)
-        return Response(found.SerializeToString(), media_type="application/x-protobuf")
-
-    return strike
+    answer = await call.send()
+    if answer.status_code != 200:
+        return answer
+    found = message.FromString(bytes(answer.body))
+    change(found)
+    return Response(found.SerializeToString(), media_type="application/x-protobuf")
 
 
-def samples(change: Callable[[Any], object]) -> Strike:
-    """An answer to a sampling request, whose sequences `change` changes."""
-    return changed(pb.SampleResponse, lambda found: change(found.sequences))
+async def no_sequence(call: Call) -> Response:
+    return await changed(call, pb.SampleResponse, lambda found: found.sequences.__delitem__(slice(None)))
 
 
-def tokens(change: Callable[[np.ndarray], np.ndarray]) -> Strike:
-    """Samples whose first sequence has other tokens [T]."""
-
-    def edit(sequences: Any) -> None:
-        sequences[0].tokens = change(np.frombuffer(sequences[0].tokens, np.int32).copy()).astype(np.int32).tobytes()
-
-    return samples(edit)
+async def fewer_sequences(call: Call) -> Response:
+    return await changed(call, pb.SampleResponse, lambda found: found.sequences.pop())
 
 
-def logprobs(change: Callable[[np.ndarray], np.ndarray]) -> Strike:
-    """Samples whose sequences have other log-probabilities [T]."""
-
-    def edit(sequences: Any) -> None:
-        for one in sequences:
-            one.logprobs = change(np.frombuffer(one.logprobs, np.float32).copy()).astype(np.float32).tobytes()
-
-    return samples(edit)
-
-
-def scores(change: Callable[[np.ndarray], np.ndarray]) -> Strike:
-    """An answer to a scoring request with other log-probabilities [P] of the prompt."""
-
-    def edit(found: Any) -> None:
-        values = change(np.frombuffer(found.prompt_logprobs, np.float32).copy())
-        found.prompt_logprobs = values.astype(np.float32).tobytes()
-
-    return changed(pb.SampleResponse, edit)
+def edited(values: bytes, kind: Any, how: str, *given: Any) -> bytes:
+    """An array with one other value (`set`), so many times (`repeat`), or a part of it (`from`, `until`)."""
+    array = np.frombuffer(values, kind).copy()
+    if how == "set":
+        array[given[0]] = given[1]
+    cut = {"from": slice(given[0], None), "until": slice(given[0])}.get(how, slice(None))
+    return np.tile(array[cut], given[0] if how == "repeat" else 1).astype(kind).tobytes()
 
 
-def trained(change: Callable[[Any], object]) -> Strike:
-    """An answer to a forward-backward pass with a change."""
-    return changed(pb.ForwardBackwardOutput, change)
+async def tokens(call: Call, *edit: Any) -> Response:
+    """Samples whose first sequence has other tokens."""
+
+    def change(found: Any) -> None:
+        found.sequences[0].tokens = edited(found.sequences[0].tokens, np.int32, *edit)
+
+    return await changed(call, pb.SampleResponse, change)
 
 
-def set_at(place: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
-    """An array with one other value."""
+async def logprobs(call: Call, *edit: Any) -> Response:
+    """Samples whose sequences have other log-probabilities."""
 
-    def change(array: np.ndarray) -> np.ndarray:
-        array[place] = value
-        return array
+    def change(found: Any) -> None:
+        for one in found.sequences:
+            one.logprobs = edited(one.logprobs, np.float32, *edit)
 
-    return change
+    return await changed(call, pb.SampleResponse, change)
 
 
-def set_trained(value: float) -> Callable[[Any], None]:
-    """A pass in which every log-probability is `value`."""
+async def scores(call: Call, *edit: Any) -> Response:
+    """An answer to a scoring request with other log-probabilities of the prompt."""
 
-    def change(output: Any) -> None:
-        for record in output.loss_fn_outputs:
+    def change(found: Any) -> None:
+        found.prompt_logprobs = edited(found.prompt_logprobs, np.float32, *edit)
+
+    return await changed(call, pb.SampleResponse, change)
+
+
+async def trained(call: Call, value: float) -> Response:
+    """A forward-backward pass in which every log-probability is `value`."""
+
+    def change(found: Any) -> None:
+        for record in found.loss_fn_outputs:
             field = record.fields["logprobs"]
             field.data = np.full(len(field.data) // 4, value, np.float32).tobytes()
 
-    return change
+    return await changed(call, pb.ForwardBackwardOutput, change)
+
+
+async def fewer_trained(call: Call) -> Response:
+    return await changed(call, pb.ForwardBackwardOutput, lambda found: found.loss_fn_outputs.pop())
+
+
+async def metric_is_nan(call: Call) -> Response:
+    return await changed(call, pb.ForwardBackwardOutput, lambda found: found.metrics.update({"loss:sum": np.nan}))

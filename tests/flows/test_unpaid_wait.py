@@ -13,14 +13,14 @@ import pytest
 
 from benchmarks.rehearsal.faults import PAID, Fault
 from benchmarks.rehearsal.proxy import Proxy
-from benchmarks.rehearsal.strikes import refused
+from benchmarks.rehearsal.strikes import strike_of
 from rtl_core.localtinker.process import LocalTinker
 from rtl_core.tinymodels import model_path
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_wait_for_credit(small_run: Callable[..., list[str]], tmp_path: Path) -> None:
-    unpaid = Fault("402", PAID, refused(402, "no credit left"), lasts_s=1e6)
+    unpaid = Fault("402", PAID, strike_of("refused", 402, "no credit left"), lasts_s=1e6)
     models = {name: model_path(name) for name in ("student", "teacher")}
     service = LocalTinker({str(path): path for path in models.values()}, tmp_path / "service")
     with service, Proxy(service.base_url, [unpaid]) as proxy:
