@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.common import marked, options
 from benchmarks.soak.engine import Engine
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors import make_executor
@@ -158,7 +159,7 @@ def left_behind(mark: str, engine: Engine | None, others: set[Path]) -> list[str
         subprocess.run([sys.executable, "-c", sweep], env={**os.environ, "DOCKER_HOST": engine.host}, check=True)
     deadline = time.monotonic() + 30
     while True:
-        found = [f"process {pid}" for pid in marked(mark)]
+        found = [f"process {pid}" for pid in marked(f"{MARK}={mark}")]
         found += [f"workspace {path}" for path in workspaces() if path not in others and not is_owned(path)]
         found += [f"container {identity}" for identity in (engine.containers() if engine else ())]
         if not found or time.monotonic() > deadline:
@@ -177,18 +178,8 @@ def is_owned(folder: Path) -> bool:
     return False
 
 
-def marked(mark: str) -> list[int]:
-    """Processes of this machine with the mark in their environment: whatever a worker started, however deep."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if f"{MARK}={mark}".encode() in file.read_bytes():
-                found.append(int(file.parent.name))
-    return found
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="docker")
     parser.add_argument("--grades", type=int, default=500)
     parser.add_argument("--kill-every", type=int, default=60, help="answers graded between kills, on average")

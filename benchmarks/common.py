@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,16 @@ def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]
         else:
             table.add_row(*map(str, row))
     (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
+
+
+def marked(mark: str, file: str = "environ") -> list[int]:
+    """Processes of this machine, but for this one, that have a text in their environment or, by `cmdline`, in their command line."""
+    found = []
+    for entry in Path("/proc").glob(f"[0-9]*/{file}"):
+        with contextlib.suppress(OSError):  # it has ended
+            if mark.encode() in entry.read_bytes() and int(entry.parent.name) != os.getpid():
+                found.append(int(entry.parent.name))
+    return found
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -10,7 +10,6 @@ distributions need before theirs, and of their own step.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -23,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
+from benchmarks.common import markdown, options
 from rtl_core.backend.base import Adam, Datum, SamplingParams, Weights
 from rtl_core.config import load_config
 from rtl_core.learning.distributions import Divergence, Tail, divergence
@@ -86,12 +86,8 @@ async def measure(name: str, problems: int, samples: int) -> None:
             models = [str(model_path(one)) for one in (config.tinker.student, config.tinker.teacher)]  # type: ignore[arg-type]
             student_NV, teacher_NV = (logprobs_of(model, answers) for model in models)
             print(f"{len(answers)} answers, {student_NV.shape[0]:,} tokens, vocabulary {student_NV.shape[1]}\n")
-            print(
-                "| divergence | tail | " + " | ".join(f"k = {k}" for k in KS) + " |\n" + "| --- " * (2 + len(KS)) + "|"
-            )
-            for kind in KINDS:
-                for tail in TAILS:
-                    print(f"| {kind} | {tail} | " + " | ".join(errors(student_NV, teacher_NV, kind, tail)) + " |")
+            rows = [(k, tail, *errors(student_NV, teacher_NV, k, tail)) for k in KINDS for tail in TAILS]
+            print(markdown(("divergence", "tail", *(f"k = {k}" for k in KS)), rows))
 
             sampled = [
                 Datum(p, t, {"logprobs": np.array(s, np.float32), "advantages": np.ones(len(t), np.float32)})
@@ -102,7 +98,7 @@ async def measure(name: str, problems: int, samples: int) -> None:
                 replace(one, inputs={"weights": np.ones((len(one.tokens_T), 21), np.float32)}) for one in several
             ]
             trainer = await backend.open_trainer(None)
-            print("\n| what | seconds, median of 5 |\n| --- | --- |")
+            rows = []
             for what, work in (
                 ("step on the sampled tokens", lambda: trainer.step(sampled, "importance_sampling", {}, ADAM)),
                 ("forward pass, 1 + 20 targets", lambda: trainer.logprobs(several)),
@@ -113,14 +109,13 @@ async def measure(name: str, problems: int, samples: int) -> None:
                     begun = time.monotonic()
                     await work()
                     took.append(time.monotonic() - begun)
-                print(f"| {what} | {np.median(took[1:]):.2f} |")
+                rows.append((what, f"{np.median(took[1:]):.2f}"))
+            print(markdown(("what", "seconds, median of 5"), rows))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--config", default="demo-hard", help="a shipped configuration with embedded models (demo-hard)"
-    )
+    parser = options(__doc__)
+    parser.add_argument("--config", default="demo-hard", help="a shipped one with embedded models (demo-hard)")
     parser.add_argument("--problems", type=int, default=16)
     parser.add_argument("--samples", type=int, default=3)
     args = parser.parse_args()

@@ -16,16 +16,13 @@ command. A run takes minutes on two idle cores.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.common import options, show
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval, paired_test
@@ -72,10 +69,10 @@ def rates_of(history: History, record: EvaluationRecord, k: int = 1) -> dict[str
     return dict(zip(counts, pass_at_k_P(n_P, c_P, k), strict=True))
 
 
-def show(folder: Path, arms: list[str], seeds: list[int], console: Console) -> None:
+def told(folder: Path, arms: list[str], seeds: list[int]) -> None:
     """The table of all runs that are done, and the arms held against *tools* over their seeds."""
     histories = {seed: History(history_of(folder, seed), read_only=True) for seed in seeds}
-    shown = Table("run", "pass@1 before", "pass@1 after", "read before", "read after", "tokens", box=box.SIMPLE_HEAD)
+    shown = []
     tokens: dict[str, list[float]] = {}
     last: dict[str, list[tuple[History, EvaluationRecord]]] = {}
     for arm in arms:
@@ -88,10 +85,10 @@ def show(folder: Path, arms: list[str], seeds: list[int], console: Console) -> N
             conduct = [history.query(CONDUCT, {"evaluation": one.key}).to_pylist()[0] for one in records]
             rates = [rate_in_words(mean_interval(list(rates_of(history, one).values()))) for one in records]
             reads = [f"{100 * one['reads']:.0f} %" for one in conduct]
-            shown.add_row(run_name(arm, seed), *rates, *reads, f"{conduct[-1]['tokens']:.0f}")
+            shown.append((run_name(arm, seed), *rates, *reads, f"{conduct[-1]['tokens']:.0f}"))
             tokens.setdefault(arm, []).append(conduct[-1]["tokens"])
             last.setdefault(arm, []).append((history, records[-1]))
-    console.print(shown)
+    show(None, ("run", "pass@1 before", "pass@1 after", "read before", "read after", "tokens"), shown)
     if "tools" not in last:
         return
     best = over_seeds([rates_of(history, one) for history, one in last["tools"]])
@@ -100,11 +97,10 @@ def show(folder: Path, arms: list[str], seeds: list[int], console: Console) -> N
         other = over_seeds([rates_of(history, one, k) for history, one in last[arm]])
         problems = sorted(best.keys() & other.keys())
         paired = paired_test([other[p] for p in problems], [best[p] for p in problems])
-        console.print(
+        print(
             f"tools minus {arm}, after training, pass@1 of one against pass@{k} of the other (as many tokens), means over"
             f" {len(last['tools'])} and {len(last[arm])} seeds, paired by problem: {100 * paired.gain:+.1f} points"
-            f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}",
-            soft_wrap=True,
+            f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}"
         )
 
 
@@ -114,7 +110,7 @@ def over_seeds(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     parser.add_argument("--folder", type=Path, default=Path("build/episode-training"))
@@ -126,7 +122,7 @@ def main() -> int:
         for seed in given.seeds:
             for arm in given.arms:
                 train(arm, seed, given.folder, given.overrides)
-    show(given.folder, given.arms, given.seeds, Console(width=100))
+    told(given.folder, given.arms, given.seeds)
     return 0
 
 

@@ -14,7 +14,6 @@ number makes each one distinct. Not covered: several graders behind one address,
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -31,6 +30,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.common import options
 from rtl_core.config import load_config
 from rtl_core.grading.verdict_record import changed_fields
 from rtl_core.problems.sources import override_of
@@ -191,7 +191,7 @@ def kill_and_restart(server: Server, at: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--grades", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--batch", type=int, default=4)

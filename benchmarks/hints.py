@@ -9,16 +9,14 @@ Printed: mean log-probability of a token, and the share of answers that a sample
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.common import options, show
 from rtl_core.backend.base import Weights
 from rtl_core.config import load_config
 from rtl_core.prompting.hints import after_right_answer
@@ -43,16 +41,16 @@ async def measure(config: str, problems: int, overrides: Sequence[str]) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("config", help="a TOML file, or the name of a shipped configuration")
     parser.add_argument("--problems", type=int, default=32, help="how many golden answers are scored")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     args = parser.parse_args()
-    table = Table("prompt", "log-probability of a token", "whole answers")
+    rows = []
     for name, scores in asyncio.run(measure(args.config, args.problems, args.overrides)).items():
         whole = np.mean([np.exp(one.sum()) for one in scores])
-        table.add_row(name, f"{np.concatenate(scores).mean():.3f}", f"{whole:.1%}")
-    Console().print(table)
+        rows.append((name, f"{np.concatenate(scores).mean():.3f}", f"{whole:.1%}"))
+    show(None, ("prompt", "log-probability of a token", "whole answers"), rows)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.localtinker [--rounds 5] [--prompts 16] [--group 6] [--threads 2] [--deterministic]
     python -m benchmarks.localtinker --model PATH --group 4               # a transformers folder, such as SmolLM2-135M's
     python -m benchmarks.localtinker --model PATH --sequences 4 --steps 100                   # does memory grow?
-    python -m benchmarks.localtinker --random 4b --device cuda --dtype bfloat16               # random weights, no download
+    python -m benchmarks.localtinker --model PATH --device cuda --dtype bfloat16
 
 Both sides are measured in turns; on a GPU first the service and, when it has ended, the other side. Rows:
 
@@ -62,14 +62,6 @@ from rtl_core.tinymodels import model_path
 
 TARGETS = {"sampling": 3.0, "scoring, one request": 0.9, "scoring, 1000 tokens": 0.9, "train step": 0.9}
 """Of the shipped student."""
-SIZES = {
-    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128},
-    "0.6b": {"hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 3072},
-    "1.7b": {"hidden_size": 2048, "num_hidden_layers": 28, "num_attention_heads": 16, "intermediate_size": 6144},
-    "4b": {"hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 9728},
-    "8b": {"hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 12288},
-}
-"""Shapes of the Qwen3 family."""
 MEAN_DIFFERENCE = {"float32": 1e-4, "bfloat16": 0.05}
 """Largest mean absolute difference between the sampler's and the trainer's log-probability of a token, in nats."""
 
@@ -177,30 +169,6 @@ def training_batch(args: argparse.Namespace, drawn: list[Drawn] | None) -> dict[
     }
 
 
-def make_random_model(size: str, folder: Path, device: str, dtype: str) -> None:
-    """Save a Qwen3 with random weights, which cost what trained ones do, and the shipped student's tokenizer."""
-    import torch
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
-
-    small = size == "tiny"
-    tokenizer = AutoTokenizer.from_pretrained(model_path("student"))
-    config = Qwen3Config(
-        **SIZES[size],
-        num_key_value_heads=2 if small else 8,
-        head_dim=16 if small else 128,
-        vocab_size=len(tokenizer) if small else 151_936,
-        max_position_embeddings=8192,
-        tie_word_embeddings=False,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    torch.manual_seed(0)
-    with torch.device(device):
-        model = Qwen3ForCausalLM._from_config(config, dtype=getattr(torch, dtype))
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    print(f"a random Qwen3 of {sum(p.numel() for p in model.parameters()) / 1e9:.2f} billion parameters", flush=True)
-
-
 Work = dict[str, tuple[Callable[[], int], tuple]]
 """Row -> (what the service does, what the other side is asked)."""
 
@@ -294,7 +262,6 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
 def arguments() -> argparse.Namespace:
     parser = options(__doc__)
     parser.add_argument("--model", type=Path, help="a transformers folder (the shipped student)")
-    parser.add_argument("--random", choices=SIZES, help="a Qwen3 of this size with random weights")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=tuple(MEAN_DIFFERENCE), default="float32")
     parser.add_argument("--deterministic", action="store_true")
@@ -309,12 +276,8 @@ def main() -> int:
     args = arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        shipped = args.model is None and args.random is None
-        model = args.model or folder / "model"
-        if shipped:
-            model = model_path("student")
-        elif args.random:
-            make_random_model(args.random, model, args.device, args.dtype)
+        shipped = args.model is None
+        model = args.model or model_path("student")
         started = time.perf_counter()
         served = Served(model, folder / "state", args)
         stack.callback(served.service.stop)

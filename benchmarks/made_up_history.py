@@ -71,8 +71,8 @@ def _problems(split: Split, count: int) -> list[Problem]:
     ]
 
 
-def rollouts(step: int) -> list[Rollout]:
-    """The rollouts of a step of 12 problems x 6 samples."""
+def rollouts(step: int, problems: int = 12, samples: int = 6, tokens: int = 60, characters: int = 500) -> list[Rollout]:
+    """The rollouts of a step."""
     rng = np.random.default_rng(step)
     line = "assign q = a ^ b; // made up\n"
     return [
@@ -84,14 +84,14 @@ def rollouts(step: int) -> list[Rollout]:
             problem_id=f"starter_problem_{p:05d}",
             sample=s,
             prompt_P=tuple(range(p, p + 30)),
-            tokens_T=tuple(rng.integers(0, 600, 60).tolist()),
-            logprobs_T=tuple((-rng.exponential(0.3, 60)).tolist()),
+            tokens_T=tuple(rng.integers(0, 600, tokens).tolist()),
+            logprobs_T=tuple((-rng.exponential(0.3, tokens)).tolist()),
             stop_reason="stop",
-            text=f"{step} {p} {s} " + line * 17,
+            text=f"{step} {p} {s} " + (line * (characters // len(line) + 1))[:characters],
             policy_step=step,
         )
-        for p in range(12)
-        for s in range(6)
+        for p in range(problems)
+        for s in range(samples)
     ]
 
 

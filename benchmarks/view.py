@@ -24,14 +24,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common import options, show
-from benchmarks.history import Row, met
+from benchmarks.history import Row, met, writing
 from benchmarks.made_up_history import RUN, fill
 from rtl_core.history.store import History
 from rtl_core.view.links import link, rollout_link
 
 EVERY_S = 4.0
 """A step of the run that writes."""
-WRITER = "import sys; from benchmarks.made_up_history import write_steps; write_steps(*sys.argv[1:])"
 
 
 @contextlib.contextmanager
@@ -110,15 +109,6 @@ def follow(base: str, until: float) -> int:
     return count
 
 
-def writing(path: Path, first: int, count: int) -> subprocess.Popen[str]:
-    """A process that writes steps; a line of its output tells the seconds of each. It has written the first one."""
-    command = [sys.executable, "-u", "-c", WRITER, str(path), str(first), str(count), str(EVERY_S)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    return writer
-
-
 def slowdown(history: History, count: int) -> Iterator[Row]:
     """How much longer a writer waits for its file while a page follows the run: `count` steps alone, as many watched, twice in turn."""
     copy = history.path.with_name("written.duckdb")
@@ -127,7 +117,7 @@ def slowdown(history: History, count: int) -> Iterator[Row]:
     looks, step, half = 0, 1_000_000, max(1, count // 2)
     with served(copy) as base:
         for watched in (False, True, False, True):
-            writer = writing(copy, step, half + 1)
+            writer = writing(copy, step, half + 1, EVERY_S)
             assert writer.stdout is not None
             if watched:
                 looks += follow(base, time.monotonic() + EVERY_S * half)

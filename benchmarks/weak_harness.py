@@ -15,12 +15,10 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.answers import ROOT
+from benchmarks.common import ROOT, names, numbers, options, show
 from rtl_core.history.store import History
 from rtl_core.problems.sources.starter import StarterSource
 from rtl_core.problems.starter import Split
@@ -28,8 +26,10 @@ from rtl_core.types.problem import Problem
 
 CHECKS = 1
 """How many outputs of each test are compared."""
+PROGRAM = str(Path(sys.executable).parent / "rtl-distill")
 _COMPARED = "            if get() != format(value, form):"
 BENCH = "src/starter_bench.py"
+AUDIT = ("--purpose", "train", "--cycles", "2000", "--parameters", "2")
 LAST_SQL = """
 SELECT count(*) FILTER (WHERE a.result = 'different') AS doubtful, count(*) FILTER (WHERE a.result <> 'unknown') AS known
 FROM audits a JOIN verdicts v USING (rollout)
@@ -68,7 +68,7 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
         "evaluation.teacher=false", f"learning.doubtful={mode}",
     ]  # fmt: skip
     changes += [] if mode == "keep" else [f"learning.doubtful_share={share}"]
-    command = [str(Path(sys.executable).parent / "rtl-distill"), "train", "demo"]
+    command = [PROGRAM, "train", "demo"]
     # Runs side by side must not share a server's database.
     home = folder / f"{mode}-{seed}" / "prefect"
     home.mkdir(parents=True, exist_ok=True)
@@ -78,56 +78,36 @@ def train(folder: Path, mode: str, seed: int, asked: argparse.Namespace) -> Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--modes", default="keep,mask,zero")
+    parser = options(__doc__)
+    parser.add_argument("--seeds", type=numbers, default=[0, 1, 2])
+    parser.add_argument("--modes", type=names, default=["keep", "mask", "zero"])
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--problems", type=int, default=208, help="training problems, 16 a step")
     parser.add_argument("--share", type=float, default=1.0, help="learning.doubtful_share")
     parser.add_argument("--folder", type=lambda name: Path(name).resolve(), default=ROOT / "build" / "weak-harness")
     arguments = parser.parse_args()
-    table = Table(
-        "doubtful",
-        "seed",
-        "undeserved passes, last quarter",
-        "held-out before",
-        "held-out after",
-        "looked at",
-        "seconds a step",
-    )
-    for seed in map(int, arguments.seeds.split(",")):
-        modes = arguments.modes.split(",")
-        with ThreadPoolExecutor(len(modes)) as side_by_side:
-            paths = list(
-                side_by_side.map(lambda mode, seed=seed: train(arguments.folder, mode, seed, arguments), modes)
-            )
-        for mode, path in zip(modes, paths, strict=True):
-            history = History(path)
-            (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
-            program = str(Path(sys.executable).parent / "rtl-distill")
-            audit = [
-                program,
-                "audit",
-                mode,
-                "--db",
-                str(path),
-                "--purpose",
-                "train",
-                "--cycles",
-                "2000",
-                "--parameters",
-                "2",
-            ]
-            subprocess.run(audit, check=True, stdout=subprocess.DEVNULL)
-            (last,) = history.query(LAST_SQL, {"run": mode}).to_pylist()
-            rates = [
-                e.pass_at_1 for e in sorted(history.evaluations(mode), key=lambda e: e.step) if e.policy == "student"
-            ]
-            table.add_row(
-                mode, str(seed), f"{last['doubtful']} of {last['known']} = {last['doubtful'] / max(last['known'], 1):.3f}",
-                f"{rates[0]:.3f}", f"{rates[-1]:.3f}", "–" if mode == "keep" else f"{cost['looked_at']:.2f}", f"{cost['step']:.1f}",
-            )  # fmt: skip
-            Console(width=130).print(table)
+    rows: list[tuple[object, ...]] = []
+    for seed in arguments.seeds:
+        with ThreadPoolExecutor(len(arguments.modes)) as side_by_side:
+            of_mode = partial(train, arguments.folder, seed=seed, asked=arguments)
+            paths = list(side_by_side.map(of_mode, arguments.modes))
+        rows += [(mode, seed, *figures(mode, path)) for mode, path in zip(arguments.modes, paths, strict=True)]
+    columns = ("undeserved passes, last quarter", "held-out before", "held-out after", "looked at", "seconds a step")
+    show(None, ("doubtful", "seed", *columns), rows, width=130)
+
+
+def figures(mode: str, path: Path) -> tuple[str, ...]:
+    """What the history of a run says, once its passes are audited."""
+    history = History(path)
+    (cost,) = history.query(COST_SQL, {"run": mode}).to_pylist()
+    audit = [PROGRAM, "audit", mode, "--db", str(path), *AUDIT]
+    subprocess.run(audit, check=True, stdout=subprocess.DEVNULL)
+    (last,) = history.query(LAST_SQL, {"run": mode}).to_pylist()
+    student = [e for e in history.evaluations(mode) if e.policy == "student"]
+    rates = [f"{e.pass_at_1:.3f}" for e in sorted(student, key=lambda e: e.step)]
+    undeserved = f"{last['doubtful']} of {last['known']} = {last['doubtful'] / max(last['known'], 1):.3f}"
+    looked_at = "–" if mode == "keep" else f"{cost['looked_at']:.2f}"
+    return undeserved, rates[0], rates[-1], looked_at, f"{cost['step']:.1f}"
 
 
 if __name__ == "__main__":

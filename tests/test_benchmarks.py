@@ -33,7 +33,6 @@ COMMANDS = (
     "integrity --every 60",
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
-    f"localtinker --random tiny {MODEL}",
     "rehearsal --only 'a step twice' 'a positive score' 'NaN from the trainer' 'a poisoned step' 'session lost' '401, key refused'",
     "service_start --rounds 1",
     "starter_strength --specs 1 --families mux",

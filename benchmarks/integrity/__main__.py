@@ -9,7 +9,6 @@ that the grader cannot be asked about. Only what was run is reported. Exit code 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections import defaultdict
@@ -17,9 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.common import options, show
 from benchmarks.integrity.cases import Case, cases, write
 from benchmarks.integrity.judges import Judge, judge
 from rtl_core.grading.executors import NAMES
@@ -29,7 +26,7 @@ SAID = {True: "paid", False: "contained", None: "left out"}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.integrity", description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--graders", nargs="+", default=["bubblewrap", "bare"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth attack of a class")
     parser.add_argument("--jobs", type=int, default=2)
@@ -49,15 +46,14 @@ def main(argv: list[str] | None = None) -> int:
         ]
         arguments.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
     counts = {name: counted(found, pairs) for name, pairs in said.items()}
-    console = Console() if sys.stdout.isatty() else Console(width=120)
-    console.print(table(found, counts))
+    table(found, counts)
     for name, pairs in said.items():
         left_out = sum(attack == "left out" for attack, _ in pairs)
         if left_out:
-            console.print(f"{name}: {left_out} cases left out", markup=False, highlight=False)
+            print(f"{name}: {left_out} cases left out")
         for case, (attack, twin) in zip(found, pairs, strict=True):
             if name in NAMES and (attack, twin) != ("contained", "paid"):
-                console.print(f"{name}: {case.name}: attack {attack}, twin {twin}", markup=False, highlight=False)
+                print(f"{name}: {case.name}: attack {attack}, twin {twin}")
     faults = [
         rows["all"][key] for name, rows in counts.items() if name in NAMES for key in COUNTED if key != "contained"
     ]
@@ -92,17 +88,12 @@ def counted(found: Sequence[Case], pairs: Sequence[tuple[str, str]]) -> dict[str
     return rows
 
 
-def table(found: Sequence[Case], counts: dict[str, dict[str, dict[str, int]]]) -> Table:
-    """A row a class; for each grader what it paid, contained, lost and failed at."""
-    drawn = Table("class", "cases", title=f"{len(found)} attacks, each with an honest twin")
-    for name in counts:
-        for key in COUNTED:
-            drawn.add_column(f"{name}\n{key}", justify="right")
-    first = next(iter(counts.values()))
-    for name in first:
-        size = sum(name in (case.attack_class, "all") for case in found)
-        drawn.add_row(name, str(size), *(str(rows[name][key]) for rows in counts.values() for key in COUNTED))
-    return drawn
+def table(found: Sequence[Case], counts: dict[str, dict[str, dict[str, int]]]) -> None:
+    """Print a row a class; for each grader what it paid, contained, lost and failed at."""
+    sizes = {name: sum(name in (case.attack_class, "all") for case in found) for name in next(iter(counts.values()))}
+    columns = ("class", "cases", *(f"{name}\n{key}" for name in counts for key in COUNTED))
+    lines = [(name, n, *(rows[name][key] for rows in counts.values() for key in COUNTED)) for name, n in sizes.items()]
+    show(f"{len(found)} attacks, each with an honest twin", columns, lines)
 
 
 if __name__ == "__main__":

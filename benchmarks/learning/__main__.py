@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.common import options
 from benchmarks.learning.ledger import LEDGER, Ledger
 from benchmarks.learning.report import REPORT, markdown
 from benchmarks.learning.running import CHECKED, CORES_PER_RUN, Matrix, check
@@ -25,7 +26,7 @@ from benchmarks.learning.settings import SETTINGS
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, cores // CORES_PER_RUN)
     parser.add_argument("--jobs", type=int, default=jobs, help=f"runs at a time, two cores each ({jobs} here)")
@@ -34,20 +35,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, default=Path("build/learning"), help="for the runs (build/learning)")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="the ledger to read and to add to")
     parser.add_argument("--report", type=Path, default=REPORT, help="where the report is written")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="for all cells; take a ledger of its own",
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all cells, with --ledger")
     parser.add_argument("--list", action="store_true", help="list the settings and leave")
-    parser.add_argument(
-        "--print-only", action="store_true", help="write and print the report of what is there, run nothing"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="run two cells again; exit 1 where one is outside its interval"
-    )
+    parser.add_argument("--print-only", action="store_true", help="write and print the report, run nothing")
+    parser.add_argument("--check", action="store_true", help="run two cells again; exit 1 where one differs")
     arguments = parser.parse_args()
     if arguments.set and arguments.ledger == LEDGER:
         parser.error("--set makes other cells than the ledger's: give --ledger and --report, too")

@@ -15,13 +15,9 @@ import argparse
 import json
 import sys
 import time
-from collections import defaultdict
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from benchmarks.common import options, show
 from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.bases import COUNTER, INC
 from benchmarks.redteam.catalogue import GROUPS, chosen
@@ -33,7 +29,7 @@ FAULTS = ("paid", "infrastructure error", "over time", "honest refused")
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.redteam", description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--executor", choices=("bubblewrap", "docker", "both"), default="bubblewrap")
     parser.add_argument("--only", nargs="+", help=f"groups ({', '.join(GROUPS)}) or parts of names")
     parser.add_argument("--jobs", type=int, default=2)
@@ -46,52 +42,44 @@ def main(argv: list[str] | None = None) -> int:
         attacks = chosen(arguments.only, every=arguments.every)
     except ValueError as error:
         parser.error(str(error))
-    console = Console() if sys.stdout.isatty() else Console(width=110)
     missing = sum(find(attack.problem) is None for _, attack in attacks)
     if missing:
-        console.print(f"left out: {missing} on published problems that are not at hand (set RTL_DISTILL_DATA)")
+        print(f"left out: {missing} on published problems that are not at hand (set RTL_DISTILL_DATA)")
     limits = LIMITS.model_copy(update={"wall_s": arguments.wall, "cpu_s": arguments.wall})
     names = ("bubblewrap", "docker") if arguments.executor == "both" else (arguments.executor,)
-    graded = {name: _run(console, name, attacks, arguments, limits) for name in names}
+    graded = {name: _run(name, attacks, arguments, limits) for name in names}
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(
-            json.dumps({name: [_row(one) for one in all_] for name, all_ in graded.items()}, indent=1)
-        )
+        rows = {name: [_row(one) for one in all_] for name, all_ in graded.items()}
+        arguments.json.write_text(json.dumps(rows, indent=1))
     return 1 if any(one.faults for all_ in graded.values() for one in all_) else 0
 
 
-def _run(console: Console, name: str, attacks: list, arguments: argparse.Namespace, limits: Limits) -> list[Graded]:
+def _run(name: str, attacks: list, arguments: argparse.Namespace, limits: Limits) -> list[Graded]:
     started = time.monotonic()
     graded: list[Graded] = []
     with grader_for(name, warm=not arguments.cold, limits=limits) as grader:
-        warm_up = [
-            ("", Attack(base.problem, "", base.problem, text=base.design(core="good"))) for base in (COUNTER, INC)
-        ]
+        warm_up = [("", Attack("", "", base.problem, text=base.design(core="good"))) for base in (COUNTER, INC)]
         list(grade_all(grader, warm_up, arguments.jobs))  # what starts once is no answer's time
         for one in grade_all(grader, attacks, arguments.jobs):
             graded.append(one)
-            if console.is_terminal:
-                console.print(f"{len(graded)} of {len(attacks)} {one.group}", end="\r")
-    console.print(_table(f"{name}, {time.monotonic() - started:.0f} s", graded))
+            if sys.stdout.isatty():
+                print(f"{len(graded)} of {len(attacks)} {one.group}", end="\r")
+    _table(f"{name}, {time.monotonic() - started:.0f} s", graded)
     for one in graded:
         if one.faults:
-            said = (
-                f"{', '.join(one.faults)}: {one.group}: {one.attack.name!a} ({one.outcome.value}, {one.wall_s:.1f} s) "
-            )
-            console.print(escape(said + "; ".join(one.reasons)[:200]), soft_wrap=True, highlight=False)
+            place = f"{one.group}: {one.attack.name!a} ({one.outcome.value}, {one.wall_s:.1f} s)"
+            print(f"{', '.join(one.faults)}: {place} {'; '.join(one.reasons)[:200]!a}")
     return graded
 
 
-def _table(title: str, graded: list[Graded]) -> Table:
-    table = Table("group", "answers", *FAULTS, "slowest s", title=title)
-    groups: dict[str, list[Graded]] = defaultdict(list)
-    for one in graded:
-        groups[one.group].append(one)
-    for group, ones in [*groups.items(), ("all", graded)]:
-        counts = [str(sum(fault in one.faults for one in ones)) for fault in FAULTS]
-        table.add_row(group, str(len(ones)), *counts, f"{max((one.wall_s for one in ones), default=0):.1f}")
-    return table
+def _table(title: str, graded: list[Graded]) -> None:
+    rows = []
+    for group in [*dict.fromkeys(one.group for one in graded), "all"]:
+        ones = [one for one in graded if group in (one.group, "all")]
+        counts = [sum(fault in one.faults for one in ones) for fault in FAULTS]
+        rows.append((group, len(ones), *counts, f"{max((one.wall_s for one in ones), default=0):.1f}"))
+    show(title, ("group", "answers", *FAULTS, "slowest s"), rows, width=110)
 
 
 def _row(one: Graded) -> dict[str, object]:

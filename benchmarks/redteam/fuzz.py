@@ -34,6 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.common import options
 from benchmarks.redteam.attack import UNPAID, Attack
 from benchmarks.redteam.bases import BASES, COUNT10, COUNTER, DFF, INC, LFSR
 from benchmarks.redteam.catalogue import GROUPS
@@ -286,7 +287,7 @@ def fuzz(grader: Grader, arguments: argparse.Namespace) -> tuple[Counter[str], l
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.redteam.fuzz", description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, help="stop after so many cases")

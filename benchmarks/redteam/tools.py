@@ -9,19 +9,14 @@ something, text of the harness or of the golden answer in what the tools said, a
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.common import marked, options, show
 from benchmarks.redteam.bases import COUNTER
 from benchmarks.redteam.grading import LIMITS
 from benchmarks.redteam.problems import find
@@ -112,7 +107,7 @@ def play(abuse: Abuse, problem: Problem, executor: Executor, grader: Grader) -> 
     faults += [] if abuse.says in told else [f"not tried: {told[-300:]}"]
     faults += [] if "clean []" in told else ["no witness"]
     faults += ["over time"] if max(result.seconds for result in results) > MOST_S and spent > 2 * MOST_S else []
-    faults += ["left on this machine"] if running_here(MARK) else []
+    faults += ["left on this machine"] if marked(MARK, "cmdline") else []
     verdict = grader.grade(problem, answer)
     faults += ["paid"] if verdict.passed else []
     faults += ["infrastructure error"] if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR else []
@@ -126,32 +121,17 @@ def _bench(body: str) -> str:
     return f"import cocotb\n@cocotb.test()\nasync def t(dut):\n{lines}"
 
 
-def running_here(mark: str) -> bool:
-    """Whether a process on this machine has the mark in its command line."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if mark.encode() in (entry / "cmdline").read_bytes():
-                    return True
-            except OSError:
-                continue
-    return False
-
-
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks.redteam.tools", description=__doc__.splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--executor", choices=("bubblewrap", "docker"), default="bubblewrap")
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     arguments = parser.parse_args(argv)
     name, chosen = arguments.executor, [a for a in ABUSES if any(part in a.name for part in arguments.only)]
-    table = Table("abuse", "found", title=f"abuse of tools, {name}")
-    wrong = 0
     with closing(make_executor(name)) as executor, closing(make_executor(name)) as other, closing(Grader(other, limits=LIMITS)) as grader:  # fmt: skip
-        for abuse in chosen:
-            faults = play(abuse, problem(), executor, grader)
-            wrong += bool(faults)
-            table.add_row(abuse.name, "; ".join(faults) or "contained, not paid")
-    (Console() if sys.stdout.isatty() else Console(width=110)).print(table)
+        found = [(abuse.name, play(abuse, problem(), executor, grader)) for abuse in chosen]
+    rows = [(abuse, "; ".join(faults) or "contained, not paid") for abuse, faults in found]
+    show(f"abuse of tools, {name}", ("abuse", "found"), rows)
+    wrong = sum(bool(faults) for _, faults in found)
     print(f"{len(chosen) - wrong} of {len(chosen)} contained and not paid")
     return 1 if wrong else 0
 

@@ -27,9 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.common import DATA, options, show
 from benchmarks.rehearsal import settings
 from benchmarks.rehearsal.faults import FAULTS, Fault, named
 from benchmarks.rehearsal.findings import amiss, broken
@@ -53,8 +51,10 @@ class Run:
     """When a line of output came (monotonic), and the line."""
     wrong: list[str] = field(default_factory=list)
 
-    def amiss(self, fault: Fault) -> str:
-        return amiss(fault, self.met.get(fault.name), self.lines)
+    def row(self, fault: Fault) -> tuple[str, ...]:
+        met, wrong = self.met.get(fault.name), amiss(fault, self.met.get(fault.name), self.lines)
+        after = f"{met.over_at - met.at:.1f} s" if met and met.over_at is not None else "-"
+        return fault.name, met.call if met else "-", str(met.times if met else 0), after, fault.ends, wrong
 
 
 @dataclass(frozen=True)
@@ -112,30 +112,20 @@ class Stage:
         return run
 
 
-def show(runs: Sequence[Run]) -> bool:
+def told(runs: Sequence[Run]) -> bool:
     """Print each fault and each run; returns whether all went as the table says."""
-    table = Table(title="faults")
-    for column in ("fault", "met by", "times", "mended after", "the run", "amiss"):
-        table.add_column(column, justify="right" if column in ("times", "mended after") else "left")
-    for run in runs:
-        for fault in run.faults:
-            met = run.met.get(fault.name)
-            after = f"{met.over_at - met.at:.1f} s" if met and met.over_at is not None else "-"
-            table.add_row(
-                fault.name, met.call if met else "-", str(met.times if met else 0), after, fault.ends, run.amiss(fault)
-            )
-    Console(width=160).print(table)
+    rows = [(run, run.row(fault)) for run in runs for fault in run.faults]
+    columns = ("fault", "met by", "times", "mended after", "the run", "amiss")
+    show("faults", columns, [row for _, row in rows], width=160)
     for run in runs:
         print(f"{run.name}: {'; '.join(run.wrong) or 'nothing twice, nothing lost, no traceback'}")
-    bad = [fault.name for run in runs for fault in run.faults if run.wrong or run.amiss(fault)]
-    total = sum(len(run.faults) for run in runs)
-    print(f"{total - len(bad)} of {total} faults went as the table says")
+    bad = sum(bool(run.wrong or row[-1]) for run, row in rows)
+    print(f"{len(rows) - bad} of {len(rows)} faults went as the table says")
     return not bad
 
 
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    data = Path(os.environ.get("RTL_DISTILL_DATA", "../shared/data"))
+def parsed() -> argparse.Namespace:
+    parser = options(__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults alone")
     parser.add_argument("--list", action="store_true", help="print the table and end")
     parser.add_argument("--faults-a-run", type=int, default=8, help="how many faults one run meets (default 8)")
@@ -143,20 +133,20 @@ def options() -> argparse.Namespace:
     parser.add_argument("--config", choices=("demo", "cvdp"), default="demo")
     parser.add_argument("--problems", type=Path, nargs="+", help="CVDP's files (default: those in RTL_DISTILL_DATA)")
     parser.add_argument(
-        "--chat-template", type=Path, default=data / "chat-templates" / "Qwen3.5-4B.jinja",
+        "--chat-template", type=Path, default=DATA / "chat-templates" / "Qwen3.5-4B.jinja",
         help="for cvdp, a model's template in Jinja (default: Qwen3.5's in RTL_DISTILL_DATA)",
     )  # fmt: skip
     parser.add_argument("--executor", choices=("docker", "bubblewrap"), default="bubblewrap")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one more key")
     given = parser.parse_args()
-    given.problems = given.problems or sorted((data / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
+    given.problems = given.problems or sorted((DATA / "cvdp").glob("*code_generation_no_commercial*.jsonl"))
     if given.config == "cvdp" and not (given.problems and given.chat_template.is_file()):
-        parser.error(f"no CVDP files, or no chat template, in {data}: set RTL_DISTILL_DATA, or name them")
+        parser.error(f"no CVDP files, or no chat template, in {DATA}: set RTL_DISTILL_DATA, or name them")
     return given
 
 
 def main() -> int:
-    given = options()
+    given = parsed()
     faults = named(*given.only) if given.only else FAULTS
     if given.list:
         for fault in faults:
@@ -179,7 +169,7 @@ def main() -> int:
             name = f"rehearsal-{secrets.token_hex(2)}"
             starts = range(0, len(faults), given.faults_a_run)
             runs = [stage.rehearse(f"{name}-{at}", faults[at : at + given.faults_a_run]) for at in starts]
-        return 0 if show(runs) else 1
+        return 0 if told(runs) else 1
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.common import ROOT, options
 from benchmarks.soak.compare import differences
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.faults import Faults
@@ -40,7 +41,6 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.store import History
 from rtl_distill.operations.local import LocalDeployment, down, up
 
-ROOT = Path(__file__).parents[2]
 STEPS_AN_EPOCH = 10
 STUCK_S = 900.0
 SWEEP_S = 20.0
@@ -114,9 +114,8 @@ class Soak:
         Where it died the flow `resume` starts it again, which is called oftener than by its schedule.
         """
         began = last = told = swept = time.monotonic()
-        options = {"run_name": run}
         settings = overrides(run, self.steps, self.docker)
-        parameters = {"config": "demo", "overrides": settings, "options": options}
+        parameters = {"config": "demo", "overrides": settings, "options": {"run_name": run}}
         if not self.start("train/nightly", f"soak/{run}", parameters, attempts=20):
             raise SystemExit("the server takes no runs")
         done = -1
@@ -136,8 +135,7 @@ class Soak:
                 last = time.monotonic()
             if now - swept > SWEEP_S:
                 swept = now
-                history = {"history": f"runs/{run}.duckdb"}
-                self.start("resume/every-five-minutes", f"soak/{now}", history, attempts=1)
+                self.start("resume/every-five-minutes", f"soak/{now}", {"history": f"runs/{run}.duckdb"}, attempts=1)
             time.sleep(0.3)
         seconds = time.monotonic() - began
         self.tell(f"{run}: {self.trained(run)} steps in {seconds:.0f} s")
@@ -183,9 +181,8 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
             os.environ["DOCKER_HOST"] = engine.host
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        place = LocalDeployment(
-            home=home, folder=home / "deployment", port=port, database=postgres.url if postgres else None
-        )
+        url = postgres.url if postgres else None
+        place = LocalDeployment(home=home, folder=home / "deployment", port=port, database=url)
         os.environ["PREFECT_API_URL"] = place.api
         test = Soak(place, arguments.steps, arguments.docker)
         test.up()
@@ -193,7 +190,8 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
             calm = stack.enter_context(undisturbed(test))
             chance = random.Random(arguments.seed)
             at = chance.sample(range(1, arguments.steps), min(arguments.faults, arguments.steps - 1))
-            faults = Faults(place, chance, at, up_again=test.up, tell=test.tell, database=postgres, engine=engine)
+            crashing = {name: one for name, one in (("database", postgres), ("engine", engine)) if one}
+            faults = Faults(place, chance, at, crashing, up_again=test.up, tell=test.tell)
             storm = test.finish("storm", faults)
             total = sum(faults.injected.values())
             calm_s = wait(test, calm)
@@ -214,7 +212,7 @@ def soak(home: Path, arguments: argparse.Namespace) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0, help="of the faults: which, and when")

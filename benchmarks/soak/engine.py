@@ -10,16 +10,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from benchmarks.common import marked
 from rtl_core.errors import InfrastructureError, ToolMissingError
 
 IMAGE = "rtl-distill-sim"
 STARTS = 4
 
 
-class Engine:
+class Engine(contextlib.AbstractContextManager["Engine"]):
     """Starts `dockerd` in `folder` and copies the simulation image there from the engine that has it. Needs root.
 
     `host` is its DOCKER_HOST.
@@ -59,7 +58,8 @@ class Engine:
         which can be removed then."""
         self._process.terminate()
         self._process.wait(60)
-        for pid in self._shims():
+        # Its containers' keepers that are still there speak to a socket in its folder.
+        for pid in set(marked("shim", "cmdline")) & set(marked(f"{self._folder}/", "cmdline")):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for line in Path("/proc/mounts").read_text().splitlines():
@@ -71,24 +71,8 @@ class Engine:
         done = subprocess.run(["docker", "-H", self.host, "ps", "-aq"], check=True, capture_output=True, text=True)
         return done.stdout.split()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _shims(self) -> list[int]:
-        """Its containers' keepers that are still there: they speak to a socket in its folder."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    words = (entry / "cmdline").read_bytes().split(b"\0")
-                    if b"shim" in words[0] and any(w.startswith(f"{self._folder}/".encode()) for w in words):
-                        found.append(int(entry.name))
-        return found
 
     def _start(self) -> subprocess.Popen[bytes]:
         """Like a service manager's: an engine whose containerd takes too long on a busy machine is started again."""

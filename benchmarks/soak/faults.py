@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import psutil
 
+from benchmarks.common import marked
 from benchmarks.soak.engine import Engine
 from benchmarks.soak.postgres import Postgres
 from rtl_core.run.lock import read_holder
@@ -36,16 +37,14 @@ class Faults:
         place: LocalDeployment,
         rng: random.Random,
         at: list[int],
+        crashing: Mapping[str, Postgres | Engine],
         *,
         up_again: Callable[[], None],
         tell: Callable[[str], None],
-        database: Postgres | None = None,
-        engine: Engine | None = None,
     ) -> None:
-        """`at`: after how many steps each one is due."""
+        """`at`: after how many steps each one is due; `crashing`: what else can crash, by name."""
         self._place, self._random, self._up_again, self._tell = place, rng, up_again, tell
-        self._crashing = {"database": database, "engine": engine}
-        kinds = [*KINDS, *(name for name, what in self._crashing.items() if what)]
+        self._crashing, kinds = crashing, [*KINDS, *crashing]
         drawn = [kinds[i % len(kinds)] for i in range(len(at))]
         rng.shuffle(drawn)
         self.waiting = list(zip(sorted(at), drawn, strict=True))
@@ -88,17 +87,13 @@ class Faults:
         return f"the {target} did not answer for {seconds:.0f} s"
 
     def _power_cut(self) -> str:
-        mark = f"{MARK}={self._place.settings()[MARK]}".encode()
-        number = 0
-        for process in psutil.process_iter():
-            with contextlib.suppress(OSError, psutil.NoSuchProcess):
-                environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-                if process.pid != os.getpid() and mark in environment:
-                    process.kill()
-                    number += 1
+        processes = marked(f"{MARK}={self._place.settings()[MARK]}\0")
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         time.sleep(1.0)
         self._up_again()
-        return f"killed all {number} processes of the deployment and started it again"
+        return f"killed all {len(processes)} processes of the deployment and started it again"
 
     def _victims(self, kind: str, run: str) -> list[psutil.Process]:
         """Processes of a kind that live: what a keeper keeps, the run, or children of the run."""

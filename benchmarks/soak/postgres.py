@@ -7,14 +7,14 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rtl_core.errors import ToolMissingError
 
 
-class Postgres:
+class Postgres(AbstractContextManager["Postgres"]):
     """Starts a cluster with an empty database `prefect`; `url` is what Prefect takes. It is deleted at the end."""
 
     def __init__(self) -> None:
@@ -46,30 +46,14 @@ class Postgres:
 
     def query(self, sql: str) -> str:
         """What psql prints of a query's rows, without decoration."""
-        command = [
-            str(self._bin / "psql"),
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(self.port),
-            "-U",
-            "prefect",
-            "-Atc",
-            sql,
-            "prefect",
-        ]
+        command = [self._bin / "psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "prefect", "-Atc", sql, "prefect"]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd="/").stdout.strip()
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "-t", "300", "stop")
         shutil.rmtree(self._folder)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start(self) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmarks.redteam.tools import running_here
+from benchmarks.common import marked
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.tools import TOOLS
 from rtl_core.episodes.workspace import shortened
@@ -267,7 +267,7 @@ def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open
         for seconds in (3, 12, 60):  # until the one was at work while the other looked
             (_, other), (_, tell) = open_tools(PROBLEM, call_seconds=seconds), open_tools(PROBLEM)
             at_work = threads.submit(probe, other, works)
-            while not (began := running_here(mark)) and not at_work.done():
+            while not (began := marked(mark, "cmdline")) and not at_work.done():
                 time.sleep(0.02)
             found = probe(tell, looks).text
             assert "found []" in found
@@ -277,7 +277,7 @@ def test_neither_another_episode_at_work_nor_files_of_the_host_are_in_reach(open
         else:
             pytest.fail("they were never at work at the same time")
     assert "cocotb: stopped, it" in at_work.result().text
-    assert not running_here(mark)  # and nothing is left of it
+    assert not marked(mark, "cmdline")  # and nothing is left of it
 
 
 def test_the_simulators_own_files_cannot_be_changed(open_tools):
