@@ -19,7 +19,9 @@ DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 def options(doc: str | None, *, data: bool = False) -> argparse.ArgumentParser:
     """A parser that describes a module by its docstring; `data`: with `--data`, the folder of the published sets."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    spec = sys.modules["__main__"].__spec__
+    program = f"python -m {spec.name.removesuffix('.__main__')}" if spec else None
+    parser = argparse.ArgumentParser(program, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if data:
         parser.add_argument("--data", type=Path, default=DATA, help="folder of the published sets")
     return parser

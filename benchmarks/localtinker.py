@@ -21,9 +21,8 @@ which each group shares the first half, in passes of at most 512 tokens on the o
 
 The other side runs in a fresh process with torch's defaults; its tensors are made beforehand. The service's times hold everything
 between the SDK's call and its result: HTTP, JSON and protobuf on both sides, queues, batching. The number that counts is tokens a
-second, of answers up to and including their end token; ratios are medians over rounds. `computing` is the same ratio for the time in
-which the service computed, in its sampling processes (their mean) and its compute thread: what is left between the two ratios is SDK,
-HTTP and waiting, which short requests to a tiny model mostly are. Nothing else should run: with other work beside it both sides suffer
+second, of answers up to and including their end token; ratios are medians over rounds. What the service does not
+spend computing is SDK, HTTP and waiting, which short requests to a tiny model mostly are. Nothing else should run: with other work beside it both sides suffer
 unequally. Printed, too: the most memory that the service had in each row, and how far the sampler's log-probabilities are from the
 trainer's; exit code 1 where that is more than rounding. With `--steps` the service first runs so many steps alone, each a sampled
 group and a train step, and the most memory of each tenth of them is printed.
@@ -51,7 +50,6 @@ import numpy as np
 os.environ.setdefault("TINKER_TELEMETRY", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import httpx
 import tinker
 from tinker import types
 
@@ -121,11 +119,6 @@ class Served:
         stepped = self._training.optim_step(types.AdamParams(learning_rate=1e-4))
         passed.result(), stepped.result()
         return sum(one.model_input.length for one in data)
-
-    def busy_s(self) -> float:
-        url, headers = f"{self.service.base_url}/api/v1/local/status", {"X-API-Key": self.service.api_key}
-        status = httpx.get(url, headers=headers).json()
-        return sum(status.get(key, 0.0) for key in ("busy_s", "sampling_busy_s"))
 
     def peak_gb(self) -> float:
         """The most memory that the service's process has had since the last call (VmHWM)."""
@@ -219,11 +212,9 @@ def measure(args: argparse.Namespace, work: Work, served: Served, plain: PlainPr
             served.close()
         for _, (name, (ours, asked)) in itertools.product(range(args.rounds + 1), work.items()):
             if first == "ours":
-                busy, began = served.busy_s(), time.perf_counter()
+                began = time.perf_counter()
                 tokens = ours()
-                seconds = time.perf_counter() - began
-                figures[name]["ours"].append(tokens / seconds)
-                figures[name]["computing"].append(tokens / max(1e-9, served.busy_s() - busy))
+                figures[name]["ours"].append(tokens / (time.perf_counter() - began))
                 peaks[name] = max(peaks.get(name, 0.0), served.peak_gb())
             if first == "plain" or in_turns:
                 seconds, tokens = plain.ask(*asked)
@@ -248,13 +239,12 @@ def report(args: argparse.Namespace, figures: dict, targets: dict[str, float]) -
     summary, rows = {}, []
     for name, sides in figures.items():
         ratios = [a / b for a, b in zip(sides["ours"], sides["plain"], strict=True)]
-        computing = statistics.median(a / b for a, b in zip(sides["computing"], sides["plain"], strict=True))
         ours, plain, ratio = (statistics.median(values) for values in (sides["ours"], sides["plain"], ratios))
-        summary[name] = {"ours": ours, "plain": plain, "ratio": ratio, "computing": computing}
+        summary[name] = {"ours": ours, "plain": plain, "ratio": ratio}
         target = f">= {targets[name]}" if name in targets else ""
         spread = f"{min(ratios):.2f} .. {max(ratios):.2f}"
-        rows.append((name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target, f"{computing:.2f}"))
-    columns = ("", "service", "plain", "ratio", "least .. most", "target", "computing")
+        rows.append((name, f"{ours:,.0f}", f"{plain:,.0f}", f"{ratio:.2f}", spread, target))
+    columns = ("", "service", "plain", "ratio", "least .. most", "target")
     show(f"tokens/s, {args.threads} threads, medians of {args.rounds} rounds", columns, rows)
     return summary
 

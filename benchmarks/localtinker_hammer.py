@@ -1,6 +1,6 @@
 """Many clients hammer one embedded Tinker service: no error, and memory flat once it is warm.
 
-    python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24] [--json FILE]
+    python -m benchmarks.localtinker_hammer [--requests 3000] [--clients 8] [--warm-up 800] [--allowed-mb 24]
 
 Each client is a session of its own that goes round all a training pipeline does, at random: groups of samples, scores, forward
 passes, training steps with several losses, states saved, loaded, listed and deleted, new sampling clients, cancelled requests, a
@@ -15,7 +15,6 @@ so a short run has to allow more.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
@@ -166,7 +165,6 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--warm-up", type=int, default=800, help="requests before memory is watched")
     parser.add_argument("--allowed-mb", type=float, default=24.0, help="growth that is no leak, beside 3 %%")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
 
     logging.getLogger("tinker").setLevel(logging.CRITICAL)  # refusals are part of the exercise
@@ -208,9 +206,6 @@ def main() -> int:
     print(f"errors: {len(errors)}")
     for error in errors[:10]:
         print(f"  {error[:400]}")
-    if args.json:
-        figures = {"errors": errors, "first_mb": first, "last_mb": last, "done": dict(done), "samples": samples}
-        args.json.write_text(json.dumps(figures, indent=1))
     return 0 if flat and not errors else 1
 
 

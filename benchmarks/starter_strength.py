@@ -58,11 +58,9 @@ class Tally:
     """Designs that never came to a test, by outcome: they say nothing of the bench."""
     survivors: list[str] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
-        self.killed += other.killed
-        self.same += other.same
-        self.unfit.update(other.unfit)
-        self.survivors += other.survivors
+    def __add__(self, other: Tally) -> Tally:
+        mine, theirs = (vars(one).values() for one in (self, other))
+        return Tally(*(a + b for a, b in zip(mine, theirs, strict=True)))
 
     def row(self, name: str) -> tuple[str, ...]:
         told = self.killed + len(self.survivors)
@@ -176,7 +174,7 @@ def main() -> None:
             tally = strength(executor, specs, arguments.seed, arguments.threads)
             rows.append(tally.row(family))
             print(*rows[-1], flush=True)
-            whole.add(tally)
+            whole += tally
     columns = ("family", "killed", "told apart", "share", "the same", "no test")
     show("wrong designs of the starter set", columns, [*rows, None, whole.row("all")])
     for outcome, count in whole.unfit.items():

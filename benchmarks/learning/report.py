@@ -13,25 +13,7 @@ from rtl_core.problems.starter.spec import Tier
 
 REPORT = Path(__file__).parents[2] / "docs" / "learning-report.md"
 
-_HEAD = f"""# What each ingredient adds
-
-This page is the output of `make learning-report` (`python -m benchmarks.learning`), made from the ledger
-`benchmarks/learning/ledger.jsonl`. A cell is a whole training run of one setting with one seed: {STEPS} train steps of 48 answers, graded by
-the cocotb harnesses, then judged on the `test` split. Cells with more supervised steps have 128, 192 or 256 in all, as their rows say; `demo`
-and its variants have the steps and sizes of the shipped configuration. A cell that is in the ledger is not run again.
-
-- pass@1 and interface are shares of the answers at temperature 1; intervals are 95 %, over problems and seeds
-  ([how](learning.md#intervals)). With two or three seeds they are wide where the seeds differ.
-- *Steps to* a rate, hard tier: the first step at which the student's own answers of the last 8 steps, to training problems that it had not seen
-  before, passed at that rate (training problems share widths with earlier ones, test problems do not). The orders by difficulty are not
-  comparable in this column. Starter tier, `demo` and its variants: the first evaluation on the test problems, one every five steps, that has
-  that rate. Supervised steps count. Median over the seeds, in brackets each seed; a dash where half of
-  them or more did not get there.
-- *Dollars* are what the same tokens would cost at the package's price list for the models of the configuration `cvdp`, without evaluations.
-  The tiny models cost nothing.
-- What was chosen how: [learning.md](learning.md#how-the-settings-were-chosen).
-- *Collapsed*: runs whose last 8 steps pass less than half of what their best 8 steps passed.
-"""
+_HEAD = Path(__file__).with_name("report_head.md").read_text(encoding="utf-8").format(STEPS=STEPS)
 _TITLES: dict[Tier, str] = {"hard": "Hard tier", "starter": "Starter tier"}
 
 
