@@ -1,4 +1,4 @@
-"""Do the executors agree? Right and wrong answers, graded by both, and every difference with its cause.
+"""Do the executors agree? Right and wrong answers, graded by both, and every difference with what they say.
 
     python -m benchmarks.agreement [--data ../shared/data] [--starter 54] [--executors bubblewrap,docker]
 
@@ -25,19 +25,6 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
-
-
-def cause(one: Verdict, other: Verdict) -> str:
-    """Why two verdicts may differ, as far as they tell."""
-    tools = {t for t in set(one.tools) & set(other.tools) if one.tools[t] != other.tools[t]}
-    if "infrastructure_error" in (one.outcome, other.outcome):
-        broken = one if one.outcome is Outcome.INFRASTRUCTURE_ERROR else other
-        return f"{broken.executor} could not: " + next(iter(broken.reasons), "")[:80]
-    if Outcome.TIMEOUT in (one.outcome, other.outcome):
-        return "time: one ran into its limit"
-    if "compile_failed" in (one.outcome, other.outcome):
-        return f"compiler versions ({', '.join(sorted(tools)) or 'the same'})"
-    return f"simulator or library versions ({', '.join(sorted(tools)) or 'the same'})"
 
 
 @dataclass(frozen=True)
@@ -92,8 +79,15 @@ def main() -> None:
         rows = []
         for pair in different:
             cells = [f"{v.outcome.value} {v.tests_passed}/{v.tests_total}" for v in pair.verdicts.values()]
-            rows.append((pair.problem.id, pair.kind, *cells, cause(*[*pair.verdicts.values()][:2])))
-        show("differences", ("problem", "answer", *executors, "cause"), rows, width=150)
+            rows.append(
+                (
+                    pair.problem.id,
+                    pair.kind,
+                    *cells,
+                    "; ".join(next(iter(v.reasons), "")[:60] for v in pair.verdicts.values()),
+                )
+            )
+        show("differences", ("problem", "answer", *executors, "reasons"), rows, width=150)
     print(f"{len(found)} pairs, {len(different)} differences")
     raise SystemExit(1 if different else 0)
 

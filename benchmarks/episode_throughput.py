@@ -17,10 +17,11 @@ import os
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,11 @@ endmodule
 """
 
 
-@dataclass
-class Clock:
+class Clock(defaultdict[str, list[float]]):
     """Seconds by what they went into, from all threads."""
 
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__(list)
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -64,10 +65,7 @@ class Clock:
         try:
             yield
         finally:
-            self.seconds.setdefault(name, []).append(time.monotonic() - started)
-
-    def total(self, name: str) -> float:
-        return sum(self.seconds.get(name, ()))
+            self[name].append(time.monotonic() - started)
 
 
 @dataclass
@@ -163,9 +161,10 @@ def main() -> int:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         seconds, programs_s, own_s = asyncio.run(played(arguments, Path(folder), clock))
-    whole, model_s, sandbox_s = clock.total("episodes"), clock.total("model"), clock.total("sandbox")
-    waited_s = clock.total("sandbox and waiting") - sandbox_s
-    parts = {"model": model_s, "sandboxes": sandbox_s, "waiting for a core": waited_s}
+    whole, model_s, sandbox_s, tools_s = (
+        sum(clock[name]) for name in ("episodes", "model", "sandbox", "sandbox and waiting")
+    )
+    parts = {"model": model_s, "sandboxes": sandbox_s, "waiting for a core": tools_s - sandbox_s}
     parts["our own work"] = whole - sum(parts.values())
     cpu = {"CPU of programs in sandboxes": programs_s, "CPU of this program": own_s}
     rows = [(name, f"{value:.1f}", f"{value / whole:.1%}") for name, value in parts.items()]
