@@ -10,7 +10,7 @@ two runs is Prefect's. The history's share is told twice: the time for which the
 happens beside other work), and the CPU time that it took, of all cores.
 
 `--staleness` compares steps that overlap with steps that do not. The stage times of a real job (35B student, 397B teacher, CVDP), scaled by
-a factor, are added as delays: in a proxy in front of an embedded service (rehearsal/proxy.py) and in the grader. A step is
+a factor, are added as delays to backend and grader. A step is
 the time from one trained step to the next. The limit is held against the longest stage of steps that do not overlap, whose stages are not
 lengthened by another step's work on the same cores. By arithmetic (tests/rollouts/test_run_ahead_times.py) a step's chain is 22 s until its
 first group, 30 s of grading and 31 s of training, 83 s, of which two are under way: 41.5 s. Were no group graded before the last is
@@ -25,6 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,30 +57,53 @@ def overrides(folder: Path, name: str, steps: int) -> list[str]:
     ]
 
 
-class SlowGrader:
-    """A grader whose every distinct answer takes `seconds` longer."""
+class Slowed:
+    """A part of a run whose methods `sample`, `logprobs`, `step` and `grade` take as long as the cloud's, scaled by a factor, and at least what
+    they take here: a step's groups are sampled between half of its time and all of it, its answers scored one after the other."""
 
-    def __init__(self, grader: Any, seconds: float) -> None:
-        self._grader, self._seconds = grader, seconds
+    def __init__(self, part: Any, factor: float) -> None:
+        self._part, self._factor = part, factor
+        self._sampled, self._scored_at = 0, 0.0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._grader, name)
+        return getattr(self._part, name)
 
     def grade(self, *arguments: Any) -> Any:
-        time.sleep(self._seconds)
-        return self._grader.grade(*arguments)
+        time.sleep(self._factor * CLOUD_S["grade"] * GRADERS / (GROUPS * ANSWERS))
+        return self._part.grade(*arguments)
+
+    async def sample(self, *arguments: Any, **named: Any) -> Any:
+        share = 0.5 + 0.5 * (self._sampled % GROUPS) / (GROUPS - 1)
+        self._sampled += 1
+        return await self._slowly(share * CLOUD_S["sample"], self._part.sample(*arguments, **named))
+
+    async def logprobs(self, *arguments: Any) -> Any:
+        now = time.monotonic() / self._factor
+        self._scored_at = max(now, self._scored_at) + CLOUD_S["score"] / (GROUPS * ANSWERS)
+        return await self._slowly(self._scored_at - now, self._part.logprobs(*arguments))
+
+    async def open_trainer(self, *arguments: Any, **named: Any) -> Any:
+        return Slowed(await self._part.open_trainer(*arguments, **named), self._factor)
+
+    async def step(self, *arguments: Any) -> Any:
+        return await self._slowly(CLOUD_S["train"], self._part.step(*arguments))
+
+    async def _slowly(self, seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
+        done, _ = await asyncio.gather(work, asyncio.sleep(self._factor * seconds))
+        return done
 
 
-async def without_prefect(config: str, settings: list[str], slow_s: float = 0.0) -> None:
-    """The steps of a run by the functions that the tasks call; each grade takes `slow_s` longer."""
+async def without_prefect(config: str, settings: list[str], factor: float = 0.0) -> None:
+    """The steps of a run by the functions that the tasks call; with a factor at a cloud's stage times."""
     from rtl_core.config import load_config
     from rtl_core.rollouts import batch, datums, planning, scoring, training
     from rtl_core.rollouts.side_by_side import all_of, in_order
     from rtl_core.run.session import open_session
 
     async with open_session(load_config(config, settings)) as session:
-        if slow_s:
-            session.graders.grader = SlowGrader(session.graders.grader, slow_s)  # type: ignore[assignment]
+        if factor:
+            session.graders.grader = Slowed(session.graders.grader, factor)  # type: ignore[assignment]
+            session.policy.backend = Slowed(session.policy.backend, factor)  # type: ignore[assignment]
         await planning.plan_run(session)
 
         async def prepare(state: Any) -> batch.Batch:
@@ -150,34 +174,19 @@ def compare_prefect(folder: Path, config: str, steps: int) -> None:
 
 def compare_staleness(folder: Path, config: str, steps: int, factor: float) -> bool:
     """Print steps with and without overlap at a cloud's stage times, and whether the overlap keeps its promise."""
-    from benchmarks.rehearsal.proxy import Latency, Proxy
-    from rtl_core.localtinker.process import LocalTinker
-    from rtl_core.tinymodels import model_path
-
-    # Named by their paths, so that the tokenizers are found as a cloud's are.
-    models = {role: model_path(role) for role in ("student", "teacher")}
-    sample_s, score_s, train_s = (factor * CLOUD_S[stage] for stage in ("sample", "score", "train"))
-    cloud = Latency(sample_s, score_s, train_s, GROUPS, ANSWERS)
-    slow_s = factor * CLOUD_S["grade"] * GRADERS / (GROUPS * ANSWERS)
     found = []
-    with LocalTinker({str(path): Path(path) for path in models.values()}, folder / "service") as service:
-        os.environ["TINKER_API_KEY"] = service.api_key
-        for staleness in (0, 1):
-            with Proxy(service.base_url, latency=cloud) as proxy:
-                settings = [
-                    *overrides(folder, f"staleness-{staleness}", steps),
-                    "learning.kl_schedule=constant",
-                    "learning.replace_with_kl=false",
-                    "learning.learning_rate=1e-5",
-                    f"learning.staleness={staleness}",
-                    f"tinker.base_url={proxy.url}",
-                    *(f"tinker.{role}={path}" for role, path in models.items()),
-                    f"sampling.group_size={ANSWERS}",
-                    "sampling.seeded=false",
-                    f"grading.workers={GRADERS}",
-                ]
-                asyncio.run(without_prefect(config, settings, slow_s))
-            found.append(step_times(folder / f"staleness-{staleness}.duckdb", skip=2))
+    for staleness in (0, 1):
+        settings = [
+            *overrides(folder, f"staleness-{staleness}", steps),
+            "learning.kl_schedule=constant",
+            "learning.replace_with_kl=false",
+            "learning.learning_rate=1e-5",
+            f"learning.staleness={staleness}",
+            f"sampling.group_size={ANSWERS}",
+            f"grading.workers={GRADERS}",
+        ]
+        asyncio.run(without_prefect(config, settings, factor))
+        found.append(step_times(folder / f"staleness-{staleness}.duckdb", skip=2))
     longest = max(found[0][stage] for stage in CLOUD_S)
     rows = [(stage, *(f"{times[stage]:.2f}" for times in found), f"{factor * s:.2f}") for stage, s in CLOUD_S.items()]
     rows.append(("the step", *(f"{times['period']:.2f}" for times in found), ""))

@@ -1,13 +1,11 @@
-"""A proxy on loopback between the SDK and a Tinker service: a cloud's latencies, and faults (faults.py).
+"""A proxy on loopback between the SDK and a Tinker service, with faults (faults.py).
 
 Bodies go through unchanged, JSON and protobuf, unless a fault changes them. What a request is about is read from it: which call it is
-(`route`), and which session, sampler or trainer it names. A latency is added where the cloud has it, before an answer can be
-fetched (`retrieve_future`): until then a long poll ends with 408 `try_again`, as the service's own does.
+(`route`), and which session, sampler or trainer it names.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -29,29 +27,7 @@ from tinker.proto import tinker_public_pb2 as pb
 if TYPE_CHECKING:
     from benchmarks.rehearsal.faults import Fault
 
-LONG_POLL_S = 20.0
 NOT_PASSED = frozenset({"content-length", "transfer-encoding", "connection", "content-encoding", "date", "server"})
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Seconds of a cloud's step: its sampling (requests end between half of it and all of it), all scores one after the other, a pass."""
-
-    sample_s: float
-    score_s: float
-    train_s: float
-    groups: int
-    """Sampling requests of a step."""
-    answers: int
-    """Answers of a group; each is scored by a request of its own."""
-
-
-@dataclass
-class Promised:
-    """A request that the service accepted and whose answer is to be fetched."""
-
-    route: str
-    ready_at: float
 
 
 @dataclass
@@ -95,17 +71,17 @@ class Proxy:
     Faults are met one at a time: while one is neither mended nor over, no other one begins.
     """
 
-    def __init__(self, upstream: str, faults: Sequence[Fault] = (), latency: Latency | None = None) -> None:
+    def __init__(self, upstream: str, faults: Sequence[Fault] = ()) -> None:
         self.met: dict[str, Met] = {}
         """Name of a fault -> what became of it."""
         self.lost: dict[str, tuple[int, str]] = {}
         """Session, sampler or trainer that a fault ended -> how a request that names it is refused."""
         self.http: httpx.AsyncClient
-        self._faults, self._upstream, self._latency = faults, upstream, latency
+        self._faults, self._upstream = faults, upstream
         self._steps = 0
         self._numbers: Counter[str] = Counter()
-        self._scored_at = 0.0
-        self._promised: dict[str, Promised] = {}
+        self._promised: dict[str, str] = {}
+        """Id of a request that the service accepted and whose answer is to be fetched -> its route."""
         methods = ["GET", "POST", "PUT", "DELETE"]
         app = Starlette(routes=[Route("/{path:path}", self._serve, methods=methods)], lifespan=self._open)
         config = uvicorn.Config(app, port=0, log_level="critical", access_log=False, timeout_keep_alive=120)
@@ -157,7 +133,7 @@ class Proxy:
             met = self.met.setdefault(fault.name, Met(time.monotonic(), f"{call.route} #{self._numbers[call.route]}"))
             met.times += 1
             return await fault.strike(call)
-        response = await self._in_time(call)
+        response = await call.send()
         if response.status_code == 200:
             self._mended_by(call.route)
         return response
@@ -193,19 +169,8 @@ class Proxy:
         if name == "create_sampling_session" and said.get("model_path"):
             return "open saved weights"
         if name == "retrieve_future" and said.get("request_id") in self._promised:
-            return f"answer of {self._promised[said['request_id']].route}"
+            return f"answer of {self._promised[said['request_id']]}"
         return name
-
-    async def _in_time(self, call: Call) -> Response:
-        """What the service answers, as soon as the cloud would."""
-        promised = self._promised.get(call.said.get("request_id", ""))
-        if promised is not None:
-            wait_s = promised.ready_at - time.monotonic()
-            await asyncio.sleep(min(max(wait_s, 0.0), LONG_POLL_S))
-            if wait_s > LONG_POLL_S:
-                words = {"type": "try_again", "request_id": call.said["request_id"], "queue_state": "active"}
-                return JSONResponse(words, 408)
-        return await call.send()
 
     async def forward(self, call: Call) -> Response:
         """Pass a request on, and note what the service promised."""
@@ -217,23 +182,10 @@ class Proxy:
         if answer.status_code == 200 and b'"request_id"' in answer.content[:200] and "answer of" not in call.route:
             request_id = answer.json().get("request_id")
             if request_id not in self._promised:  # otherwise sent again after its connection broke
-                self._promised[request_id] = Promised(call.route, self._ready_at(call.route))
+                self._promised[request_id] = call.route
                 self._steps += call.route == "optim_step"
         kept = {name: value for name, value in answer.headers.items() if name not in NOT_PASSED}
         return Response(answer.content, answer.status_code, kept)
-
-    def _ready_at(self, route: str) -> float:
-        """When a cloud would have the answer to a request that comes now."""
-        now, cloud = time.monotonic(), self._latency
-        if cloud is None:
-            return now
-        if route == "sample":
-            place = self._numbers[route] % cloud.groups
-            return now + cloud.sample_s * (0.5 + 0.5 * place / max(cloud.groups - 1, 1))
-        if route == "score":
-            self._scored_at = max(now, self._scored_at) + cloud.score_s / (cloud.groups * cloud.answers)
-            return self._scored_at
-        return now + (cloud.train_s if route == "forward_backward" else 0.0)
 
 
 def read_body(request: Request, body: bytes) -> dict[str, Any]:
