@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
+NUMBER = re.compile(r"[-+<>≤≥=·–.\d\s]*(\d|$)")
 DATA = Path(os.environ.get("RTL_DISTILL_DATA", ROOT.parent / "shared/data"))
 
 
@@ -38,15 +40,17 @@ def numbers(text: str) -> list[int]:
 
 
 def show(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any] | None], width: int = 120) -> None:
-    """Print a table whose first column is text and whose others are numbers, or words as short; None is a line between two sections."""
+    """Print a table, numbers on the right; None is a line between two sections."""
+    lines = [None if row is None else [str(cell) for cell in row] for row in rows]
     table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="right" if table.columns else "left")
-    for row in rows:
-        if row is None:
+    for place, column in enumerate(columns):
+        numbers = all(NUMBER.match(line[place]) for line in lines if line and line[place])
+        table.add_column(column, justify="right" if numbers else "left")
+    for line in lines:
+        if line is None:
             table.add_section()
         else:
-            table.add_row(*map(str, row))
+            table.add_row(*line)
     (Console() if sys.stdout.isatty() else Console(width=width)).print(table)
 
 

@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container
-from contextlib import closing
+from collections.abc import Container, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from benchmarks.answers import answer_to, graded
+from benchmarks.agreement import agreement
+from benchmarks.answers import answer_to
 from benchmarks.common import names, options, show
-from rtl_core.grading.executors import make_executor
-from rtl_core.grading.grader import Grader
+from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.limits import Limits
 from rtl_core.grading.reasons import HARNESS_FAILED
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Stage, Verdict
 
 
@@ -88,30 +87,21 @@ class Row:
         return bool(self.found) and all(kind in (Kind.PASSES, Kind.JUDGES) for kind, _ in self.found.values())
 
 
-def look(problems: list[Problem], name: str, timeout_s: float, goldens: Path | None = None) -> dict[str, Verdict]:
-    """Problem id -> verdict of one executor on the golden answer, or on the stand-in where there is none."""
-    limits = Limits(wall_s=timeout_s, cpu_s=timeout_s)
-    with make_executor(name) as executor, closing(Grader(executor, limits=limits)) as grader:
-        verdicts = graded(grader, [(problem, answer_to(problem, goldens)) for problem in problems])
-    return {problem.id: verdict for problem, verdict in zip(problems, verdicts, strict=True)}
-
-
 def rows_of(
-    path: Path, executors: list[str], timeout_s: float, goldens: Path | None, only: Container[str] | None
+    path: Path, executors: Mapping[str, Executor], limits: Limits, goldens: Path | None, only: Container[str] | None
 ) -> list[Row]:
-    """Every line of a file, or the problems `only`, in order of kind: graded, left out, broken."""
+    """Every line of a file, or the problems `only`, in order of kind: graded on the golden answer, or on the stand-in where there is none;
+    left out; broken."""
     found = read_cvdp(path)
     problems = [problem for problem in found.problems if only is None or problem.id in only]
-    seen = {name: look(problems, name, timeout_s, goldens) for name in executors}
     rows = []
-    for problem in problems:
-        verdicts = {name: seen[name][problem.id] for name in executors}
+    for pair in agreement([(p, "", answer_to(p, goldens).files) for p in problems], executors, limits):
         cells = {
             f"{name}, Icarus {v.tools.get('iverilog', 'none')}": (kind(v), f"{v.outcome.value}, {v.tests_passed} of {v.tests_total}")
-            for name, v in verdicts.items()
+            for name, v in pair.verdicts.items()
         }  # fmt: skip
-        stopped = [v for v in verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
-        rows.append(Row(problem.id, problem.category, cells, _word(stopped[0]) if stopped else ""))
+        stopped = [v for v in pair.verdicts.values() if kind(v) not in (Kind.PASSES, Kind.JUDGES)]
+        rows.append(Row(pair.problem.id, pair.problem.category, cells, _word(stopped[0]) if stopped else ""))
     if only is not None:
         return rows
     rows += [Row(left.id, "", {}, f"left out: {left.reason}") for left in found.left_out]
@@ -130,25 +120,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", metavar="ID", help="these problems alone")
     arguments = parser.parse_args()
     only = set(arguments.only) if arguments.only else None
-    rows = [
-        row
-        for path in arguments.problems
-        for row in rows_of(path, arguments.executors, arguments.timeout, arguments.goldens, only)
-    ]
+    limits = Limits(wall_s=arguments.timeout, cpu_s=arguments.timeout)
+    with ExitStack() as stack:
+        executors = {name: stack.enter_context(make_executor(name)) for name in arguments.executors}
+        found = [rows_of(path, executors, limits, arguments.goldens, only) for path in arguments.problems]
+    rows = [row for rows in found for row in rows]
     graders = list(dict.fromkeys(name for row in rows for name in row.found))
     counts = {name: Counter(row.found[name][0] for row in rows if name in row.found) for name in graders}
     title = ", ".join(path.name for path in arguments.problems)
     show(title, ("", *Kind), [(name, *(counts[name][one] for one in Kind)) for name in graders], width=160)
-    shown = [
-        (
-            row.problem.removeprefix("cvdp_"),
-            row.category,
-            *(": ".join(row.found.get(n, ("–",))) for n in graders),
-            row.why,
-        )
-        for row in rows
-        if arguments.all or not row.runs
-    ]
+    shown = []
+    for row in rows:
+        if arguments.all or not row.runs:
+            said = (": ".join(row.found.get(name, ("–",))) for name in graders)
+            shown.append((row.problem.removeprefix("cvdp_"), row.category, *said, row.why))
     show(title, ("problem", "category", *graders, "why"), shown, width=160)
 
 

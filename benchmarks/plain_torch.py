@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -117,25 +117,22 @@ class PlainProcess:
     """`Plain` in a process of its own, so that what it imports is no part of a client of the service."""
 
     def __init__(self, *given: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_answer, args=(theirs, given), daemon=True)
-        self._process.start()
+        self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _open, given)
 
     def ask(self, method: str, *given: Any, **named: Any) -> tuple[float, Any]:
         """(seconds, result) of a method of `Plain`."""
-        self._pipe.send((method, given, named))
-        return self._pipe.recv()
+        return self._pool.submit(_timed, method, given, named).result()
 
     def close(self) -> None:
-        self._process.terminate()
-        self._process.join()
+        self._pool.shutdown(cancel_futures=True)
 
 
-def _answer(pipe: Connection, made_of: tuple) -> None:
-    plain = Plain(*made_of)
-    while True:
-        method, given, named = pipe.recv()
-        started = time.perf_counter()
-        result = getattr(plain, method)(*given, **named)
-        pipe.send((time.perf_counter() - started, result))
+def _open(*given: Any) -> None:
+    global _plain
+    _plain = Plain(*given)
+
+
+def _timed(method: str, given: tuple, named: dict[str, Any]) -> tuple[float, Any]:
+    started = time.perf_counter()
+    result = getattr(_plain, method)(*given, **named)
+    return time.perf_counter() - started, result
