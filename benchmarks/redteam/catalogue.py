@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from benchmarks.redteam import tricks
 from benchmarks.redteam.attack import Attack
 from benchmarks.redteam.bases import LFSR
@@ -23,15 +21,15 @@ def chosen(only: list[str] | None = None, *, every: int = 1) -> list[tuple[str, 
 
     Raises ValueError when `only` names nothing.
     """
-    pairs = [(group, attack) for group, attacks in GROUPS.items() for attack in attacks]
-    if only:
-        pairs = [(g, a) for g, a in pairs if any(word == g or (word not in GROUPS and word in a.name) for word in only)]
-        if not pairs:
-            raise ValueError(f"no group and no attack is called {', '.join(only)}; the groups are {', '.join(GROUPS)}")
-    counted: Counter[str] = Counter()
-    kept = []
-    for group, attack in pairs:
-        if counted[group] % every == 0:
-            kept.append((group, attack))
-        counted[group] += 1
+
+    def wanted(group: str, attack: Attack) -> bool:
+        return not only or any(word == group or (word not in GROUPS and word in attack.name) for word in only)
+
+    kept = [
+        (group, attack)
+        for group, attacks in GROUPS.items()
+        for attack in [one for one in attacks if wanted(group, one)][::every]
+    ]
+    if only and not kept:
+        raise ValueError(f"no group and no attack is called {', '.join(only)}; the groups are {', '.join(GROUPS)}")
     return kept
