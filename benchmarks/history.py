@@ -31,8 +31,6 @@ from rtl_core.history.store import History
 Row = tuple[str, str, str]
 """What, measured, and whether the target was met."""
 WRITER = "import sys; from benchmarks.made_up_history import write_steps; write_steps(*sys.argv[1:])"
-STEPS = 20
-"""That `store` writes; `readers` reads 15 times as often."""
 
 
 def met(value: float, limit: float, words: str) -> str:
@@ -49,7 +47,7 @@ def writing(path: Path, first: int, count: int, every_s: float) -> subprocess.Po
     return writer
 
 
-def store(folder: Path) -> Iterator[Row]:
+def store(folder: Path, steps: int) -> Iterator[Row]:
     """Rollouts (10,000) of 5 KB and 2 × 2,000 numbers, a step of 64 problems × 8 samples a transaction; then the teacher's."""
     (folder / "store.duckdb").unlink(missing_ok=True)
     history = History(folder / "store.duckdb")
@@ -62,7 +60,7 @@ def store(folder: Path) -> Iterator[Row]:
         work(rows)
         seconds[what] += times * (time.perf_counter() - start)
 
-    for number in range(STEPS):
+    for number in range(steps):
         batch = rollouts(number, 64, 8, 2_000, 5_000)
         total += len(batch)
         before = time.process_time()
@@ -105,7 +103,7 @@ def queries(folder: Path, n: int) -> Iterator[Row]:
     yield "  72 rollouts more", f"{time.perf_counter() - start:.3f} s", ""
 
 
-def readers(folder: Path) -> Iterator[Row]:
+def readers(folder: Path, count: int) -> Iterator[Row]:
     """How long a reader in another process waits for its answer while one writes without a pause."""
     path = folder / "readers.duckdb"
     path.unlink(missing_ok=True)
@@ -113,7 +111,7 @@ def readers(folder: Path) -> Iterator[Row]:
     try:
         reader, waits, steps = History(path, read_only=True), [], []
         start = time.monotonic()
-        for i in range(15 * STEPS):
+        for i in range(count):
             begin = time.perf_counter()
             steps += reader.query("SELECT count(DISTINCT step) AS n FROM rollouts").column(0).to_pylist()
             waits.append(time.perf_counter() - begin)
@@ -124,28 +122,27 @@ def readers(folder: Path) -> Iterator[Row]:
         writer.wait()
     p50, p95 = np.percentile(waits, [50, 95])
     measured = f"p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms, max {1e3 * max(waits):.0f} ms"
-    yield f"{15 * STEPS} reads beside a writer without pause", measured, met(float(p95), 0.5, "p95 < 0.5 s")
+    yield f"{count} reads beside a writer without pause", measured, met(float(p95), 0.5, "p95 < 0.5 s")
     yield "  the writer meanwhile", f"{rate:.1f} steps/s of 72 rollouts", ""
-
-
-PARTS: dict[str, Callable[[Path, int], Iterator[Row]]] = {
-    "store": lambda folder, n: store(folder),
-    "queries": queries,
-    "readers": lambda folder, n: readers(folder),
-}
 
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="store, queries, readers (default: all)")
     parser.add_argument("--rollouts", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path, default=Path("/tmp/bench-history"))
     parser.add_argument(
         "--keep", action="store_true", help="keep the files, so that `queries` need not be filled again"
     )
+    parser.add_argument("--steps", type=int, default=20, help="that `store` writes; 15 reads of `readers` for each")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    rows = (row for part in given.parts or PARTS for row in PARTS[part](given.folder, given.rollouts))
+    parts: dict[str, Callable[[], Iterator[Row]]] = {
+        "store": lambda: store(given.folder, given.steps),
+        "queries": lambda: queries(given.folder, given.rollouts),
+        "readers": lambda: readers(given.folder, 15 * given.steps),
+    }
+    rows = (row for part in given.parts or parts for row in parts[part]())
     show(None, ("what", "measured", "target"), rows)
     if not given.keep:
         shutil.rmtree(given.folder)

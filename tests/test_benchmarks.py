@@ -29,7 +29,7 @@ COMMANDS = (
     "hanging honest --starter 1 --loads 1 --sets starter",
     "harnesses {data}/cvdp-single/problems.jsonl --only cvdp_copilot_secure_ALU_0001",
     "hints demo-self --problems 2",
-    "history --rollouts 400 --folder history",
+    "history --rollouts 400 --steps 2 --folder history",
     "integrity --every 60",
     "localtinker --rounds 1 --prompts 2 --group 2 --tokens 8",
     f"localtinker --model {STUDENT} {MODEL}",
