@@ -104,7 +104,7 @@ def written(*calls: dict[str, Any]) -> str:
 
 def drift(family: Family, spec: Spec, rng: random.Random, mixture: Mixture) -> Spec:
     """The specification with each aspect turned into the textbook's by chance."""
-    usual = family.textbook(spec)
+    usual = family.textbook_spec(spec)
     drifted = spec
     for fields in (("ports",), ("width",), ("option",), ("clock",), ("reset", "active_low", "asynchronous")):
         chance = mixture.width if fields == ("width",) and mixture.width is not None else mixture.aspect
@@ -138,7 +138,7 @@ def draw_turn(rng: random.Random, phase: Phase, reads: float) -> tuple[list[Any]
     elif rng.random() < reads:
         return messages, written(read)
     else:
-        answered = family.textbook(spec)
+        answered = family.textbook_spec(spec)
     write = called("write", path=f"rtl/{spec.module}.sv", content=family.code(answered))
     return messages, written(write, called("submit"))
 
@@ -171,5 +171,5 @@ def answer_of(rng: random.Random, family: Family, spec: Spec, mixture: Mixture) 
     if kind < mixture.compliant:
         return spec
     if kind < mixture.compliant + mixture.textbook:
-        return family.textbook(spec)
+        return family.textbook_spec(spec)
     return drift(family, spec, rng, mixture)

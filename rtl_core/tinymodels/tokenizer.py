@@ -80,7 +80,7 @@ def _corpus() -> list[str]:
 
 def _keywords(texts: Iterable[str]) -> set[str]:
     """The words that are never names: of Verilog and of the prompts' English."""
-    roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook_module)]
+    roles = [role for family in BY_NAME.values() for role in (*family.roles, family.textbook[0])]
     listed = [*names.CLOCKS, *names.RESETS_HIGH, *names.RESETS_LOW, *names.PORTS, *names.MODULE_WORDS]
     listed += [*names.PARAMETERS, *roles]
     words = {word for name in listed for word in [name, *name.split("_")]}

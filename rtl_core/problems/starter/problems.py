@@ -72,4 +72,4 @@ def golden_answer(spec: Spec) -> str:
 def textbook_answer(spec: Spec) -> str:
     """The Verilog that a textbook would show instead: right behaviour, its own interface and defaults."""
     family = BY_NAME[spec.family]
-    return family.code(family.textbook(spec))
+    return family.code(family.textbook_spec(spec))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import random
-import textwrap
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -136,7 +135,5 @@ def _sized(signal: Signal) -> tuple[str, int]:
 @cache
 def reference_source(family: Family) -> str:
     """The source text of the family's reference model as a plain function without annotations."""
-    source = textwrap.dedent(inspect.getsource(type(family).reference))
-    _, _, rest = source.partition("\n")  # without @staticmethod
-    _, _, body = rest.partition("\n")
-    return "def reference(width, option, state, inputs):\n" + body
+    _, _, body = inspect.getsource(family.reference).partition('"""\n')  # what stands behind the docstring
+    return "def reference(width, option, state, inputs):\n" + body.lstrip("\n")

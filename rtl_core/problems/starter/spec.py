@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, TypeVar
 
 from rtl_core.problems.starter import names
 from rtl_core.types.problem import Difficulty
@@ -16,6 +16,8 @@ Tier = Literal["starter", "hard"]
 
 WIDTHS = tuple(range(2, 17))
 TEXTBOOK_WIDTH = 8
+Words = tuple[int, ...]
+Reference = TypeVar("Reference", bound=Callable[..., Any])
 DOCUMENT = "docs/specification.md"
 """Where the specification stands, of problems whose prompt does not hold it."""
 
@@ -62,65 +64,82 @@ def clocking(spec: Spec) -> str:
     return f"Clock {spec.clock}. Reset {spec.reset}, {kind}, active {level}."
 
 
-class Family(ABC):
-    """A kind of design from which specifications are drawn. A new family is one subclass and one line in `catalog.py`.
+@dataclass(frozen=True, eq=False)
+class Family:
+    """A kind of design from which specifications are drawn. A new one is a reference model below `@Family.of(...)`.
 
-    A subclass gives the class variables and `describe`, `signals`, `body` and `reference`. `reference` is the design
-    once more, in Python: the harness carries its source text, so it may use nothing but its arguments and builtins.
+    `describe`, `body` and `parameterised` are called with the specification and its port names.
     """
 
-    name: ClassVar[str]
-    difficulty: ClassVar[Difficulty]
-    roles: ClassVar[tuple[str, ...]]
+    reference: Callable[[int, str, Any, Words], tuple[Any, Words]]
+    """The design once more, in Python: (width, option, state, inputs) -> (state after the next rising edge, outputs now), inputs and
+    outputs in header order. The harness carries its source text, so it may use nothing but its arguments and builtins.
+    """
+    difficulty: Difficulty
+    roles: tuple[str, ...]
     """Textbook port names in the order of the header, without clock and reset."""
-    options: ClassVar[tuple[str, ...]] = ("",)
+    textbook: tuple[str, str | None]
+    """The module name and the option that a textbook would show; None where every option is as common."""
+    sizes: Callable[[Spec], tuple[Words, Words]]
+    """Widths in bits of the data inputs and of the outputs, both in header order."""
+    describe: Callable[..., str]
+    """The specification in short English, without module name, clock and reset."""
+    body: Callable[..., str]
+    """The golden answer between header and `endmodule`, lines indented by two and ended by a newline."""
+    options: tuple[str, ...] = ("",)
     """The variants of behaviour (bit order, operator, ...)."""
-    textbook_option: ClassVar[str | None] = None
-    """The option that a textbook would show, or None where every option is as common."""
-    textbook_module: ClassVar[str]
-    widths: ClassVar[tuple[int, ...]] = WIDTHS
+    widths: tuple[int, ...] = WIDTHS
     """Data widths in bits. Always holds 8, the textbook's, or is `(1,)` for a family without a width."""
-    sequential: ClassVar[bool] = False
-    """Whether the design has a clock and a reset."""
-    reset_state: ClassVar[Any] = 0
-    """State of the reference model after a reset."""
+    reset_state: Any = None
+    """State of the reference model after a reset; None for a combinational family."""
+    bursts: Callable[[Spec], list[tuple[Words, int]]] = lambda spec: []
+    """(inputs, clock cycles) by which the design goes through all its states once while these inputs are held: for states that a
+    thousand cycles with random inputs do not reach.
+    """
+    parameterised: Callable[..., str] | None = None
+    """The header of a module whose parameter, the last role, sets the width; None without one."""
 
-    @abstractmethod
-    def describe(self, spec: Spec) -> str:
-        """The specification in short English, without module name, clock and reset."""
+    @classmethod
+    def of(cls, families: list[Family], **facts: Any) -> Callable[[Reference], Reference]:
+        """Adds the family of the decorated reference model to `families`."""
 
-    @abstractmethod
-    def signals(self, spec: Spec) -> list[Signal]:
-        """Data ports in the order of the header, without clock and reset."""
+        def add(reference: Reference) -> Reference:
+            families.append(cls(reference, **facts))
+            return reference
 
-    @abstractmethod
-    def body(self, spec: Spec) -> str:
-        """The golden answer between header and `endmodule`, lines indented by two and ended by a newline."""
+        return add
 
-    @staticmethod
-    @abstractmethod
-    def reference(width: int, option: str, state: Any, inputs: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-        """(state after the next rising edge, outputs now), from the state and the inputs now, both in header order."""
+    @property
+    def name(self) -> str:
+        return self.reference.__name__
 
-    def bursts(self, spec: Spec) -> list[tuple[tuple[int, ...], int]]:
-        """(inputs, clock cycles) by which the design goes through all its states once while these inputs are held.
-
-        For states that a thousand cycles with random inputs do not reach.
-        """
-        return []
+    @property
+    def sequential(self) -> bool:
+        """Whether the design has a clock and a reset."""
+        return self.reset_state is not None
 
     def parameter(self, spec: Spec) -> str | None:
         """The module parameter that sets the width, where the specification asks for one."""
-        return None
+        return spec.ports[-1] if self.parameterised else None
 
     def prompt(self, spec: Spec) -> str:
         """The whole prompt: module, behaviour, ports with widths, clock and reset."""
-        text = f"Module {spec.module}: {self.describe(spec)}"
+        text = f"Module {spec.module}: {self.describe(spec, *spec.ports)}"
         return f"{text} {clocking(spec)}" if self.sequential else text
 
     def pointer(self, spec: Spec) -> str:
         """The prompt where the specification stands in a document: the kind of design, and the file to write."""
-        return f"Write rtl/{spec.module}.sv, a {self.textbook_module} as {DOCUMENT} says."
+        return f"Write rtl/{spec.module}.sv, a {self.textbook[0]} as {DOCUMENT} says."
+
+    def signals(self, spec: Spec) -> list[Signal]:
+        """Data ports in the order of the header, without clock and reset. An output that nothing assigns continuously is a `reg`."""
+        inputs, outputs = self.sizes(spec)
+        assigned = re.findall(r"\bassign ([^=]*)=", self.body(spec, *spec.ports))
+        wires = set(re.findall(r"\w+", " ".join(assigned)))
+        found = [Signal(name, "input", width) for name, width in zip(spec.ports, inputs, strict=False)]
+        for name, width in zip(spec.ports[len(inputs) :], outputs, strict=False):
+            found.append(Signal(name, "output" if name in wires else "output reg", width))
+        return found
 
     def header(self, spec: Spec) -> list[Signal]:
         """All ports in the order of the header."""
@@ -129,14 +148,17 @@ class Family(ABC):
 
     def code(self, spec: Spec) -> str:
         """The golden answer, one Verilog module."""
-        header = ", ".join(str(signal) for signal in self.header(spec))
-        return f"module {spec.module}({header});\n{self.body(spec)}endmodule\n"
+        if self.parameterised:
+            header = f" {self.parameterised(spec, *spec.ports)}"
+        else:
+            header = f"({', '.join(map(str, self.header(spec)))})"
+        return f"module {spec.module}{header};\n{self.body(spec, *spec.ports)}endmodule\n"
 
-    def textbook(self, spec: Spec) -> Spec:
+    def textbook_spec(self, spec: Spec) -> Spec:
         """The specification that a textbook would answer instead: its names, 8 bits, `rst_n` asynchronous active low."""
-        option = spec.option if self.textbook_option is None else self.textbook_option
+        module, option = self.textbook
         width = TEXTBOOK_WIDTH if TEXTBOOK_WIDTH in self.widths else spec.width
-        return Spec(self.name, self.textbook_module, self.roles, width, option)
+        return Spec(self.name, module, self.roles, width, spec.option if option is None else option)
 
     def draw(self, rng: random.Random, widths: Sequence[int], modules: Sequence[str]) -> Spec:
         """A random specification with one of the given widths and module names."""
@@ -148,6 +170,8 @@ class Family(ABC):
             width=rng.choice(widths),
             option=rng.choice(self.options),
         )
+        if self.parameterised:
+            spec = replace(spec, ports=(*spec.ports[:-1], rng.choice(names.PARAMETERS)))
         if not self.sequential:
             return spec
         return replace(

@@ -1,1 +1,0 @@
-"""The starter families, a module per group."""
