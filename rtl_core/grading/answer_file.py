@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from rtl_core.errors import ProblemError
+from rtl_core.problems.json_lines import json_lines
 from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.prompting.extraction import MAX_RESPONSE_CHARS
@@ -39,11 +39,11 @@ def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[
     counted: Counter[str] = Counter()
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(_lines(file), 1):
-                if raw is not None and not raw.strip():
-                    continue
+            for number, record in json_lines(file, MAX_LINE_BYTES):
                 try:
-                    line = _answer_line(number, raw, problems, why_not, counted)
+                    if isinstance(record, str):
+                        raise ValueError(record)
+                    line = line_of(record, number, problems, why_not, counted)
                 except ValueError as error:
                     complaints.append(f"{path.name}:{number}: {error}")
                 else:
@@ -52,30 +52,6 @@ def read_answers(path: Path, found: ProblemSet) -> tuple[list[AnswerLine], list[
     except OSError as error:
         raise ProblemError(f"cannot read the answers file {path}: {error.strerror}", "check the path") from error
     return lines, complaints
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Lines of a file; None for one that is too long to be read."""
-    while raw := file.readline(MAX_LINE_BYTES + 1):
-        too_long = len(raw) > MAX_LINE_BYTES
-        while too_long and not raw.endswith(b"\n") and (raw := file.readline(1 << 20)):
-            pass
-        yield None if too_long else raw
-
-
-def _answer_line(
-    number: int, raw: bytes | None, problems: dict[str, Problem], why_not: dict[str, str], counted: Counter[str]
-) -> AnswerLine:
-    """One line as an answer; raises ValueError that says what is wrong with it."""
-    if raw is None:
-        raise ValueError(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
-    try:
-        record = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON: {error}") from error
-    if not isinstance(record, dict):
-        raise ValueError(f"is a JSON {type(record).__name__}, not an object")
-    return line_of(record, number, problems, why_not, counted)
 
 
 def line_of(

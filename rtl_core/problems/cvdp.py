@@ -11,7 +11,6 @@ Not read: the comprehension categories, whose answers are judged by BLEU or by a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,6 +21,7 @@ import yaml
 
 from rtl_core.errors import ProblemError
 from rtl_core.problems.interface import derive_interface
+from rtl_core.problems.json_lines import json_lines
 from rtl_core.problems.known_sets import command_for
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
@@ -68,19 +68,10 @@ def read_cvdp(path: Path | str) -> ProblemSet:
     path = Path(path)
     found = ProblemSet()
     first_seen: dict[str, int] = {}
-    count = 0
     try:
         with path.open("rb") as file:
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                count += 1
-                too_long = len(line) > MAX_LINE_BYTES
-                while too_long and not line.endswith(b"\n") and (line := file.readline(1 << 20)):
-                    pass
-                if too_long:
-                    reason = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
-                    found.broken.append(BrokenLine(path.name, count, None, "line", reason, SINGLE_TURN))
-                elif line.strip():
-                    _read_line(line, path.name, count, found, first_seen)
+            for number, record in json_lines(file, MAX_LINE_BYTES):
+                _read_line(record, path.name, number, found, first_seen)
     except OSError as error:
         hint = cvdp_remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
         raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
@@ -156,35 +147,23 @@ def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:
     )
 
 
-def _read_line(line: bytes, file: str, number: int, found: ProblemSet, first_seen: dict[str, int]) -> None:
-    source = SINGLE_TURN
-
-    def broken(identity: object, field_name: str, reason: str) -> None:
-        known = identity if isinstance(identity, str) else None
-        found.broken.append(BrokenLine(file, number, known, field_name, reason, source))
-
+def _read_line(
+    record: dict[str, Any] | str, file: str, number: int, found: ProblemSet, first_seen: dict[str, int]
+) -> None:
+    source, identity = SINGLE_TURN, None
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        broken(None, "line", f"is not JSON: {error}")
-        return
-    if not isinstance(record, dict):
-        broken(None, "line", f"is a JSON {type(record).__name__}, not an object")
-        return
-    source = SINGLE_TURN if "input" in record else AGENTIC
-    identity = record.get("id")
-    if isinstance(identity, str) and identity in first_seen:
-        broken(identity, "id", f"was already used in line {first_seen[identity]}")
-        return
-    try:
-        problem = problem_from_record(record, source=source)
+        if isinstance(record, str):
+            raise FieldError("line", record)
+        source = SINGLE_TURN if "input" in record else AGENTIC
+        identity = record["id"] if isinstance(record.get("id"), str) else None
+        if identity in first_seen:
+            raise FieldError("id", f"was already used in line {first_seen[identity]}")
+        found.problems.append(problem_from_record(record, source=source))
     except NotGradableError as reason:
         found.left_out.append(LeftOut(cast(str, identity), reason.message, source))
     except FieldError as error:
-        broken(identity, error.field, error.reason)
+        found.broken.append(BrokenLine(file, number, identity, error.field, error.reason, source))
         return
-    else:
-        found.problems.append(problem)
     first_seen[cast(str, identity)] = number
 
 

@@ -6,7 +6,7 @@ Whatever comes out of a macro is left alone: its tokens do not stand in the file
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -79,13 +79,18 @@ class SourceTree:
 
     def edited(self, edits: tuple[Edit, ...]) -> str:
         """The file's text with edits applied. Raises ValueError where two of them overlap."""
-        parts, at = [], 0
-        for edit in sorted(edits, key=lambda e: (e.start, e.end)):
-            if edit.start < at:
-                raise ValueError("edits overlap")
-            parts += [self.data[at : edit.start], edit.text.encode()]
-            at = edit.end
-        return b"".join([*parts, self.data[at:]]).decode()
+        return edited(self.data, edits)
+
+
+def edited(data: bytes, edits: Iterable[Edit]) -> str:
+    """UTF-8 text with edits applied. Raises ValueError where two of them overlap."""
+    parts, at = [], 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        if edit.start < at:
+            raise ValueError("edits overlap")
+        parts += [data[at : edit.start], edit.text.encode()]
+        at = edit.end
+    return b"".join([*parts, data[at:]]).decode()
 
 
 def is_token(node: Node) -> bool:

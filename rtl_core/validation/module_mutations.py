@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rtl_core.problems.clocking import is_active_low
 from rtl_core.problems.tree import Edit, Node, SourceTree, is_token, name_of, tokens, walk
 from rtl_core.validation.module_text import ModuleText, bounds_of, declarators
-from rtl_core.validation.mutation import Mutation
+from rtl_core.validation.mutation import Mutation, told
 
 _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
@@ -39,7 +39,7 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
         whole = tree.span(port.header)
         if "output" not in port.words or port.bounds is None or port.node is None or whole is None:
             continue
-        if name_of(port.node) not in _PORTS or not {"reg", "logic", "output"} & port.words or _shared(port.node):
+        if name_of(port.node) not in _PORTS or not {"reg", "logic", "output"} & port.words or shares_header(port.node):
             continue
         kind = next((word for word in ("reg", "logic") if word in port.words), "wire")
         initial = port.node.declarator.initializer
@@ -47,13 +47,13 @@ def _short_outputs(module: ModuleText) -> Iterator[Mutation]:
         header = [Edit(*span, "wire") for t in tokens(port.header) if t.rawText == kind and (span := tree.span(t))]
         if initial and (span := tree.span(initial)):
             header.append(Edit(*span, ""))
-        for bounds, told in _narrower(tree, port.bounds):
+        for bounds, fewer in _narrower(tree, port.bounds):
             other = f"{port.name}__short"
             declaration = f"{kind} {port.signed}{bounds} {other}{given}; assign {port.name} = {other};"
             if edits := module.behind(port.name, other, declaration):
                 yield Mutation(
                     "truncation",
-                    f"output `{port.name}` {tree.text(port.bounds)} has {told} behind it",
+                    f"output `{port.name}` {tree.text(port.bounds)} has {fewer} behind it",
                     (*edits, *header),
                 )
 
@@ -67,12 +67,9 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
         declared = [d.name.rawText for d in declarators(member)]
         if module.ports.keys() & set(declared):
             continue  # the second half of an older port declaration
-        names = ", ".join(declared)
-        span = tree.span(bounds)
-        if span is None:
-            continue
-        for text, told in _narrower(tree, bounds):
-            yield Mutation("truncation", f"`{names}` {tree.text(bounds)} has {told}", (Edit(*span, text),))
+        for text, fewer in _narrower(tree, bounds):
+            described = f"`{', '.join(declared)}` {tree.text(bounds)} has {fewer}"
+            yield from told(tree, "truncation", described, (bounds, text))
 
 
 def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
@@ -91,9 +88,9 @@ def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
                 values[f"{port.name} | (1 << {size // 2})"] = (
                     f"bit {size // 2} of `{port.name}`, from the right, reads as 1"
                 )
-        for value, told in values.items():
+        for value, described in values.items():
             if edits := module.behind(port.name, other, f"wire {port.signed}{width}{other} = {value};"):
-                yield Mutation("ignored input", told, edits)
+                yield Mutation("ignored input", described, edits)
 
 
 def _ignored_parameters(module: ModuleText) -> Iterator[Mutation]:
@@ -142,10 +139,9 @@ def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
         active_branch = is_active_low(module.node, words[-1], module.edges) == (len(words) == 2)
         branch = node.statement if active_branch else node.elseClause
         for part in walk(branch) if branch is not None else ():
-            assigned = name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED
-            if assigned and (span := tree.span(part)):
-                told = f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
-                yield Mutation("missing reset", told, (Edit(*span, ";"),))
+            if name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED:
+                kept = f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
+                yield from told(tree, "missing reset", kept, (part, ";"))
 
 
 def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:
@@ -176,7 +172,7 @@ def _size(tree: SourceTree, bounds: Node) -> int | None:
     return abs(int(left) - int(right)) + 1 if left.isdigit() and right.isdigit() else None
 
 
-def _shared(port: Node) -> bool:
+def shares_header(port: Node) -> bool:
     """Whether the next port has no header of its own, so that it would follow an edit of this one."""
     ports = [part for part in port.parent if not is_token(part)]
     spot = next((i for i, part in enumerate(ports) if part == port), None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from rtl_core.problems.tree import Edit, Node, SourceTree, name_of
+from rtl_core.problems.tree import Edit, Node, SourceTree, edited, name_of
 
 Kind = Literal[
     "operator",
@@ -48,32 +48,36 @@ def short(text: str) -> str:
     return flat if len(flat) <= SHOWN else flat[: SHOWN - 3] + "..."
 
 
+Change = tuple[Node, str]
+"""A node or token, and the text in its place."""
+
+
+def told(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
+    """The mutation that makes these changes; none where one of the nodes does not stand in the file as written."""
+    spans = [tree.span(node) for node, _ in changes]
+    edits = tuple(Edit(*span, text) for span, (_, text) in zip(spans, changes, strict=True) if span)
+    if len(edits) == len(changes):
+        yield Mutation(kind, description, edits)
+
+
 def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
     """The mutation that puts `text` in the place of a node or token."""
-    span = tree.span(node)
-    if span:
-        yield Mutation(kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (Edit(*span, text),))
+    return told(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
 
 
-def said(tree: SourceTree, kind: Kind, whole: Node, edits: tuple[Edit, ...]) -> Iterator[Mutation]:
+def said(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterator[Mutation]:
     """A mutation described by the expression around it, before and after."""
-    span = tree.span(whole)
-    if not span:
-        return
-    before = tree.text(whole)
-    parts, at = [], span[0]
-    for edit in sorted(edits, key=lambda e: e.start):
-        parts += [tree.data[at : edit.start], edit.text.encode()]
-        at = edit.end
-    after = b"".join([*parts, tree.data[at : span[1]]]).decode()
-    yield Mutation(kind, f"`{short(before)}` becomes `{short(after)}`", edits)
+    for mutation in told(tree, kind, "", *changes):
+        if span := tree.span(whole):
+            moved = (replace(edit, start=edit.start - span[0], end=edit.end - span[0]) for edit in mutation.edits)
+            after = edited(tree.data[span[0] : span[1]], moved)
+            yield replace(mutation, description=f"`{short(tree.text(whole))}` becomes `{short(after)}`")
 
 
 def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
     """The mutation in which two parts of `whole` change places; none where they are alike."""
-    first, second = tree.span(left), tree.span(right)
-    if first and second and tree.text(left) != tree.text(right):
-        yield from said(tree, kind, whole, (Edit(*first, tree.text(right)), Edit(*second, tree.text(left))))
+    if tree.text(left) != tree.text(right):
+        yield from said(tree, kind, whole, (left, tree.text(right)), (right, tree.text(left)))
 
 
 def prints(node: Node) -> bool:

@@ -12,9 +12,9 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, tokens, walk
-from rtl_core.validation.module_mutations import module_mutations
-from rtl_core.validation.mutation import SHOWN, Mutation, prints, replaced, said, short, swapped
+from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, walk
+from rtl_core.validation.module_mutations import module_mutations, shares_header
+from rtl_core.validation.mutation import SHOWN, Mutation, prints, replaced, said, short, swapped, told
 from rtl_core.validation.priorities import priority
 from rtl_core.validation.saturation import saturation
 
@@ -69,6 +69,7 @@ _INDEXED = {
 }
 _BASES = {"b": 2, "o": 8, "d": 10, "h": 16}
 _FORMATS = {2: "b", 8: "o", 10: "d", 16: "x"}
+_EDGES = {"posedge": "negedge", "negedge": "posedge"}
 _UNSIZED = {"'0": "'1", "'1": "'0"}
 _LITERAL = re.compile(r"(?:(\d[\d_]*)?\s*'[sS]?([bodhBODH])\s*)?([0-9a-fA-F][0-9a-fA-F_]*)")
 
@@ -108,13 +109,11 @@ def _behaviour(root: Node) -> Iterator[Node]:
 def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if type(node).__name__ != "BinaryExpressionSyntax" or name_of(node) in _ASSIGNMENTS:
         return
-    sign, span = node.operatorToken.rawText, tree.span(node.operatorToken)
-    if not span:
-        return
+    token, sign = node.operatorToken, node.operatorToken.rawText
     for other in _OPERATORS.get(sign, "").split():
-        yield from said(tree, "operator", node, (Edit(*span, other),))
+        yield from said(tree, "operator", node, (token, other))
     if sign in _OFF_BY_ONE:
-        yield from said(tree, "off by one", node, (Edit(*span, _OFF_BY_ONE[sign]),))
+        yield from said(tree, "off by one", node, (token, _OFF_BY_ONE[sign]))
     if sign in _ORDERED:
         yield from swapped(tree, "swap", node, node.left, node.right)
 
@@ -122,22 +121,17 @@ def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if type(node).__name__ != "PrefixUnaryExpressionSyntax":
         return
-    sign, span = node.operatorToken.rawText, tree.span(node.operatorToken)
-    if not span:
-        return
+    token, sign = node.operatorToken, node.operatorToken.rawText
     if sign in ("!", "~"):
         # The space keeps `&~a` from becoming another operator.
-        yield from said(tree, "polarity", node, (Edit(*span, " "),))
+        yield from said(tree, "polarity", node, (token, " "))
     elif sign in _REDUCTIONS:
-        yield from said(tree, "operator", node, (Edit(*span, _REDUCTIONS[sign]),))
+        yield from said(tree, "operator", node, (token, _REDUCTIONS[sign]))
 
 
 def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if name_of(node) == "SignalEventExpression":
-        other = {"posedge": "negedge", "negedge": "posedge"}.get(node.edge.rawText)
-        span = tree.span(node.edge)
-        if other and span:
-            yield from said(tree, "polarity", node, (Edit(*span, other),))
+    if name_of(node) == "SignalEventExpression" and node.edge.rawText in _EDGES:
+        yield from said(tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText]))
 
 
 def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -145,61 +139,43 @@ def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if name_of(node) == "ConditionalExpression":
         yield from swapped(tree, "swap", node, node.left, node.right)
         for branch in (node.left, node.right):
-            text = tree.text(branch)
-            if text:
+            if text := tree.text(branch):
                 yield from replaced(tree, "dropped branch", node, f"({text})")
     if name_of(node) != "ConditionalStatement":
         return
-    predicate, span = tree.text(node.predicate), tree.span(node.predicate)
-    if span and not predicate.lstrip("( ").startswith(("!", "~")):
-        edit = (Edit(*span, f"!({predicate})"),)
-        yield Mutation("polarity", f"`if ({short(predicate)})` becomes `if (!({short(predicate)}))`", edit)
-    whole, then = tree.span(node), tree.span(node.statement)
-    if not whole or not then:
-        return
+    predicate = tree.text(node.predicate)
+    which = f"`if ({short(predicate)})`"
+    if not predicate.lstrip("( ").startswith(("!", "~")):
+        negated = f"{which} becomes `if (!({short(predicate)}))`"
+        yield from told(tree, "polarity", negated, (node.predicate, f"!({predicate})"))
     if node.elseClause is None:
-        yield Mutation("dropped branch", f"`if ({short(predicate)})` does nothing", (Edit(*then, ";"),))
-        return
-    other = tree.span(node.elseClause)
-    if other:
-        yield Mutation("dropped branch", f"`if ({short(predicate)})` loses its else", (Edit(*other, ""),))
-        instead = tree.text(node.elseClause.clause)
-        yield Mutation(
-            "dropped branch", f"`if ({short(predicate)})` is gone, only its else stays", (Edit(*whole, instead),)
-        )
+        yield from told(tree, "dropped branch", f"{which} does nothing", (node.statement, ";"))
+    elif instead := tree.text(node.elseClause.clause):
+        yield from told(tree, "dropped branch", f"{which} loses its else", (node.elseClause, ""))
+        yield from told(tree, "dropped branch", f"{which} is gone, only its else stays", (node, instead))
 
 
 def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if name_of(node) != "CaseStatement":
-        return
-    items = [item for item in node.items if not is_token(item)]
+    items = [item for item in node.items if not is_token(item)] if name_of(node) == "CaseStatement" else []
     for item in items if len(items) > 1 else []:
-        span = tree.span(item)
-        if span:
-            label = tree.text(item).split(":", 1)[0]
-            yield Mutation("dropped branch", f"case item `{short(label)}` is gone", (Edit(*span, ""),))
+        label = tree.text(item).split(":", 1)[0]
+        yield from told(tree, "dropped branch", f"case item `{short(label)}` is gone", (item, ""))
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """A continuous assignment of the complement."""
-    if name_of(node) != "ContinuousAssign":
-        return
-    for assignment in (a for a in node.assignments if not is_token(a)):
-        span = tree.span(assignment.right) if name_of(assignment) == "AssignmentExpression" else None
-        if span:
-            yield from said(tree, "polarity", assignment, (Edit(*span, f"~({tree.text(assignment.right)})"),))
+    for assignment in node.assignments if name_of(node) == "ContinuousAssign" else ():
+        if name_of(assignment) == "AssignmentExpression":
+            right = assignment.right
+            yield from said(tree, "polarity", assignment, (right, f"~({tree.text(right)})"))
 
 
 def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
-    if name_of(node) != "ConcatenationExpression":
-        return
-    parts = [part for part in node.expressions if not is_token(part)]
-    spans = [tree.span(part) for part in parts]
-    if len(parts) > 1 and all(spans):
-        texts = [tree.text(part) for part in parts]
+    if name_of(node) == "ConcatenationExpression":
+        parts = [part for part in node.expressions if not is_token(part)]
+        texts = [tree.text(part) for part in parts][::-1]
         if texts != texts[::-1]:
-            edits = tuple(Edit(*span, text) for span, text in zip(spans, texts[::-1], strict=True) if span)
-            yield from said(tree, "bit order", node, edits)
+            yield from said(tree, "bit order", node, *zip(parts, texts, strict=True))
 
 
 def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -208,22 +184,18 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         return
     wires = [c.expr for c in node.connections if not is_token(c) and getattr(c, "expr", None) is not None]
     for left, right in itertools.pairwise(wires):
-        first, second = tree.span(left), tree.span(right)
         a, b = tree.text(left), tree.text(right)
-        if first and second and a != b:
-            yield Mutation(
-                "swap",
-                f"connections `{short(a)}` and `{short(b)}` change places",
-                (Edit(*first, b), Edit(*second, a)),
-            )
+        if a != b:
+            described = f"connections `{short(a)}` and `{short(b)}` change places"
+            yield from told(tree, "swap", described, (left, b), (right, a))
 
 
 def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     """Literals: neighbours where they index, size or compare, another value elsewhere."""
     if name_of(node) not in ("IntegerLiteralExpression", "IntegerVectorExpression", "UnbasedUnsizedLiteralExpression"):
         return
-    span, parent = tree.span(node), node.parent
-    if span is None or parent is None:
+    parent = node.parent
+    if parent is None:
         return
     compares = name_of(parent) not in _ASSIGNMENTS and (
         getattr(getattr(parent, "operatorToken", None), "rawText", "") in _COMPARISONS
@@ -235,7 +207,7 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= SHOWN:
         shown = shown.parent
     for text in _other_values(tree.text(node), near=near, smaller_only=declared):
-        yield from said(tree, "off by one" if near else "constant", shown, (Edit(*span, text),))
+        yield from said(tree, "off by one" if near else "constant", shown, (node, text))
 
 
 def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> list[str]:
@@ -307,21 +279,11 @@ def _reversed_declarations(tree: SourceTree) -> Iterator[Mutation]:
         # `input [7:0] a, b`: the second port has no range of its own and follows the first.
         if len(ranges) != 1 or not names & single or names & ranged:
             continue
-        if name_of(node) == "ImplicitAnsiPort" and _shared_header(node):
+        if name_of(node) == "ImplicitAnsiPort" and shares_header(node):
             continue
         msb, lsb = ranges[0].left, ranges[0].right
         for mutation in swapped(tree, "bit order", ranges[0], msb, lsb):
             yield Mutation("bit order", f"`{', '.join(sorted(names))}`: {mutation.description}", mutation.edits)
-
-
-def _shared_header(port: Node) -> bool:
-    """Whether the next ANSI port inherits this one's type."""
-    ports = [p for p in children(port.parent) if not is_token(p)]
-    spot = next((i for i, p in enumerate(ports) if p is port or str(p) == str(port)), None)
-    if spot is None or spot + 1 >= len(ports) or name_of(ports[spot + 1]) != "ImplicitAnsiPort":
-        return False
-    header = ports[spot + 1].header
-    return not any(token.rawText for token in tokens(header))
 
 
 _RULES: tuple[Callable[[SourceTree, Node], Iterator[Mutation]], ...] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from rtl_core.problems.tree import Edit, Node, SourceTree, is_token, name_of
-from rtl_core.validation.mutation import Mutation, short
+from rtl_core.problems.tree import Node, SourceTree, is_token, name_of
+from rtl_core.validation.mutation import Mutation, short, told
 
 
 def priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -35,14 +35,9 @@ def priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 
 
 def _exchanged(tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, second: Node) -> Iterator[Mutation]:
-    edits: list[Edit] = []
-    for left, right in parts:
-        one, two = tree.span(left), tree.span(right)
-        if one is None or two is None:
-            return
-        edits += [Edit(*one, tree.text(right)), Edit(*two, tree.text(left))]
-    a, b = (tree.text(node).split(":", 1)[0] for node in (first, second))
-    yield Mutation("priority", f"`{short(b)}` goes before `{short(a)}`", tuple(edits))
+    changes = [change for a, b in parts for change in ((a, tree.text(b)), (b, tree.text(a)))]
+    before, behind = (short(tree.text(node).split(":", 1)[0]) for node in (first, second))
+    return told(tree, "priority", f"`{behind}` goes before `{before}`", *changes)
 
 
 def _overlapping(case: Node) -> bool:

@@ -33,62 +33,19 @@ MAX_MESSAGE = 1 << 20
 _SHELL = set("|&;<>()$`\\\"'*?[]#~%!{}\n")
 _OURS = {"COCOTB_RANDOM_SEED", "LIBPYTHON_LOC", "PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"}
 _READ_AT_IMPORT = ("COCOTB_", "GPI_", "PYGPI_", "LIBPYTHON", "PYTHON", "COVERAGE")
-_COCOTB = [
-    "gate",
-    "instances",
+_PRELOADED = (
     "cocotb_tools._coverage",
-    "cocotb.logging",
     "cocotb._init",
-    "cocotb.triggers",
     "cocotb.clock",
-    "cocotb.types",
-    "cocotb.regression",
-    "cocotb.handle",
     "cocotb.queue",
     "cocotb.result",
-    "cocotb.utils",
-    "cocotb._test_functions",
-    "cocotb._profiling",
-    "cocotb._xunit_reporter",
     "cocotb_tools.runner",
-    "cocotb_tools.check_results",
-    "cocotb_tools.config",
-    "find_libpython",
     "pygpi.entry",
-    "xml.etree.ElementTree",
-    "subprocess",
-    "logging",
-    "random",
-    "math",
-    "itertools",
-    "struct",
-    "enum",
-    "dataclasses",
-    "typing",
-    "collections",
-    "json",
-    "hashlib",
-    "tempfile",
-    "shutil",
-    "pathlib",
-    "runpy",
-    "inspect",
-    "ast",
-    "traceback",
-    "warnings",
-    "atexit",
-]
-_PYTEST = [
-    "unittest",
-    "doctest",
-    "pdb",
     "pytest",
-    "_pytest.config",
-    "_pytest.assertion.rewrite",
-    "_pytest.main",
-    "_pytest.runner",
-    "_pytest.python",
-]
+    "doctest",
+    "runpy",
+)
+"""What a grade imports; the rest comes with it."""
 
 
 class BecomeSimulator(BaseException):
@@ -107,7 +64,7 @@ def serve():
     base = [entry for entry in sys.path if not entry.startswith("/guard")]
     place = _argument_place()
     witness.install()
-    _preload(_COCOTB + _PYTEST)
+    _preload()
     try:
         agent.serve(Launcher(base))
     except BecomeSimulator as order:
@@ -161,22 +118,21 @@ class Launcher:
         return pid
 
 
-def _preload(names):
+def _preload():
     """Imports what is there; the forks to come share it."""
     import importlib
 
     # The collector would look through all that stays anyway, again and again.
     gc.disable()
-    for name in names:
+    for name in _PRELOADED:
         try:
             importlib.import_module(name)
         except ImportError:
             continue
-    if "_pytest.config" in names:
-        from _pytest.config import default_plugins
+    from _pytest.config import default_plugins
 
-        for name in default_plugins:
-            importlib.import_module("_pytest." + name)
+    for name in default_plugins:
+        importlib.import_module("_pytest." + name)
     gc.collect()
     gc.freeze()
     gc.enable()
