@@ -6,7 +6,6 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from rtl_core.grading.limits import Limits
 from rtl_core.types.problem import Problem
@@ -16,16 +15,8 @@ GRADER_VERSION = 9
 """Raised whenever the grader may judge an answer differently than before."""
 
 
-class VerdictCache(Protocol):
-    """Where verdicts are kept. `put` is never called with an infrastructure error."""
-
-    def get(self, key: str) -> Verdict | None: ...
-
-    def put(self, key: str, verdict: Verdict) -> None: ...
-
-
 class MemoryCache:
-    """A cache in memory that can be filled before a run and drained after it. Thread-safe."""
+    """Verdicts by their keys, in memory: filled before a run and drained after it. Thread-safe. Keeps no infrastructure error."""
 
     def __init__(self, verdicts: Mapping[str, Verdict] | Iterable[tuple[str, Verdict]] = ()) -> None:
         self._verdicts = dict(verdicts)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.analysis import Analysis, AnalysisRequest, Analyst
-from rtl_core.grading.cache import VerdictCache, cache_key
+from rtl_core.grading.cache import MemoryCache, cache_key
 from rtl_core.grading.executors.base import Executor
 from rtl_core.grading.interface_check import demanded_values
 from rtl_core.grading.limits import Budget, KnownGood, Limits
@@ -50,7 +50,7 @@ class Grader:
         seed: int = 0,
         seeds: int = 3,
         until: Stage = Stage.TESTS,
-        cache: VerdictCache | None = None,
+        cache: MemoryCache | None = None,
         known_good: KnownGood | None = None,
     ) -> None:
         self.executor = executor
@@ -86,7 +86,7 @@ class Grader:
             verdict = self._infrastructure_error(f"the grader failed: {type(error).__name__}: {error}")
         verdict = verdict.model_copy(update={"wall_s": time.monotonic() - started})
         self._learn(problem, answer, verdict)
-        if cache is not None and verdict.outcome is not Outcome.INFRASTRUCTURE_ERROR:
+        if cache is not None:
             cache.put(key, verdict)
         return verdict
 

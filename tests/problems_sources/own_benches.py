@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem_set import BrokenLine, ProblemSet
+from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.problems.sources import FileSource
-from rtl_core.problems.testbench import Bench, bench_harness, difficulty_of
+from rtl_core.problems.testbench import Bench, bench_problem, read_benches
 from rtl_core.types.problem import Problem
 
 
@@ -21,37 +21,19 @@ class Benches(FileSource):
     """Folder of the files."""
 
     def read(self) -> ProblemSet:
-        found = ProblemSet()
-        for text in sorted(self.path.glob("*.md")):
-            try:
-                found.problems.append(problem(text))
-            except (OSError, ValueError) as error:
-                found.broken.append(BrokenLine(text.name, 1, text.stem, "files", str(error), "own-benches"))
-        return found
+        texts = sorted(self.path.glob("*.md"))
+        return read_benches(((t.name, t.stem, f"{t.stem}_tb.sv", partial(problem, t)) for t in texts), "own-benches")
 
 
 def problem(text: Path) -> Problem:
     """The problem of one `NAME.md`. Raises OSError where a file is missing, ValueError for a bench without a verdict."""
-    name, target = text.stem, f"rtl/{text.stem}.sv"
-    golden = {target: text.with_suffix(".sv").read_text()}
     bench = Bench(
-        sources={"tb.sv": text.with_name(f"{name}_tb.sv").read_text()},
-        design=target,
-        dut=name,
+        sources={"tb.sv": text.with_name(f"{text.stem}_tb.sv").read_text()},
+        design=f"rtl/{text.stem}.sv",
+        dut=text.stem,
         top="tb",
         marker="RESULT:",
         passed=" ok$",
-        golden=golden[target],
+        golden=text.with_suffix(".sv").read_text(),
     )
-    prompt, harness = text.read_text(), bench_harness(bench)
-    return Problem(
-        id=f"own_{name}",
-        source="own-benches",
-        category="cid003",
-        difficulty=difficulty_of(golden[target]),
-        prompt=prompt,
-        targets=(target,),
-        harness=harness,
-        golden=golden,
-        interface=derive_interface(prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden),
-    )
+    return bench_problem(bench, "own-benches", text.stem, text.read_text())

@@ -185,7 +185,7 @@ def test_it_gives_the_same_whole_problems_each_time(source: ProblemSource) -> No
 
 
 def test_broken_files_are_named_and_the_others_read(settings: dict[str, Any], source: ProblemSource) -> None:
-    expected = {"cvdp": "few.jsonl:2: no id: line: is not JSON", OWN: "torn.md:1: torn: files: [Errno 2]"}
+    expected = {"cvdp": "few.jsonl:2: no id: line: is not JSON", OWN: "torn.md:1: torn: torn_tb.sv: No such file"}
     broken = [str(line) for line in loaded_by(source).broken]
     assert len(broken) == (source.kind in expected)
     assert all(line.startswith(expected[source.kind]) for line in broken)

@@ -66,23 +66,12 @@ def host(memory_mb: int, processes: int) -> dict[str, Any]:
     }
 
 
-def container() -> dict[str, Any]:
-    """Arguments of `create_container`."""
-    return {"user": "0:0", "working_dir": "/", "network_disabled": True}
-
-
 @cache
 def _profile() -> str:
     """The profile as Docker takes it (`seccomp=...`)."""
     plain = " ".join((_FILES, _MEMORY, _PROCESSES, _ISOLATION, _EVENTS, _SOCKETS)).split()
     rules: list[dict[str, object]] = [{"names": plain, "action": "SCMP_ACT_ALLOW"}]
-    rules += [{"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [_argument(0, family)]} for family in _FAMILIES]
-    rules += [
-        {"names": ["personality"], "action": "SCMP_ACT_ALLOW", "args": [_argument(0, value)]}
-        for value in (0, 0xFFFFFFFF)
-    ]
+    for name, firsts in (("socket", _FAMILIES), ("personality", (0, 0xFFFFFFFF))):
+        arguments = ([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}] for value in firsts)
+        rules += [{"names": [name], "action": "SCMP_ACT_ALLOW", "args": given} for given in arguments]
     return json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules})
-
-
-def _argument(index: int, value: int) -> dict[str, object]:
-    return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}

@@ -123,7 +123,9 @@ def _create(settings: Settings, kind: Kind, program: Sequence[str], **streams: b
                 binds=[f"{INSIDE}:{GUARD}:ro", f"{folder}:{CONTROL}:rw"],
                 **confinement.host(kind.memory_mb, kind.processes),
             ),
-            **confinement.container(),
+            user="0:0",
+            working_dir="/",
+            network_disabled=True,
             **streams,
         )
     except Exception as error:

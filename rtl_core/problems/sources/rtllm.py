@@ -8,13 +8,13 @@ the verified design, its top module renamed to what the bench instantiates.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem_set import BrokenLine, ProblemSet
+from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.problems.sources import SOURCES, FileSource
-from rtl_core.problems.testbench import Bench, bench_harness, bench_modules, difficulty_of, prints, renamed
+from rtl_core.problems.testbench import Bench, bench_modules, bench_problem, prints, read_benches, renamed
 from rtl_core.types.problem import Problem
 
 SOURCE = "rtllm"
@@ -49,21 +49,14 @@ def read_rtllm(path: Path | str) -> ProblemSet:
     folders = sorted(entry.parent for entry in root.rglob(DESCRIPTION)) if root.is_dir() else []
     if not folders:
         raise ProblemError(f"no RTLLM design under {root}", f"give a clone of RTLLM; it should hold .../{DESCRIPTION}")
-    found = ProblemSet()
-    for folder in folders:
-        place = str((folder / DESCRIPTION).relative_to(root))
-        try:
-            found.problems.append(_problem(folder))
-        except OSError as error:
-            name = Path(str(error.filename)).name
-            found.broken.append(BrokenLine(place, 1, folder.name, name, error.strerror or str(error), SOURCE))
-        except ValueError as error:
-            found.broken.append(BrokenLine(place, 1, folder.name, "testbench.v", str(error), SOURCE))
-    return found
+    places = ((str((folder / DESCRIPTION).relative_to(root)), folder) for folder in folders)
+    return read_benches(
+        ((place, folder.name, "testbench.v", partial(_problem, folder)) for place, folder in places), SOURCE
+    )
 
 
 def _problem(folder: Path) -> Problem:
-    prompt = _read(folder / DESCRIPTION).strip() + "\n"
+    prompt = _read(folder / DESCRIPTION)
     bench_text = _read(folder / "testbench.v")
     verified = sorted(folder.glob("verified_*.v"))
     golden_text = _read(verified[0]) if verified else None
@@ -74,36 +67,23 @@ def _problem(folder: Path) -> Problem:
     marker = next((m for m in MARKERS if prints(bench_text, m)), None)
     if marker is None:
         raise ValueError("the test bench never says that the design passed")
-    target = f"rtl/{dut}.v"
-    data = dict(_data_files(folder, verified))
     golden = None
     if golden_text is not None:
         own = bench_modules(golden_text)[0]
         named = dut if dut in own else next((m for m in own if m.startswith("verified_")), own[-1] if own else None)
         if named is None:
             raise ValueError(f"{verified[0].name} holds no top module")
-        golden = {target: renamed(golden_text, {named: dut})}
+        golden = renamed(golden_text, {named: dut})
     bench = Bench(
         sources={"testbench.v": bench_text},
-        design=target,
+        design=f"rtl/{dut}.v",
         dut=dut,
         top=tops[0],
         marker=marker,
-        data=data,
-        golden=golden[target] if golden else None,
-    )
-    harness = bench_harness(bench)
-    return Problem(
-        id=f"rtllm_{folder.name}",
-        source=SOURCE,
-        category="cid003",
-        difficulty=difficulty_of(golden_text or bench_text),
-        prompt=prompt,
-        targets=(target,),
-        harness=harness,
+        data=dict(_data_files(folder, verified)),
         golden=golden,
-        interface=derive_interface(prompt=prompt, context={}, targets=(target,), harness=harness, golden=golden),
     )
+    return bench_problem(bench, SOURCE, folder.name, prompt)
 
 
 def _data_files(folder: Path, verified: list[Path]) -> Iterator[tuple[str, str]]:

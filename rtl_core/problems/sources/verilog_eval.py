@@ -10,13 +10,13 @@ Not read: the code-completion set of the same clone, whose problems are the same
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.interface import derive_interface
-from rtl_core.problems.problem_set import BrokenLine, ProblemSet
+from rtl_core.problems.problem_set import ProblemSet
 from rtl_core.problems.sources import SOURCES, FileSource
-from rtl_core.problems.testbench import Bench, bench_harness, difficulty_of, renamed
+from rtl_core.problems.testbench import Bench, bench_problem, read_benches, renamed
 from rtl_core.types.problem import Problem
 
 SOURCE = "verilog-eval"
@@ -53,16 +53,10 @@ def read_verilog_eval(path: Path | str) -> ProblemSet:
         raise ProblemError(
             f"no VerilogEval problem under {root}", f"give a clone of verilog-eval; it should hold {FOLDER}/*{_SUFFIX}"
         )
-    found = ProblemSet()
-    for prompt in prompts:
-        name = prompt.name.removesuffix(_SUFFIX)
-        try:
-            found.problems.append(_problem(folder, name))
-        except OSError as error:
-            found.broken.append(_broken(prompt, name, Path(str(error.filename)).name, error.strerror or str(error)))
-        except ValueError as error:
-            found.broken.append(_broken(prompt, name, f"{name}_test.sv", str(error)))
-    return found
+    names = ((prompt.name, prompt.name.removesuffix(_SUFFIX)) for prompt in prompts)
+    return read_benches(
+        ((place, name, f"{name}_test.sv", partial(_problem, folder, name)) for place, name in names), SOURCE
+    )
 
 
 def _problem(folder: Path, name: str) -> Problem:
@@ -72,7 +66,6 @@ def _problem(folder: Path, name: str) -> Problem:
     }
     if "module RefModule" not in text["ref.sv"]:
         raise ValueError(f"{name}_ref.sv holds no module RefModule")
-    golden = {TARGET: renamed(text["ref.sv"], {"RefModule": "TopModule"})}
     bench = Bench(
         sources={"test.sv": text["test.sv"], "ref.sv": text["ref.sv"]},
         design=TARGET,
@@ -80,22 +73,6 @@ def _problem(folder: Path, name: str) -> Problem:
         top="tb",
         marker="Mismatches:",
         passed=r" +0 in +[1-9][0-9]* samples *$",
-        golden=golden[TARGET],
+        golden=renamed(text["ref.sv"], {"RefModule": "TopModule"}),
     )
-    harness = bench_harness(bench)
-    prompt = text["prompt.txt"].strip() + "\n"
-    return Problem(
-        id=f"verilog_eval_{name}",
-        source=SOURCE,
-        category="cid003",
-        difficulty=difficulty_of(golden[TARGET]),
-        prompt=prompt,
-        targets=(TARGET,),
-        harness=harness,
-        golden=golden,
-        interface=derive_interface(prompt=prompt, context={}, targets=(TARGET,), harness=harness, golden=golden),
-    )
-
-
-def _broken(prompt: Path, name: str, field: str, reason: str) -> BrokenLine:
-    return BrokenLine(prompt.name, 1, name, field, reason, SOURCE)
+    return bench_problem(bench, SOURCE, name, text["prompt.txt"])

@@ -8,14 +8,16 @@ validation looks for.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 
-from rtl_core.problems.interface import parse_interface
+from rtl_core.problems.interface import derive_interface, parse_interface
+from rtl_core.problems.problem_set import BrokenLine, ProblemSet
 from rtl_core.problems.testbench.rewrite import rewritten
 from rtl_core.problems.tree import Edit, SourceTree, tokens
-from rtl_core.types.problem import Difficulty, InterfaceSource
+from rtl_core.types.problem import Difficulty, InterfaceSource, Problem
 
 COMPOSE = """\
 services:
@@ -80,6 +82,39 @@ def bench_harness(bench: Bench) -> dict[str, str]:
         "src/bench.sv": made.text,
         **{f"src/{name}": text for name, text in bench.data.items()},
     }
+
+
+def bench_problem(bench: Bench, source: str, name: str, prompt: str) -> Problem:
+    """The problem `source_name` (hyphens made `_`) of asking for a design by `prompt` and judging it by a bench. Raises ValueError as
+    `bench_harness` does."""
+    harness, targets = bench_harness(bench), (bench.design,)
+    golden = None if bench.golden is None else {bench.design: bench.golden}
+    prompt = prompt.strip() + "\n"
+    return Problem(
+        id=f"{source.replace('-', '_')}_{name}",
+        source=source,
+        category="cid003",
+        difficulty=difficulty_of(bench.golden or next(iter(bench.sources.values()))),
+        prompt=prompt,
+        targets=targets,
+        harness=harness,
+        golden=golden,
+        interface=derive_interface(prompt=prompt, context={}, targets=targets, harness=harness, golden=golden),
+    )
+
+
+def read_benches(found: Iterable[tuple[str, str, str, Callable[[], Problem]]], source: str) -> ProblemSet:
+    """The problems of a set in files, from (place, name, file of the bench, how the problem is read): one that cannot be read is broken."""
+    made = ProblemSet()
+    for place, name, bench, read in found:
+        try:
+            made.problems.append(read())
+        except OSError as error:
+            file = Path(str(error.filename)).name
+            made.broken.append(BrokenLine(place, 1, name, file, error.strerror or str(error), source))
+        except ValueError as error:
+            made.broken.append(BrokenLine(place, 1, name, bench, str(error), source))
+    return made
 
 
 def _ports(bench: Bench) -> list[tuple[str, str]]:
