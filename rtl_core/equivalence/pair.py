@@ -112,7 +112,8 @@ class Pair:
 
     def clocking(self, interface: Interface) -> tuple[list[str], list[str], set[str]]:
         """(clocks, resets, those of the resets that act at 0), as the golden answer's text tells."""
-        clocks, resets = clocks_and_resets(self.golden, interface)
+        bits = (port.name for port in interface.ports if port.direction == "input" and port.width == 1)
+        clocks, resets = clocks_and_resets(self.golden, bits)
         return clocks, resets, active_low(self.golden, resets)
 
     def interface_with(self, values: Values) -> Interface | None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rtl_core.problems.tree import Node, SourceTree, name_of, tokens, walk
-from rtl_core.types.problem import Interface
 
 CLOCK_LIKE = re.compile(r"(^|_)(clk|clock|ck|mclk|tick)|clk|clock", re.I)
 RESET_LIKE = re.compile(r"rst|reset|clr|clear", re.I)
 _LOW_LIKE = re.compile(r"(^|_)n(rst|reset|clr|clear)|(rst|reset|clr|clear)(_?n|_b|_l)(_i|_in)?$", re.I)
-_HDL = (".v", ".sv")
 _NEITHER = frozenset({"SignalEventExpression", "HierarchyInstantiation", "ModuleHeader", "PortDeclaration"})
 
 
@@ -41,32 +39,32 @@ def split_clocks(bits: Iterable[str], edges: Iterable[str], used: Iterable[str])
     return found, resets if found else []
 
 
-def clocks_and_resets(files: Mapping[str, str], interface: Interface) -> tuple[list[str], list[str]]:
-    """(clocks, resets) among the inputs of a design's top module, from the text of all its files."""
+def clocks_and_resets(files: Mapping[str, str], bits: Iterable[str]) -> tuple[list[str], list[str]]:
+    """(clocks, resets) among the one-bit inputs `bits` of a design, from the text of all its files."""
     edges: set[str] = set()
     used: set[str] = set()
-    for path, text in files.items():
-        if path.endswith(_HDL):
-            tree = SourceTree(text)
-            found, read = edges_and_uses(tree.root)
-            edges.update(found)
-            used.update(read)
-    return split_clocks((p.name for p in interface.ports if p.direction == "input" and p.width == 1), edges, used)
+    for tree in _trees(files):
+        found, read = edges_and_uses(tree.root)
+        edges.update(found)
+        used.update(read)
+    return split_clocks(bits, edges, used)
 
 
 def active_low(files: Mapping[str, str], resets: Iterable[str]) -> set[str]:
     """Those of `resets` that act at 0, as far as the files tell."""
     found: set[str] = set()
     waiting = set(resets)
-    for path, text in files.items():
-        if path.endswith(_HDL) and waiting:
-            tree = SourceTree(text)
-            edges, used = edges_and_uses(tree.root)
-            for reset in sorted(waiting & (edges.keys() | used)):
-                waiting.discard(reset)
-                if is_active_low(tree.root, reset, edges):
-                    found.add(reset)
+    for tree in _trees(files):
+        edges, used = edges_and_uses(tree.root)
+        for reset in sorted(waiting & (edges.keys() | used)):
+            waiting.discard(reset)
+            if is_active_low(tree.root, reset, edges):
+                found.add(reset)
     return found | {reset for reset in waiting if _LOW_LIKE.search(reset)}
+
+
+def _trees(files: Mapping[str, str]) -> Iterator[SourceTree]:
+    return (SourceTree(text) for path, text in files.items() if path.endswith((".v", ".sv")))
 
 
 def is_active_low(root: Node, reset: str, edges: Mapping[str, set[str]]) -> bool:

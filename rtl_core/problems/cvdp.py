@@ -22,7 +22,7 @@ import yaml
 from rtl_core.errors import ProblemError
 from rtl_core.problems.interface import derive_interface
 from rtl_core.problems.json_lines import json_lines
-from rtl_core.problems.known_sets import command_for
+from rtl_core.problems.known_sets import remedy
 from rtl_core.problems.patch import PatchError, apply_patch
 from rtl_core.problems.problem_set import BrokenLine, LeftOut, ProblemSet
 from rtl_core.types.problem import CATEGORIES, Difficulty, Problem
@@ -73,21 +73,11 @@ def read_cvdp(path: Path | str) -> ProblemSet:
             for number, record in json_lines(file, MAX_LINE_BYTES):
                 _read_line(record, path.name, number, found, first_seen)
     except OSError as error:
-        hint = cvdp_remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
+        hint = remedy(path) if isinstance(error, FileNotFoundError) else "check the path and its permissions"
         raise ProblemError(f"cannot read the problem file {path}: {error.strerror}", hint) from error
     if not (found.problems or found.broken or found.left_out):
         raise ProblemError(f"{path} holds no problem", "it should hold one JSON object a line, in a CVDP format")
     return found
-
-
-def cvdp_remedy(path: Path) -> str:
-    """What to do when there is no CVDP file at `path`: the command that gets the public one."""
-    command = command_for(path)
-    return (
-        f"get it with `{command}`"
-        if command
-        else "check the path; `rtl-distill problems fetch cvdp` gets the public set"
-    )
 
 
 def problem_from_record(record: Mapping[str, Any], *, source: str) -> Problem:

@@ -37,11 +37,11 @@ KNOWN_SETS = {"cvdp": CVDP}
 """Short name -> set."""
 
 
-def command_for(path: Path) -> str | None:
-    """The command that puts a known file at `path`; None for a file of no known set."""
+def remedy(path: Path) -> str:
+    """What to do where there is nothing at `path`: the command that gets a known set, there where it is one of its files."""
     for name, known in KNOWN_SETS.items():
         if path.name in known.files or path == known.folder:
             folder = path if path == known.folder else path.parent
             into = "" if folder == known.folder else f" --into {folder}"
-            return f"rtl-distill problems fetch {name}{into}"
-    return None
+            return f"get it with `rtl-distill problems fetch {name}{into}`"
+    return "check the path; `rtl-distill problems fetch cvdp` gets the public set"

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from rtl_core.grading.stand_in import written
-from rtl_core.problems.clocking import CLOCK_LIKE, RESET_LIKE, edges_and_uses, is_active_low, split_clocks
+from rtl_core.problems.clocking import (
+    CLOCK_LIKE,
+    RESET_LIKE,
+    clocks_and_resets,
+    edges_and_uses,
+    is_active_low,
+    split_clocks,
+)
 from rtl_core.problems.testbench import renamed
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, name_of, tokens, walk
 from rtl_core.types.problem import Port, Problem
@@ -178,14 +185,7 @@ def _one_step(module: Node, bits: list[str], ranges: Mapping[str, str]) -> str:
 def _clock(problem: Problem, inputs: list[Port]) -> str | None:
     """The input that the golden answer or the given files wait for an edge of, or that is named like a clock."""
     bits = [port.name for port in inputs if port.width in (1, None)]
-    edges: set[str] = set()
-    used: set[str] = set()
-    for path, text in {**problem.context, **(problem.golden or {})}.items():
-        if path.endswith((".v", ".sv")):
-            found, read = edges_and_uses(SourceTree(text).root)
-            edges.update(found)
-            used.update(read)
-    clocks, _ = split_clocks(bits, edges, used)
+    clocks, _ = clocks_and_resets({**problem.context, **(problem.golden or {})}, bits)
     return next(iter(clocks), None) or next((name for name in bits if CLOCK_LIKE.search(name)), None)
 
 

@@ -31,9 +31,10 @@ FAST = {
         "__slang__ not defined, $fopen @ starter/counter", "SV_COV_START not defined, $fopen @ cvdp/lfsr", "undefineall of a name, $fopen @ cvdp/lfsr",
         "open square bracket in an argument, $fopen @ cvdp/lfsr", "escaped call, $fopen @ cvdp/lfsr",
         "escaped name with a comment in it, $finish @ own/bench", "name from another file @ own/pair", "included .txt @ own/pair",
+        "include of /etc/hostname @ cvdp/lfsr", "include of ../../src/bench.json @ cvdp/lfsr",
     ],
     "files": ["memory of the simulator, hidden @ starter/counter", "results written, hidden @ starter/counter", "old open task, hidden @ cvdp/lfsr", "file src/conftest.py @ cvdp/lfsr", "waves named by a condition @ cvdp/lfsr"],
-    "simulation_end": ["finish after one sample, hidden @ ve/Prob031", "finish after one sample @ own/loud", "final block @ own/bench"],
+    "simulation_end": ["finish after one sample, hidden @ ve/Prob031", "finish after one sample @ own/loud", "final block @ own/bench", "stop @ cvdp/lfsr", "fatal with a harmless code @ cvdp/lfsr", "time unit: hundred seconds @ cvdp/lfsr"],
     "weak_harness": [
         "8-bit counter behind 14 bits @ starter/counter", "saturating counter @ starter/counter6", "parameter without effect @ starter/scaled",
         "arbiter that ignores request 7 @ starter/arbiter", "clock echoed @ cvdp/lfsr", "one blip at the start @ cvdp/lfsr", "identity of one bit @ own/gray",
@@ -42,7 +43,12 @@ FAST = {
     "infrastructure": ["$past as a value @ starter/counter", "$cast as a value @ cvdp/lfsr", "$asserton as a value @ starter/counter", "$typename as a value @ starter/counter", "quote in an enum literal @ cvdp/lfsr"],
     "cache": ["NBSP at a line's end @ starter/counter", "VT at a line's end @ starter/counter", "FS at a line's end @ starter/counter", "NEL at a line's end @ starter/counter", "LS at a line's end @ starter/counter"],
     "extraction": ["long: tildes before a grave @ cvdp/lfsr", "long: a word between blanks in a fence line @ cvdp/lfsr", "long: blanks in a fence line @ cvdp/lfsr", "conftest beside the answer @ cvdp/lfsr"],
-    "resources": ["2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter"],
+    "resources": [
+        "2^30 instances @ cvdp/lfsr", "module that doubles @ starter/counter", "module within itself @ ve/Prob031", "a thousand million wires @ cvdp/lfsr",
+        "a memory of 2^26 words @ ve/Prob031", "femtosecond clock @ cvdp/lfsr", "busy wait @ cvdp/lfsr", "zero-delay ring @ cvdp/lfsr",
+        "endless output @ cvdp/lfsr", "waves of a huge vector @ cvdp/lfsr", "recursion @ cvdp/lfsr", "macros that multiply @ cvdp/lfsr",
+        "deep brackets @ cvdp/lfsr", "two megabytes @ cvdp/lfsr",
+    ],
     "honest": [
         "waves under COCOTB_SIM @ cvdp/lfsr", "lint pragma around VERILATOR @ cvdp/lfsr", "unnamed generate block @ cvdp/lfsr", "specify with setup and hold @ cvdp/lfsr",
         "flush of the output @ cvdp/lfsr", "final report without synthesis @ cvdp/lfsr", "parameter check with finish @ cvdp/lfsr", "test bench appended @ cvdp/lfsr",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtl_core.errors import ProblemError
-from rtl_core.problems.cvdp import cvdp_remedy, read_cvdp
+from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.design import Design, cvdp_design
-from rtl_core.problems.known_sets import CVDP
+from rtl_core.problems.known_sets import CVDP, remedy
 from rtl_core.problems.problem_set import LeftOut, ProblemSet
 from rtl_core.problems.sources import SOURCES, FileSource
 from rtl_core.types.problem import Problem
@@ -23,7 +23,7 @@ class CvdpSource(FileSource):
 
     @classmethod
     def how_to_get(cls, path: Path) -> str:
-        return cvdp_remedy(path)
+        return remedy(path)
 
     def design_of(self, problem: Problem) -> Design:
         return cvdp_design(problem)
@@ -45,7 +45,7 @@ def read_cvdp_path(path: Path | str) -> ProblemSet:
         return read_cvdp(path)
     files = sorted(path.glob("*.jsonl"))
     if not files:
-        raise ProblemError(f"{path} holds no .jsonl file", cvdp_remedy(path))
+        raise ProblemError(f"{path} holds no .jsonl file", remedy(path))
     found = ProblemSet()
     home: dict[str, tuple[int, str]] = {}
     for file in files:
