@@ -13,24 +13,16 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
-
-import yaml
 
 from rtl_core.errors import InfrastructureError
 from rtl_core.grading.executors.base import Mount, Step
+from rtl_core.problems.cvdp import FieldError, compose_services
 
 WORKDIR = "/code/rundir"
 DIRECTORIES = ("src", "rtl", "verif", "docs", "rundir")
 """Directories of the workspace."""
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]\s*(.*?)\s*$")
-
-
-@lru_cache(maxsize=256)
-def _document(text: str) -> Any:
-    """A parsed compose file, to be read only: sets share a few texts, and the parser takes milliseconds."""
-    return yaml.safe_load(text)
 
 
 def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[Mount, ...]]:
@@ -40,8 +32,8 @@ def read_services(harness: Mapping[str, str]) -> tuple[tuple[Step, ...], tuple[M
     service and key that cannot be honoured.
     """
     try:
-        entries = list(_document(harness["docker-compose.yml"])["services"].items())
-    except (KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        entries = compose_services(harness["docker-compose.yml"]).items()
+    except (KeyError, FieldError) as error:
         raise InfrastructureError(f"the harness' docker-compose.yml cannot be read: {error!r}") from error
     steps = []
     mounts = dict.fromkeys([Mount("src", "/src")])

@@ -229,11 +229,12 @@ def _check_harness(harness: Mapping[str, str]) -> None:
     compose = harness.get("docker-compose.yml")
     if compose is None:
         raise FieldError("harness", "has no docker-compose.yml, so it does not say how to judge an answer")
-    _check_compose(compose)
+    compose_services(compose)
 
 
 @lru_cache(maxsize=256)  # sets share a few texts, and the parser takes milliseconds
-def _check_compose(compose: str) -> None:
+def compose_services(compose: str) -> dict[str, Any]:
+    """The services of a compose file, to be read only. Raises FieldError where there is none."""
     try:
         services = (yaml.safe_load(compose) or {}).get("services")
     except (yaml.YAMLError, AttributeError, RecursionError, ValueError) as error:
@@ -241,3 +242,4 @@ def _check_compose(compose: str) -> None:
         raise FieldError("harness.docker-compose.yml", f"is not a compose file: {reason[:200]}") from error
     if not isinstance(services, dict) or not services:
         raise FieldError("harness.docker-compose.yml", "names no service")
+    return services

@@ -13,8 +13,8 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache
+from typing import Literal, get_args
 
 _parsing = threading.Lock()
 _OVERRIDE = re.compile(r"(?<![\w-])-(?:[PG]|gv|defparam)\s*(?:\w+\.)*(\w+)=")
@@ -72,67 +72,57 @@ def harness_use(harness: Mapping[str, str]) -> HarnessUse:
 def _harness_use(files: tuple[tuple[str, str], ...]) -> HarnessUse:
     harness = dict(files)
     try:
-        found = _Reader(harness, everything=False).read()
-        return found if found.names else _Reader(harness, everything=True).read()
+        found = _read(harness, everything=False)
+        return found if found.names else _read(harness, everything=True)
     except RecursionError:
         return HarnessUse()
 
 
-class _Reader:
-    def __init__(self, harness: Mapping[str, str], *, everything: bool) -> None:
-        files = {path: _file(text) for path, text in sorted(harness.items()) if path.endswith(".py")}
-        self._files = [file for path, file in files.items() if file and (everything or is_used(path, harness))]
-        self._everything = everything
-        self._found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in _Kind}
-
-    def read(self) -> HarnessUse:
-        definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
-        wanted: set[str] = set()
-        for tree, false, functions in self._files:
-            for node in functions:
-                definitions.setdefault(node.name, []).append((node, false))
-                if self._everything or _is_called_from_outside(node):
-                    wanted.add(node.name)
-            wanted |= self._body(tree, false, frozenset({"dut"}))
-        done: set[str] = set()
-        while left := (wanted & definitions.keys()) - done:
-            name = min(left)
-            done.add(name)
-            for node, false in definitions[name]:
-                first = [a.arg for a in node.args.args[:1]] if _is_cocotb_test(node) else []
-                if not _is_skipped(node):
-                    wanted |= self._body(node, false, frozenset({"dut", *first}))
-        driven, touched, signals, scalars, strings = self._found.values()
-        capitals = {name for name in touched if name.isupper() and name not in signals}
-        return HarnessUse(
-            driven=tuple(driven),
-            moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
-            touched=tuple(name for name in touched if name not in driven and name not in capitals),
-            scalars=frozenset(scalars.keys() & {*driven, *touched}),
-            parameters=frozenset(capitals | strings.keys()),
-        )
-
-    def _body(self, owner: ast.Module | _FunctionNode, false: frozenset[str], duts: frozenset[str]) -> frozenset[str]:
-        """Keep what the statements do with the design; returns all names that they mention, which they may call."""
-        uses, mentioned = _uses(owner, false, duts)
-        for kind, name, given in uses:
-            self._found[kind].setdefault(name, set()).add(given)
-        return mentioned
-
-
-class _Kind(Enum):
-    """What a node does with a name."""
-
-    DRIVES = auto()
-    TOUCHES = auto()
-    WAITS_FOR = auto()
-    ONE_BIT = auto()
-    SPELLS = auto()
-    """A text that may name a parameter."""
+def _read(harness: Mapping[str, str], *, everything: bool) -> HarnessUse:
+    """What the functions that are executed, or all of them, name of the design."""
+    texts = ((path, _file(text)) for path, text in sorted(harness.items()) if path.endswith(".py"))
+    files = [file for path, file in texts if file and (everything or is_used(path, harness))]
+    definitions: dict[str, list[tuple[_FunctionNode, frozenset[str]]]] = {}
+    waiting: list[tuple[ast.Module | _FunctionNode, frozenset[str], frozenset[str]]] = []
+    wanted: set[str] = set()
+    for tree, false, functions in files:
+        for node in functions:
+            definitions.setdefault(node.name, []).append((node, false))
+            if everything or _is_called_from_outside(node):
+                wanted.add(node.name)
+        waiting.append((tree, false, frozenset({"dut"})))
+    found: dict[_Kind, dict[str, set[str]]] = {kind: {} for kind in get_args(_Kind)}
+    done: set[str] = set()
+    while True:
+        for body in waiting:
+            uses, mentioned = _uses(*body)
+            wanted |= mentioned
+            for kind, name, given in uses:
+                found[kind].setdefault(name, set()).add(given)
+        left = (wanted & definitions.keys()) - done
+        if not left:
+            break
+        done.add(min(left))
+        waiting = [
+            (node, false, frozenset({"dut", *(a.arg for a in node.args.args[:1] if _is_cocotb_test(node))}))
+            for node, false in definitions[min(left)]
+            if not _is_skipped(node)
+        ]
+    driven, touched = found["drives"], found["touches"]
+    capitals = {name for name in touched if name.isupper() and name not in found["waits for"]}
+    return HarnessUse(
+        driven=tuple(driven),
+        moved=frozenset(name for name, given in driven.items() if "" in given or len(given) > 1),
+        touched=tuple(name for name in touched if name not in driven and name not in capitals),
+        scalars=frozenset(found["one bit"].keys() & {*driven, *touched}),
+        parameters=frozenset(capitals | found["spells"].keys()),
+    )
 
 
+_Kind = Literal["drives", "touches", "waits for", "one bit", "spells"]
+"""What a node does with a name; `spells` is a text that may name a parameter."""
 _Use = tuple[_Kind, str, str]
-"""(what is done, with which name, and for `DRIVES` the constant that it is given; the empty text for any other value)."""
+"""(what is done, with which name, and for `drives` the constant that it is given; the empty text for any other value)."""
 
 
 @lru_cache(maxsize=4096)  # by the function's node, which the shared files of a bench have in common
@@ -149,7 +139,7 @@ def _uses(
             elif isinstance(node, ast.Attribute):
                 mentioned.add(node.attr)
             for use in _uses_of(node, duts):
-                if use[1] not in guarded or use[0] not in (_Kind.DRIVES, _Kind.TOUCHES):
+                if use[1] not in guarded or use[0] not in ("drives", "touches"):
                     uses[use] = None
     return tuple(uses), frozenset(mentioned)
 
@@ -173,9 +163,9 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             if called == "Clock":
                 yield from _drives(node.args[0], duts)
             name = _signal(node.args[0], duts) or ""
-            yield _Kind.WAITS_FOR, name, ""
+            yield "waits for", name, ""
             if called not in _ANY_CHANGE and not isinstance(node.args[0], ast.Subscript):
-                yield _Kind.ONE_BIT, name, ""
+                yield "one bit", name, ""
         elif called in ("getattr", "setattr", "hasattr") and len(node.args) > 1 and _is_dut(node.args[0], duts):
             key = node.args[1]
             certain = called != "hasattr" and not (called == "getattr" and len(node.args) > 2)
@@ -189,17 +179,17 @@ def _uses_of(node: ast.AST, duts: frozenset[str]) -> Iterator[_Use]:
             yield from _touches(node.attr)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         for name in [node.value] if node.value.isidentifier() else _OVERRIDE.findall(node.value):
-            yield _Kind.SPELLS, name, ""
+            yield "spells", name, ""
 
 
 def _drives(target: ast.expr, duts: frozenset[str], value: ast.expr | None = None) -> Iterator[_Use]:
     if name := _signal(target, duts):
-        yield _Kind.DRIVES, name, repr(value.value) if isinstance(value, ast.Constant) else ""
+        yield "drives", name, repr(value.value) if isinstance(value, ast.Constant) else ""
 
 
 def _touches(name: str) -> Iterator[_Use]:
     if not name.startswith("_"):  # names with an underscore before them are the handle's own
-        yield _Kind.TOUCHES, name, ""
+        yield "touches", name, ""
 
 
 def _executed(
