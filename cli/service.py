@@ -51,27 +51,27 @@ def serve_tinker(
 
         rtl-distill serve-tinker --model ~/models/Qwen3-1.7B --device cuda --dtype bfloat16
     """
-    import argparse
+    from rtl_core.localtinker.__main__ import serve
+    from rtl_core.localtinker.settings import Settings, check_exposure, check_models, parse_model
 
-    from rtl_core.localtinker.__main__ import check_exposure, check_models, parse_model, serve
-
-    check_models(dict(parse_model(text) for text in model))
+    models = dict(map(parse_model, model))
+    check_models(models)
     if dtype not in ("float32", "bfloat16"):
         raise ConfigError(f"--dtype {dtype}: must be float32 or bfloat16")
-    check_exposure(host, os.environ.get("TINKER_API_KEY"))
-    os.environ.setdefault("TINKER_API_KEY", f"tml-local-{secrets.token_hex(16)}")
+    given = os.environ.get("TINKER_API_KEY") or None
+    check_exposure(host, given)
+    key = given or f"tml-local-{secrets.token_hex(16)}"
 
     def announce(base_url: str) -> None:
         typer.echo(f"export TINKER_BASE_URL={base_url}")
-        typer.echo(f"export TINKER_API_KEY={os.environ['TINKER_API_KEY']}")
+        typer.echo(f"export TINKER_API_KEY={key}")
 
     folder = state if state is not None else Path(tempfile.mkdtemp(prefix="rtl-distill-tinker-"))
-    arguments = argparse.Namespace(
-        model=model, state=folder, host=host, port=port, dtype=dtype, device=device, threads=threads,
-        sampling_processes=sampling_processes, max_context=max_context, deterministic=deterministic,
-        idle_seconds=idle_seconds, housekeeping_seconds=15.0,
+    settings = Settings(
+        models=models, state=folder, host=host, port=port, dtype=dtype, device=device, threads=threads,
+        sampling_processes=sampling_processes, max_context=max_context, deterministic=deterministic, idle_s=idle_seconds,
     )  # fmt: skip
-    serve(arguments, announce)
+    serve(settings, key, announce)
 
 
 def serve_grader(

@@ -1,6 +1,6 @@
 """The embedded Tinker service: Tinker's cloud on this machine's CPU or GPU, for the unmodified SDK 0.38.
 
-`LocalTinker` (process.py) starts it as a child process, `KeptTinker` (kept.py) starts it again when it dies, `rtl-distill
+`LocalTinker` (process.py) starts it as a child process, `KeptTinker` starts it again when it dies, `rtl-distill
 serve-tinker` runs it in the foreground. docs/localtinker.md is the user's page.
 
     settings.py   how one service runs            __main__.py  the process

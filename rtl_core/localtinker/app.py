@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -95,27 +96,40 @@ async def _keep_house(service: Service) -> None:
         await asyncio.to_thread(give_back_free_memory)
 
 
+def _posted(kind: type[rq.T], call: Callable[[rq.T], Any]) -> Handler:
+    """Answers a JSON body with what `call` makes of it: values, or a promise of them."""
+
+    async def handler(request: Request) -> Any:
+        answer = call(rq.parse(kind, await request.body()))
+        return {"request_id": answer.request_id} if isinstance(answer, Future) else answer
+
+    return handler
+
+
 def _sampling_routes(service: Service) -> Routes:
-    async def asample(request: Request) -> dict[str, Any]:
-        future, sequence_ids = service.sample(rq.parse(rq.Sample, await request.body()))
-        return {"request_id": future.request_id, "sample_sequence_ids": sequence_ids}
+    def asample(body: rq.Sample) -> dict[str, Any]:
+        future = service.sample(body)
+        sequences = [f"{future.request_id}:{index}" for index in range(body.num_samples)]
+        return {"request_id": future.request_id, "sample_sequence_ids": sequences}
 
     async def retrieve_future(request: Request) -> Response:
         request_id = rq.parse(rq.RequestId, await request.body()).request_id
         future = service.futures.get(request_id)
         if future is None:
             # 410 makes the SDK send a lost sampling request again, as after a restart of the service.
-            return JSONResponse({"detail": f"request_id: no future {request_id!r} here"}, status_code=410)
+            raise RequestError(f"request_id: no future {request_id!r} here", status=410)
         if not future.done:
             try:
                 await asyncio.wait_for(future.event.wait(), _LONG_POLL)
             except TimeoutError:
                 body = {"type": "try_again", "request_id": request_id, "queue_state": "active"}
                 return JSONResponse(body, status_code=408)
-        return _answer(future)
+        future.retrieved_at = time.monotonic()
+        if isinstance(future.answer, bytes):
+            return Response(future.answer, media_type="application/x-protobuf")
+        return JSONResponse(future.answer)
 
-    async def create_sampling_session(request: Request) -> dict[str, Any]:
-        body = rq.parse(rq.CreateSamplingSession, await request.body())
+    def create_sampling_session(body: rq.CreateSamplingSession) -> dict[str, Any]:
         return {"type": "create_sampling_session", "sampling_session_id": service.create_sampling_session(body)}
 
     async def sampler(request: Request) -> dict[str, Any]:
@@ -123,46 +137,26 @@ def _sampling_routes(service: Service) -> Routes:
         row = service.registry.sampler(sampler_id)
         return {"sampler_id": sampler_id, "base_model": row["base_model"], "model_path": row["model_path"]}
 
-    async def cancel_future(request: Request) -> dict[str, Any]:
-        service.cancel(rq.parse(rq.RequestId, await request.body()).request_id)
-        return {}
-
     return {
-        "POST /asample": asample,
+        "POST /asample": _posted(rq.Sample, asample),
         "POST /retrieve_future": retrieve_future,
-        "POST /create_sampling_session": create_sampling_session,
+        "POST /create_sampling_session": _posted(rq.CreateSamplingSession, create_sampling_session),
         "GET /samplers/{sampler_id}": sampler,
-        "POST /cancel_future": cancel_future,
+        "POST /cancel_future": _posted(rq.RequestId, service.cancel),
     }
 
 
 def _session_routes(service: Service) -> Routes:
     registry = service.registry
 
-    def always(answer: dict[str, Any]) -> Handler:
-        async def handler(request: Request) -> dict[str, Any]:
-            return answer
-
-        return handler
-
-    async def capabilities(request: Request) -> dict[str, Any]:
-        return {
-            "supported_models": [
-                {"model_name": m.name, "max_context_length": m.max_context, "trainable": True, "sampleable": True}
-                for m in service.models.values()
-            ]
-        }
-
-    async def create_session(request: Request) -> dict[str, Any]:
-        body = rq.parse(rq.CreateSession, await request.body())
+    def create_session(body: rq.CreateSession) -> dict[str, Any]:
         session_id = str(uuid.uuid4())
         registry.add_session(session_id, body.display_name, body.user_metadata)
         return {"type": "create_session", "session_id": session_id}
 
-    async def heartbeat(request: Request) -> Response | dict[str, Any]:
-        session_id = rq.parse(rq.Heartbeat, await request.body()).session_id
-        if not registry.touch_session(session_id):
-            return JSONResponse({"detail": f"session_id: {session_id!r} is finished or unknown"}, status_code=410)
+    def heartbeat(body: rq.Heartbeat) -> dict[str, Any]:
+        if not registry.touch_session(body.session_id):
+            raise RequestError(f"session_id: {body.session_id!r} is finished or unknown", status=410)
         return {"type": "session_heartbeat"}
 
     async def finish(request: Request) -> dict[str, Any]:
@@ -172,52 +166,43 @@ def _session_routes(service: Service) -> Routes:
     async def status(request: Request) -> dict[str, Any]:
         return service.status()
 
+    def always(**answer: Any) -> Handler:
+        async def handler(request: Request) -> dict[str, Any]:
+            return answer
+
+        return handler
+
+    supported = [
+        {"model_name": m.name, "max_context_length": m.max_context, "trainable": True, "sampleable": True}
+        for m in service.models.values()
+    ]
     return {
-        "POST /client/config": always({"parallel_fwdbwd_chunks": False, "sample_enable_stuck_detection": False}),
-        "POST /client/dynamic_config": always({"sample_cancel_enabled": True}),
-        "GET /healthz": always({"status": "ok"}),
-        "GET /get_server_capabilities": capabilities,
-        "POST /create_session": create_session,
-        "POST /session_heartbeat": heartbeat,
+        "POST /client/config": always(parallel_fwdbwd_chunks=False, sample_enable_stuck_detection=False),
+        "POST /client/dynamic_config": always(sample_cancel_enabled=True),
+        "GET /healthz": always(status="ok"),
+        "GET /get_server_capabilities": always(supported_models=supported),
+        "POST /create_session": _posted(rq.CreateSession, create_session),
+        "POST /session_heartbeat": _posted(rq.Heartbeat, heartbeat),
         "POST /sessions/{session_id}/finish": finish,
         "GET /local/status": status,
-        "POST /telemetry": always({"status": "accepted"}),
+        "POST /telemetry": always(status="accepted"),
     }
 
 
 def _training_routes(service: Service) -> Routes:
-    def promise(kind: type[rq.T], call: Callable[[rq.T], Future]) -> Handler:
-        async def handler(request: Request) -> dict[str, Any]:
-            return {"request_id": call(rq.parse(kind, await request.body())).request_id}
-
-        return handler
-
     async def forward_backward(request: Request) -> dict[str, Any]:
         body = decode_train_request(await request.body(), request.headers.get("content-encoding"))
         return {"request_id": service.forward_backward(body).request_id}
 
-    async def copy_weights(request: Request) -> dict[str, Any]:
-        return {"tinker_path": service.copy_weights(rq.parse(rq.CopyWeights, await request.body()))}
-
-    async def get_info(request: Request) -> dict[str, Any]:
-        return service.get_info(rq.parse(rq.ModelId, await request.body()).model_id)
-
     return {
         "POST /forward_backward": forward_backward,
-        "POST /get_info": get_info,
-        "POST /copy_weights": copy_weights,
-        "POST /create_model": promise(rq.CreateModel, service.create_model),
-        "POST /unload_model": promise(rq.ModelId, lambda body: service.unload_model(body.model_id)),
-        "POST /optim_step": promise(rq.OptimStep, service.optim_step),
-        "POST /save_weights": promise(rq.SaveWeights, service.save_weights),
-        "POST /save_weights_for_sampler": promise(rq.SaveWeightsForSampler, service.save_weights_for_sampler),
-        "POST /save_weights_external": promise(rq.SaveWeightsExternal, service.save_weights_external),
-        "POST /load_weights": promise(rq.LoadWeights, service.load_weights),
+        "POST /get_info": _posted(rq.ModelId, lambda body: service.get_info(body.model_id)),
+        "POST /copy_weights": _posted(rq.CopyWeights, lambda body: {"tinker_path": service.copy_weights(body)}),
+        "POST /create_model": _posted(rq.CreateModel, service.create_model),
+        "POST /unload_model": _posted(rq.ModelId, lambda body: service.unload_model(body.model_id)),
+        "POST /optim_step": _posted(rq.OptimStep, service.optim_step),
+        "POST /save_weights": _posted(rq.SaveWeights, service.save_weights),
+        "POST /save_weights_for_sampler": _posted(rq.SaveWeightsForSampler, service.save_weights_for_sampler),
+        "POST /save_weights_external": _posted(rq.SaveWeightsExternal, service.save_weights_external),
+        "POST /load_weights": _posted(rq.LoadWeights, service.load_weights),
     }
-
-
-def _answer(future: Future) -> Response:
-    future.retrieved_at = asyncio.get_running_loop().time()
-    if isinstance(future.answer, bytes):
-        return Response(future.answer, media_type="application/x-protobuf")
-    return JSONResponse(future.answer)

@@ -12,19 +12,21 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
+import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
 
-from rtl_core.localtinker import RequestError, SamplingError
-from rtl_core.localtinker.generation import MAX_ROWS, Deliver, Fail
+from rtl_core.localtinker import SamplingError
+from rtl_core.localtinker.generation import MAX_ROWS, Take
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import SampledWeights, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob
 from rtl_core.localtinker.template import Template
-from rtl_core.localtinker.worker import Answer, Cancel, Report, Task, run_worker
+from rtl_core.localtinker.worker import Report, Task, run_worker
 
 logger = logging.getLogger(__name__)
 
@@ -43,22 +45,24 @@ _PAUSE_S = 0.5  # before a process that died is started again
 class _Whole:
     """One sampling request: its parts' answers, in order, and where they go together."""
 
-    answers: list[bytes | None]
-    deliver: Deliver
-    fail: Fail
+    answers: dict[int, bytes]
+    parts: int
+    take: Take
     over: bool = False
 
-    def part_done(self, index: int, response: bytes) -> None:
-        self.answers[index] = response
-        if not self.over and all(answer is not None for answer in self.answers):
+    def part_done(self, index: int, answer: bytes | Exception) -> None:
+        """Of a part that has no answer, the whole has none."""
+        if self.over:
+            return
+        if isinstance(answer, bytes):
+            self.answers[index] = answer
+            self.over = len(self.answers) == self.parts
+            if self.over:
+                # Serialised protobuf messages joined are the message of all their repeated fields: the sequences of all parts.
+                self.take(b"".join(self.answers[index] for index in range(self.parts)))
+        else:
             self.over = True
-            # Serialised protobuf messages joined are the message of all their repeated fields: the sequences of all parts.
-            self.deliver(b"".join(answer for answer in self.answers if answer is not None))
-
-    def give_up(self, error: BaseException) -> None:
-        if not self.over:
-            self.over = True
-            self.fail(error)
+            self.take(answer)
 
 
 @dataclass
@@ -96,9 +100,9 @@ class _Process:
     def has_room(self, part: _Part) -> bool:
         return not self.parts or self.rows + part.job.num_samples <= MAX_ROWS
 
-    def send(self, messages: list[Task | Cancel]) -> None:
+    def send(self, tasks: list[Task]) -> None:
         with contextlib.suppress(OSError):  # it has died, which reading from it will tell
-            self.connection.send(messages)
+            self.connection.send(tasks)
 
 
 class SamplingProcesses:
@@ -117,14 +121,13 @@ class SamplingProcesses:
         self._numbers = itertools.count()
         self._past_s = 0.0  # computed by processes that have died
         self._started = self._stopped = False
-        self._no_more = False  # the template has gone
         self._patience: tuple[asyncio.TimerHandle, float] | None = None
         """While processes wait for companions of a request: the timer, and until when they wait at the latest."""
 
-    def sample(self, weights: SampledWeights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+    def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
         """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
         parts = job.split(max(1, min(self._count, job.num_samples // _ROWS_OF_A_PART)))
-        whole = _Whole([None] * len(parts), deliver, fail)
+        whole = _Whole({}, len(parts), take)
         self._queue.extend(_Part(whole, index, weights, part) for index, part in enumerate(parts))
         if not self._started:
             self._started = True
@@ -172,21 +175,16 @@ class SamplingProcesses:
         if self._patience is not None:
             self._patience[0].cancel()
             self._patience = None
-        outgoing: dict[int, list[Task | Cancel]] = {index: [] for index in range(len(self._processes))}
+        outgoing: dict[int, list[Task]] = {index: [] for index in range(len(self._processes))}
         while self._queue:
             part = self._queue[0]
-            if self._no_more and not self._processes:
-                self._queue.popleft().whole.give_up(
-                    SamplingError("no sampling process is left; start the service again")
-                )
-                continue
             free = [index for index, process in enumerate(self._processes) if process.has_room(part)]
             if not free:
                 break
             self._queue.popleft()
             chosen, number = min(free, key=lambda index: self._processes[index].cost), next(self._numbers)
             self._processes[chosen].parts[number] = part
-            outgoing[chosen].append(Task(number, part.weights, part.job))
+            outgoing[chosen].append((number, (part.weights, part.job)))
         for index, tasks in outgoing.items():  # together, so that a process finds them all at once
             if tasks:
                 self._processes[index].send(tasks)
@@ -200,17 +198,15 @@ class SamplingProcesses:
         self._queue = deque(part for part in self._queue if part.whole is not whole)
         for process in self._processes:
             if numbers := [number for number, part in process.parts.items() if part.whole is whole]:
-                process.send([Cancel(number) for number in numbers])
+                process.send([(number, None) for number in numbers])
 
     def _start_one(self) -> None:
         try:
             connection = self._template.fork()
         except OSError:
             if not self._stopped:
-                # What lives goes on; what is queued when the last one has died is answered with an error.
                 logger.critical("no sampling process can be started any more: process %d has ended", self._template.pid)
-                self._no_more = True
-                self._dispatch()
+                os.kill(os.getpid(), signal.SIGTERM)  # whoever keeps the service running starts it again
             return
         process = _Process(connection)
         self._processes.append(process)
@@ -225,13 +221,10 @@ class SamplingProcesses:
             self._bury(process)
             return
         process.report = report
-        for answer in report.answers:
-            part = process.parts.pop(answer.number)
-            if answer.response is not None:
-                part.whole.part_done(part.index, answer.response)
-            elif answer.error is not None:
-                part.whole.give_up(_error(answer))
-                self._drop(part.whole)
+        for number, answer in report.answers.items():
+            part = process.parts.pop(number)
+            if answer is not None:
+                self._done(part, answer)
         self._dispatch()
 
     def _bury(self, process: _Process) -> None:
@@ -248,12 +241,11 @@ class SamplingProcesses:
             if part.deaths < _DEATHS:
                 self._queue.appendleft(part)
             else:
-                part.whole.give_up(SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
-                self._drop(part.whole)
+                self._done(part, SamplingError(f"{_DEATHS} sampling processes died at work on this request"))
         self._dispatch()
         loop.call_later(_PAUSE_S, self._start_one)
 
-
-def _error(answer: Answer) -> BaseException:
-    text = answer.error or ""
-    return RequestError(text) if answer.users_fault else SamplingError(text)
+    def _done(self, part: _Part, answer: bytes | Exception) -> None:
+        part.whole.part_done(part.index, answer)
+        if isinstance(answer, Exception):
+            self._drop(part.whole)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rtl_core.localtinker.devices import use_threads
-from rtl_core.localtinker.generation import Deliver, Fail, SamplingLoop, as_request
+from rtl_core.localtinker.generation import SamplingLoop, Take, as_request
 from rtl_core.localtinker.samplers import SampledWeights
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
 
@@ -42,9 +42,9 @@ class Engine:
             self._calls.append(run)
             self._wake.notify()
 
-    def sample(self, weights: SampledWeights, job: SampleJob, deliver: Deliver, fail: Fail) -> Callable[[], None]:
+    def sample(self, weights: SampledWeights, job: SampleJob, take: Take) -> Callable[[], None]:
         """Queue a sampling job; returns what cancels it. A cancelled job is not answered."""
-        request = as_request(job, deliver, fail)
+        request = as_request(job, take)
         with self._wake:
             self._incoming.append((weights, request))
             self._wake.notify()

@@ -37,7 +37,7 @@ class Future:
 
 
 class FutureStore:
-    """All futures of the service. Used on the event loop; `resolve` and `fail` may be called from the compute thread."""
+    """All futures of the service. Used on the event loop; `resolve` may be called from the compute thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -62,15 +62,13 @@ class FutureStore:
     def get(self, request_id: str) -> Future | None:
         return self._futures.get(request_id)
 
-    def fail(self, future: Future, error: BaseException) -> None:
-        """Answer with an error: the user's, or the server's own."""
-        if isinstance(error, RequestError):
-            self.resolve(future, {"error": error.message, "category": "user"})
-        else:
-            message = str(error) if isinstance(error, SamplingError) else f"{type(error).__name__}: {error}"
-            self.resolve(future, {"error": message, "category": "server"})
-
-    def resolve(self, future: Future, answer: bytes | dict[str, Any]) -> None:
+    def resolve(self, future: Future, answer: bytes | dict[str, Any] | Exception) -> None:
+        """Answer, or say why there is no answer: by the user's fault (`RequestError`), or by the server's own."""
+        if isinstance(answer, RequestError):
+            answer = {"error": answer.message, "category": "user"}
+        elif isinstance(answer, Exception):
+            message = str(answer) if isinstance(answer, SamplingError) else f"{type(answer).__name__}: {answer}"
+            answer = {"error": message, "category": "server"}
         future.answer, future.finished_at = answer, time.monotonic()
         future.cancel = None
         on_done, future.on_done = future.on_done, None

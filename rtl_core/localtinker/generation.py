@@ -19,8 +19,8 @@ from rtl_core.localtinker.wire import encode_sample_response
 logger = logging.getLogger(__name__)
 
 MAX_ROWS = 256  # rows of one set of weights that run at once
-Deliver = Callable[[bytes], None]  # takes the answer, a serialised SampleResponse
-Fail = Callable[[BaseException], None]
+Take = Callable[[bytes | Exception], None]
+"""Takes what a job is answered: a serialised SampleResponse, or why there is none."""
 
 
 class SamplingLoop:
@@ -124,15 +124,15 @@ def _shared(before: SampleRequest, request: SampleRequest) -> int:
     return 0 if before.goes_on or request.goes_on else common_length(before.prompt, request.prompt)
 
 
-def as_request(job: SampleJob, deliver: Deliver, fail: Fail) -> SampleRequest:
-    """A job at work whose answer goes to `deliver` as bytes."""
+def as_request(job: SampleJob, take: Take) -> SampleRequest:
+    """A job at work."""
     return SampleRequest(
         job.prompt,
         job.num_samples,
         job.seed,
         job.options,
         job.prompt_options,
-        lambda sequences, scores: deliver(encode_sample_response(sequences, scores)),
-        fail,
+        lambda sequences, scores: take(encode_sample_response(sequences, scores)),
+        take,
         first_sample=job.first_sample,
     )

@@ -1,4 +1,4 @@
-"""The service as a child process of a run."""
+"""The service as a child process of a run, which may be kept running: started again at the same address whenever it ends by itself."""
 
 from __future__ import annotations
 
@@ -8,37 +8,24 @@ import secrets
 import select
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self
 
 from rtl_core.errors import InfrastructureError
+from rtl_core.localtinker.settings import Settings
 
-
-class ServiceOptions(TypedDict, total=False):
-    """How the service runs, where that is not by default. See `settings.Settings`."""
-
-    threads: int | None
-    sampling_processes: int | None
-    deterministic: bool
-    dtype: str
-    device: str
-    max_context: int | None
-    idle_s: float | None
-    housekeeping_s: float | None
-
-
-_FLAGS = {"idle_s": "idle-seconds", "housekeeping_s": "housekeeping-seconds"}
-"""Options whose flag has another name."""
+LONGEST_PAUSE_S = 30.0
 
 
 class LocalTinker:
     """Starts `python -m rtl_core.localtinker` on a loopback port (0: a free one) and waits until it answers.
 
-    `base_url` and `api_key` are what a `tinker.ServiceClient` needs. The child ends with `stop`, at the end of the
-    `with` block, or when this process dies in any way. Started again over the same `state`, it serves the old
-    tinker:// paths and samplers; with the same `port` and `api_key` too, clients of before go on. Its log is
+    `base_url` and `api_key` are what a `tinker.ServiceClient` needs; `options` are further fields of `Settings`, None for its default. The
+    child ends with `stop`, at the end of the `with` block, or when this process dies in any way. Started again over the same `state`, it
+    serves the old tinker:// paths and samplers; with the same `port` and `api_key` too, clients of before go on. Its log is
     `state`/service.log.
 
     Raises InfrastructureError with the end of that log when the service does not come up within `timeout_s` seconds.
@@ -52,37 +39,33 @@ class LocalTinker:
         port: int = 0,
         api_key: str | None = None,
         timeout_s: float = 300.0,
-        **options: Unpack[ServiceOptions],
+        **options: Any,
     ) -> None:
+        given = {name: value for name, value in options.items() if value is not None}
+        self._settings = Settings(models=dict(models), state=state, port=port, **given)
+        self._timeout_s = timeout_s
         self.api_key = api_key or f"tml-local-{secrets.token_hex(16)}"
-        self.state = Path(state)
+        self.state = self._settings.state
         self.state.mkdir(parents=True, exist_ok=True)
         self.log_path = self.state / "service.log"
-        command = [sys.executable, "-m", "rtl_core.localtinker", "--state", str(self.state), "--die-with-parent"]
-        for name, path in models.items():
-            command += ["--model", f"{name}={path}"]
-        command += ["--port", str(port)]
-        for name, value in options.items():
-            flag = "--" + _FLAGS.get(name, name).replace("_", "-")
-            if value is True:
-                command.append(flag)
-            elif value is not None and value is not False:
-                command += [flag, str(value)]
-        environment = {
-            **os.environ,
-            "TINKER_API_KEY": self.api_key,
-            "OMP_WAIT_POLICY": "passive",
-            "GOMP_SPINCOUNT": "0",
-        }
+        self._start()
+
+    def _start(self) -> None:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+                [sys.executable, "-m", "rtl_core.localtinker", self._settings.model_dump_json()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "TINKER_API_KEY": self.api_key},
             )
         try:
-            self.base_url = self._wait_until_ready(timeout_s)
+            self.base_url = self._wait_until_ready()
         except BaseException:
-            self.kill()
+            self._process.kill()
+            self._reap()
             raise
+        self._settings = self._settings.model_copy(update={"port": self.port})
 
     @property
     def pid(self) -> int:
@@ -102,20 +85,17 @@ class LocalTinker:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the service: politely, then by force. Safe to call twice."""
-        if self.alive:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._process.wait()
-        self._close_pipes()
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap()
 
     def kill(self) -> None:
         """End the service at once, as a crash would."""
         self._process.kill()
-        self._process.wait()
-        self._close_pipes()
+        self._reap()
 
     def __enter__(self) -> Self:
         return self
@@ -123,27 +103,75 @@ class LocalTinker:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def _wait_until_ready(self, timeout_s: float) -> str:
+    def _wait_until_ready(self) -> str:
         stdout = self._process.stdout
         assert stdout is not None
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             readable, _, _ = select.select([stdout], [], [], 0.2)
-            if readable:
-                line = stdout.readline()
-                if line:
-                    return json.loads(line)["base_url"]
+            if readable and (line := stdout.readline()):
+                return json.loads(line)["base_url"]
             if not self.alive:
-                raise InfrastructureError(f"the local Tinker service ended at once:\n{self._log_tail()}")
+                said = self.log_path.read_text(errors="replace").splitlines()[-15:]
+                raise InfrastructureError("\n".join(["the local Tinker service ended at once:", *said]))
         raise InfrastructureError(
-            f"the local Tinker service was not ready after {timeout_s:.0f} s", f"its log is {self.log_path}"
+            f"the local Tinker service was not ready after {self._timeout_s:.0f} s", f"its log is {self.log_path}"
         )
 
-    def _log_tail(self, lines: int = 15) -> str:
-        text = self.log_path.read_text(errors="replace").splitlines()
-        return "\n".join(text[-lines:])
-
-    def _close_pipes(self) -> None:
+    def _reap(self) -> None:
+        self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+class KeptTinker(LocalTinker):
+    """A `LocalTinker` whose crash is a pause.
+
+    The SDK repeats what it cannot deliver, so that a client of the old process goes on with the new one: same address, same
+    key, same state folder. Saved weights and samplers are there again; what only the process knew, a training client's present
+    weights, is gone, and the next train step finds that out and starts from the last saved state.
+
+    `on_restart` is called, from a thread, with a line for the user. What keeps the service from starting (a full disk) is
+    told, and tried again after a pause, for as long as the run lives.
+    """
+
+    def __init__(
+        self, models: Mapping[str, Path], state: Path, *, on_restart: Callable[[str], None], **options: Any
+    ) -> None:
+        super().__init__(models, state, **options)
+        self._on_restart = on_restart
+        self.restarts = 0
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="tinker-watch", daemon=True)
+        self._watcher.start()
+
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """End the service for good. Nothing is lost by force: what is saved survives any end, and a cancelled run has seconds to be gone."""
+        self._stopping.set()
+        self._watcher.join()
+        super().stop(timeout_s)
+
+    def kill(self) -> None:
+        """End the service at once, from any thread; `stop` is still to be called."""
+        self._stopping.set()
+        self._process.kill()
+
+    def _watch(self) -> None:
+        pause = 1.0
+        while not self._stopping.wait(0.5):
+            if self.alive:
+                continue
+            try:
+                self._reap()
+                self._start()
+            except InfrastructureError as error:
+                self._on_restart(
+                    f"the embedded Tinker service does not come up again, next try in {pause:.0f} s: {error.message}"
+                )
+                self._stopping.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            pause = 1.0
+            self.restarts += 1
+            self._on_restart("the embedded Tinker service had ended; it was started again")

@@ -87,7 +87,7 @@ class SaveWeightsForSampler(SaveWeights):
 
 
 class SaveWeightsExternal(SaveWeights):
-    path: str
+    path: str = Field(min_length=1)
     age_encryption_recipients: list[str] | None = None
 
 

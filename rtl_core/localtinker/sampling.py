@@ -84,7 +84,7 @@ class SampleRequest(SampleJob):
     """A job at work: where its answer goes (`finish`, `fail`), and its rows."""
 
     finish: Callable[[list[SampledSequence], PromptScores | None], None]
-    fail: Callable[[BaseException], None]
+    fail: Callable[[Exception], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     scores: PromptScores | None = None
     open_rows: int = 0

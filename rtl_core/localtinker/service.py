@@ -12,7 +12,7 @@ from typing import Any
 
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.clients import Client, Clients, quietly
+from rtl_core.localtinker.clients import Clients, quietly
 from rtl_core.localtinker.devices import device_for, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
@@ -115,7 +115,7 @@ class Service:
             except Exception as error:
                 if not isinstance(error, RequestError):
                     logger.exception("%s failed", kind)
-                self.futures.fail(future, error)
+                self.futures.resolve(future, error)
             else:
                 self._done[kind] += 1
                 self.futures.resolve(future, result)
@@ -123,12 +123,13 @@ class Service:
         self.engine.call(work)
         return future
 
-    def cancel(self, request_id: str) -> None:
+    def cancel(self, request: rq.RequestId) -> dict[str, Any]:
         """Stop a sampling request that nobody waits for any more; other kinds always run to their end."""
-        future = self.futures.get(request_id)
+        future = self.futures.get(request.request_id)
         if future is not None and not future.done and future.cancel is not None:
             future.cancel()
-            self.futures.fail(future, RequestError("cancelled by the client"))
+            self.futures.resolve(future, RequestError("cancelled by the client"))
+        return {}
 
     # Training ---------------------------------------------------------------------------------------------------
     def create_model(self, request: rq.CreateModel) -> Future:
@@ -181,64 +182,53 @@ class Service:
         return self._submit("optim_step", _key(request.model_id, request.seq_id), run)
 
     def save_weights(self, request: rq.SaveWeights) -> Future:
-        return self._save_named("save_weights", "weights", request)
+        return self._save("save_weights", "weights", request)
 
     def save_weights_for_sampler(self, request: rq.SaveWeightsForSampler) -> Future:
         """Freeze the adapter under a name, or, with `sampling_session_seq_id`, behind a new sampling client only."""
-        client = self.clients.get(request.model_id)
-        sequence = request.sampling_session_seq_id
-        name = f"ephemeral-{sequence}" if sequence is not None else rq.check_name(request.path or uuid.uuid4().hex[:12])
-
-        def run() -> dict[str, Any]:
-            path = self._save(client, "sampler_weights", name, request, ephemeral=sequence is not None)
-            if sequence is None:
-                return {"path": path, "type": "save_weights_for_sampler"}
-            sampler_id = f"{client.session_id}:sample:{sequence}"
-            self.registry.add_sampler(sampler_id, client.session_id, client.base.name, path)
-            return {"sampling_session_id": sampler_id, "type": "save_weights_for_sampler"}
-
-        return self._submit("save_weights_for_sampler", _key(request.model_id, request.seq_id), run)
+        return self._save("save_weights_for_sampler", "sampler_weights", request, request.sampling_session_seq_id)
 
     def save_weights_external(self, request: rq.SaveWeightsExternal) -> Future:
         """Save the adapter for other programs, which fetch its files (listing.py)."""
         if request.age_encryption_recipients:
             raise RequestError("age_encryption_recipients: this service does not encrypt; leave them out")
-        rq.check_name(request.path)
-        return self._save_named("save_weights_external", "external_weights", request)
+        return self._save("save_weights_external", "external_weights", request)
 
-    def _save_named(self, call: str, kind: str, request: rq.SaveWeights) -> Future:
+    def _save(self, call: str, kind: str, request: rq.SaveWeights, sampler: int | None = None) -> Future:
+        """Save a client's adapter; `sampler`: behind the sampling client of this number alone."""
         client = self.clients.get(request.model_id)
-        name = rq.check_name(request.path or uuid.uuid4().hex[:12])
+        hidden, optimizer = sampler is not None, kind == "weights"
+        name = f"ephemeral-{sampler}" if hidden else rq.check_name(request.path or uuid.uuid4().hex[:12])
 
         def run() -> dict[str, Any]:
-            return {"path": self._save(client, kind, name, request), "type": call}
+            model = self.clients.live(client.model_id)
+            if not request.overwrite:
+                self.registry.check_free(client.model_id, kind, name)
+            blob, size = self.registry.write_blob(
+                lambda folder: model.save(folder, optimizer=optimizer), durable=not hidden
+            )
+            path = self.registry.add_checkpoint(
+                client.model_id,
+                kind,
+                name,
+                Blob(
+                    blob=blob,
+                    base_model=client.base.name,
+                    lora=client.spec.to_json(),
+                    has_optimizer=optimizer,
+                    size_bytes=size,
+                ),
+                ttl_seconds=request.ttl_seconds,
+                user_metadata=request.user_metadata,
+                ephemeral_of=client.session_id if hidden else None,
+            )
+            if not hidden:
+                return {"path": path, "type": call}
+            sampler_id = f"{client.session_id}:sample:{sampler}"
+            self.registry.add_sampler(sampler_id, client.session_id, client.base.name, path)
+            return {"sampling_session_id": sampler_id, "type": call}
 
         return self._submit(call, _key(request.model_id, request.seq_id), run)
-
-    def _save(self, client: Client, kind: str, name: str, request: rq.SaveWeights, *, ephemeral: bool = False) -> str:
-        model = self.clients.live(client.model_id)
-        optimizer = kind == "weights"
-        if not request.overwrite:
-            self.registry.check_free(client.model_id, kind, name)
-        blob, size = self.registry.write_blob(
-            lambda folder: model.save(folder, optimizer=optimizer), durable=not ephemeral
-        )
-        saved = Blob(
-            blob=blob,
-            base_model=client.base.name,
-            lora=client.spec.to_json(),
-            has_optimizer=optimizer,
-            size_bytes=size,
-        )
-        return self.registry.add_checkpoint(
-            client.model_id,
-            kind,
-            name,
-            saved,
-            ttl_seconds=request.ttl_seconds,
-            user_metadata=request.user_metadata,
-            ephemeral_of=client.session_id if ephemeral else None,
-        )
 
     def load_weights(self, request: rq.LoadWeights) -> Future:
         """Load into a live client, or create one from the checkpoint when `session_id` is given."""
@@ -332,8 +322,8 @@ class Service:
             raise RequestError("base_model: set base_model or model_path")
         return self.model(base_model, "base_model")
 
-    def sample(self, request: rq.Sample) -> tuple[Future, list[str]]:
-        """Queue a sampling or scoring request; returns its future and the ids of its sequences."""
+    def sample(self, request: rq.Sample) -> Future:
+        """Queue a sampling or scoring request."""
         key, base_model, path = None, request.base_model, request.model_path
         if request.sampling_session_id is not None:
             sampler = self.registry.sampler(request.sampling_session_id)
@@ -341,7 +331,7 @@ class Service:
             base_model, path = sampler["base_model"], sampler["model_path"]
         model = self._sampled_model(base_model, path)
         if key is not None and (known := self.futures.existing(key)) is not None:
-            return known, _sequence_ids(known, request.num_samples)
+            return known
         prompt = rq.check_prompt(request.prompt, model)
         job = SampleJob(
             prompt=prompt,
@@ -350,8 +340,7 @@ class Service:
             options=rq.sampling_options(request, len(prompt), model),
             prompt_options=rq.prompt_options(request, len(prompt), model),
         )
-        future = self._queue_sample(model, path, job, key, "score" if request.prompt_logprobs else "sample")
-        return future, _sequence_ids(future, request.num_samples)
+        return self._queue_sample(model, path, job, key, "score" if request.prompt_logprobs else "sample")
 
     def _queue_sample(
         self, model: ServedModel, path: str | None, job: SampleJob, key: tuple | None, kind: str
@@ -365,18 +354,15 @@ class Service:
             folder = self.registry.blob_path(checkpoint.blob)
             weights = SampledWeights(model.name, folder, LoraSpec.from_json(checkpoint.lora))
 
-        def deliver(body: bytes) -> None:
-            self._done[kind] += job.num_samples
-            self.futures.resolve(future, body)
+        def take(answer: bytes | Exception) -> None:
+            if isinstance(answer, bytes):
+                self._done[kind] += job.num_samples
+            self.futures.resolve(future, answer)
 
         where = self._processes if self._processes is not None and model.small else self.engine
-        future.cancel = where.sample(weights, job, deliver, partial(self.futures.fail, future))
+        future.cancel = where.sample(weights, job, take)
         return future
 
 
 def _key(model_id: str, seq_id: int | None) -> tuple | None:
     return None if seq_id is None else ("model", model_id, seq_id)
-
-
-def _sequence_ids(future: Future, count: int) -> list[str]:
-    return [f"{future.request_id}:{index}" for index in range(count)]

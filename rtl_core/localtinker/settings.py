@@ -1,12 +1,12 @@
-"""How one service runs: its settings, its command line, and the checks of both."""
+"""How one service runs: its settings, and the checks of what a user gives."""
 
 from __future__ import annotations
 
-import argparse
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from rtl_core.errors import ConfigError
 from rtl_core.http_server import is_loopback
@@ -23,47 +23,28 @@ def context_of(model_config: Any, most: int = MAX_CONTEXT) -> int:
     return min(most, own)
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(BaseModel):
     """How the service runs.
 
-    `device` is what `devices.device_for` takes, `idle_s` the time after which an unused training client moves to disk.
-    `sampling_processes` sample the models for which one thread is enough; None: as many as `threads`, and none on a GPU; 0: the
-    service samples everything itself.
+    `host` other than loopback needs a key, `port` 0 takes a free one. `device` is what `devices.device_for` takes, `idle_s` the time after
+    which an unused training client moves to disk. `sampling_processes` sample the models for which one thread is enough; None: as many as
+    `threads`, and none on a GPU; 0: the service samples everything itself.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     models: dict[str, Path]
     state: Path
+    host: str = "127.0.0.1"
+    port: int = 0
     dtype: str = "float32"
     device: str = "cpu"
-    threads: int = 2
+    threads: int = Field(default_factory=lambda: min(2, os.cpu_count() or 1))
     sampling_processes: int | None = None
     deterministic: bool = False
     max_context: int = MAX_CONTEXT
     idle_s: float = 1800.0
     housekeeping_s: float = 15.0
-
-
-def build_parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m rtl_core.localtinker", description=description)
-    parser.add_argument("--model", action="append", required=True, metavar="NAME=PATH", help="a base model; repeatable")
-    parser.add_argument("--state", type=Path, required=True, help="folder for the registry and checkpoints")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; other than loopback needs a key")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--device", default="cpu", help="auto, cpu, cuda or cuda:N")
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of torch on the CPU")
-    parser.add_argument(
-        "--sampling-processes",
-        type=int,
-        help="processes that sample small models on the CPU, with one thread each; 0: none (default: as many as threads)",
-    )
-    parser.add_argument("--max-context", type=int, default=MAX_CONTEXT)
-    parser.add_argument("--idle-seconds", type=float, default=1800.0, help="unused training clients move to disk")
-    parser.add_argument("--housekeeping-seconds", type=float, default=15.0, help=argparse.SUPPRESS)
-    parser.add_argument("--deterministic", action="store_true", help="answers do not depend on what else runs (slower)")
-    parser.add_argument("--die-with-parent", action="store_true", help="stop when standard input ends")
-    return parser
 
 
 def parse_model(text: str) -> tuple[str, Path]:

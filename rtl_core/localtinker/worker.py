@@ -13,46 +13,23 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import NoReturn
 
-from rtl_core.localtinker import RequestError
+from rtl_core.localtinker import RequestError, SamplingError
 from rtl_core.localtinker.devices import keep_freed_memory, use_threads
 from rtl_core.localtinker.generation import SamplingLoop, as_request
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.samplers import SampledWeights, SamplerPool, SamplingLimits
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
 
-
-@dataclass(frozen=True)
-class Task:
-    """To a sampling process: a job, under a number for its answer."""
-
-    number: int
-    weights: SampledWeights
-    job: SampleJob
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """To a sampling process: drop the job of this number."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """From a sampling process: the serialised SampleResponse of a job; or why it has no answer, and whether the request is to
-    blame. A cancelled job is answered with nothing."""
-
-    number: int
-    response: bytes | None = None
-    error: str | None = None
-    users_fault: bool = False
+Task = tuple[int, tuple[SampledWeights, SampleJob] | None]
+"""To a sampling process: a job, under a number for its answer; None: it is cancelled."""
 
 
 @dataclass
 class Report:
-    """From a sampling process: answers, seconds that it has computed so far, and the samplers that it holds ready."""
+    """From a sampling process: answers by the numbers of their jobs, None of one that was cancelled; seconds that it has computed so far,
+    and the samplers that it holds ready."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: dict[int, bytes | Exception | None] = field(default_factory=dict)
     busy_s: float = 0.0
     samplers: int = 0
 
@@ -73,7 +50,7 @@ class Worker:
     def __init__(self, sampling: SamplingLoop, connection: Connection) -> None:
         self._sampling = sampling
         self._connection = connection
-        self._inbox: SimpleQueue[list[Task | Cancel]] = SimpleQueue()
+        self._inbox: SimpleQueue[list[Task]] = SimpleQueue()
         self._requests: dict[int, SampleRequest] = {}
         self._report = Report()
 
@@ -81,8 +58,8 @@ class Worker:
         threading.Thread(target=self._receive, daemon=True).start()
         while True:
             while self._sampling.idle or not self._inbox.empty():
-                for message in self._inbox.get():
-                    self._take(message)
+                for number, asked in self._inbox.get():
+                    self._take(number, asked)
             began = time.monotonic()
             self._sampling.advance()
             self._report.busy_s += time.monotonic() - began
@@ -96,28 +73,20 @@ class Worker:
             except (EOFError, OSError):
                 os._exit(0)  # the service has gone
 
-    def _take(self, message: Task | Cancel) -> None:
-        number = message.number
-        if isinstance(message, Task):
-            request = as_request(message.job, partial(self._answer, number), partial(self._fail, number))
-            self._requests[number] = request
-            self._sampling.add(message.weights, request)
+    def _take(self, number: int, asked: tuple[SampledWeights, SampleJob] | None) -> None:
+        if asked is not None:
+            weights, job = asked
+            request = self._requests[number] = as_request(job, partial(self._answer, number))
+            self._sampling.add(weights, request)
         elif number in self._requests:
             self._requests[number].cancelled.set()
-            self._put(Answer(number))
+            self._answer(number, None)
 
-    def _answer(self, number: int, response: bytes) -> None:
-        self._put(Answer(number, response))
-
-    def _fail(self, number: int, error: BaseException) -> None:
-        if isinstance(error, RequestError):
-            self._put(Answer(number, error=error.message, users_fault=True))
-        else:
-            self._put(Answer(number, error=f"{type(error).__name__}: {error}"))
-
-    def _put(self, answer: Answer) -> None:
-        if self._requests.pop(answer.number, None) is not None:
-            self._report.answers.append(answer)
+    def _answer(self, number: int, answer: bytes | Exception | None) -> None:
+        if isinstance(answer, Exception) and not isinstance(answer, RequestError):
+            answer = SamplingError(f"{type(answer).__name__}: {answer}")  # others may not be sent to another process
+        if self._requests.pop(number, None) is not None:
+            self._report.answers[number] = answer
 
     def _send(self) -> None:
         """Send the answers of this turn. Rows of cancelled jobs have left their batches by now."""
@@ -126,4 +95,4 @@ class Worker:
         self._report.samplers = len(self._sampling.pool)
         with contextlib.suppress(OSError):  # the service has gone, which the other thread finds out
             self._connection.send(self._report)
-        self._report.answers = []
+        self._report.answers = {}

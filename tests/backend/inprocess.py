@@ -182,7 +182,7 @@ class InProcess:
         source = {"model_path": weights.path} if weights.path else {"base_model": names[weights.policy]}
         prompt = rq.Prompt(chunks=[rq.TextChunk(tokens=list(tokens))])
         with errors_of_ours():
-            future, _ = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
+            future = self._service.sample(rq.Sample(prompt=prompt, **source, **asked))
             return pb.SampleResponse.FromString(await answer_of(future))
 
     async def describe(self, path: str) -> Saved:
@@ -252,8 +252,8 @@ class InProcessProvider:
 @asynccontextmanager
 async def opened(config: RunConfig) -> AsyncIterator[Backend]:
     settings = Settings(
-        models_of(config),
-        state_folder(config),
+        models=models_of(config),
+        state=state_folder(config),
         threads=int(config.backend.options.get("threads", 1)),
         sampling_processes=0,
         deterministic=config.tinker.local_deterministic,

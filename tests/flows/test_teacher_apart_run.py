@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rtl_core.history.store import History
-from rtl_core.localtinker.kept import KeptTinker
+from rtl_core.localtinker.process import KeptTinker
 from rtl_core.tinymodels import model_path
 
 SCORED = "SELECT step, teacher, count(*) AS n FROM teacher_scores WHERE run = 'apart' GROUP BY ALL ORDER BY step"

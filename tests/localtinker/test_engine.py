@@ -34,14 +34,13 @@ class Caller:
         self.ready = threading.Event()
         self.response: pb.SampleResponse | None = None
         self.error: BaseException | None = None
-        self.cancel = engine.sample(weights, job, self._deliver, self._fail)
+        self.cancel = engine.sample(weights, job, self._take)
 
-    def _deliver(self, response: bytes) -> None:
-        self.response = pb.SampleResponse.FromString(response)
-        self.ready.set()
-
-    def _fail(self, error: BaseException) -> None:
-        self.error = error
+    def _take(self, answer: bytes | Exception) -> None:
+        if isinstance(answer, bytes):
+            self.response = pb.SampleResponse.FromString(answer)
+        else:
+            self.error = answer
         self.ready.set()
 
 
@@ -92,7 +91,7 @@ def test_samplers_beyond_the_limit_go_when_nothing_is_sampled_from_them(models_b
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * model.nbytes // 2, cache_bytes=1 << 28)
     loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1, cache_bytes=1 << 28)
     for weights in adapted:
-        loop.add(weights, as_request(job(2, 9), lambda _: None, pytest.fail))
+        loop.add(weights, as_request(job(2, 9), lambda _: None))
     loop.advance()
     assert len(loop.pool) == 2
     while loop.advance():

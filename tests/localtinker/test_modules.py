@@ -146,7 +146,7 @@ from pathlib import Path
 from rtl_core.localtinker import app, service, settings
 from rtl_core.tinymodels import model_path
 models = {name: model_path(name) for name in ("student", "teacher")}
-app.create_app(service.Service(settings.Settings(models, Path(sys.argv[1]))), "tml-x")
+app.create_app(service.Service(settings.Settings(models=models, state=Path(sys.argv[1]))), "tml-x")
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

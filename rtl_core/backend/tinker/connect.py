@@ -83,7 +83,7 @@ def tinker_endpoint(service: TinkerService, on_restart: Callable[[str], None]) -
     """
     config = service.config
     if service.is_local:
-        from rtl_core.localtinker.kept import KeptTinker
+        from rtl_core.localtinker.process import KeptTinker
 
         adopt(service)
         with KeptTinker(
