@@ -9,7 +9,7 @@ from safetensors import safe_open
 from benchmarks.rehearsal.faults import Fault
 from benchmarks.rehearsal.proxy import Met
 from rtl_core.history.store import History
-from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.registry import find_checkpoint
 
 BROKEN = {
     "rollouts are there twice": """
@@ -50,12 +50,9 @@ def broken(path: Path, run: str, state: Path) -> list[str]:
 
 def adam_steps(state: Path, path: str) -> int:
     """How many steps Adam has counted in a state that the embedded service saved."""
-    registry = Registry(state)
-    try:
-        blob = registry.blob_path(registry.checkpoint(path).blob)
-    finally:
-        registry.close()
-    with safe_open(blob / "optimizer.safetensors", "pt") as file:
+    saved = find_checkpoint(state, path)
+    assert saved is not None
+    with safe_open(saved.folder(state) / "optimizer.safetensors", "pt") as file:
         return int(max(file.get_tensor(name).item() for name in file.keys() if name.endswith(".step")))  # noqa: SIM118
 
 

@@ -61,13 +61,13 @@ def differences(histories: dict[str, History], home: Path) -> list[str]:
 
 def final_weights(history: History, home: Path, run: str) -> dict[str, str]:
     """File -> SHA-256 of the last step's adapter and optimizer, as the embedded service keeps them."""
-    from rtl_core.localtinker.registry import Registry
+    from rtl_core.localtinker.registry import find_checkpoint
 
     last = history.last_trained_step(run)
     assert last is not None
     assert last.state_path is not None
-    registry = Registry(home / "runs" / run / "tinker")
-    folder = registry.blob_path(registry.checkpoint(last.state_path).blob)
-    registry.close()
-    files = sorted(folder.glob("*.safetensors"))
+    state = home / "runs" / run / "tinker"
+    saved = find_checkpoint(state, last.state_path)
+    assert saved is not None
+    files = sorted(saved.folder(state).glob("*.safetensors"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

@@ -33,11 +33,6 @@ class GenerationBatch:
         self._positions_B: list[int] = []
 
     @property
-    def _shares(self) -> bool:
-        """Whether rows share what their prompts have in common: for a small model that saves less than it costs."""
-        return not self.decoder.is_small
-
-    @property
     def live(self) -> int:
         return len(self.rows) - sum([row.done for row in self.rows])
 
@@ -57,7 +52,8 @@ class GenerationBatch:
         for row in rows:
             by_prompt.setdefault(tuple(row.request.prompt), []).append(row)
         budget = self.decoder.prefill_tokens
-        packs = {p: self._shares and not any(row.request.goes_on for row in group) for p, group in by_prompt.items()}
+        shares = not self.decoder.is_small  # for a small model sharing saves less than it costs
+        packs = {p: shares and not any(row.request.goes_on for row in group) for p, group in by_prompt.items()}
         ending = [p for p, packed in packs.items() if packed]
         for numbers in packed_passes(ending, budget):
             layout = Layout([ending[i] for i in numbers])

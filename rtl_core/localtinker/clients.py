@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,15 +109,3 @@ class Clients:
             client.model.release()
         if client.parked is not None:
             self._registry.release_blob(client.parked)
-
-
-def quietly(run: Callable[[], None]) -> Callable[[], None]:
-    """`run` as a call for the engine that answers nobody: a failure is logged."""
-
-    def guarded() -> None:
-        try:
-            run()
-        except Exception:
-            logger.exception("housekeeping failed")
-
-    return guarded

@@ -86,7 +86,7 @@ class DenseDecoder:
         config = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
-        self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.head_dim: int = config.head_dim
         self.eps: float = config.rms_norm_eps
         self._pairs, self._scaling, self._merge = pairs, scaling, merge
         inner = model.model
@@ -103,19 +103,9 @@ class DenseDecoder:
         self.vocab_size: int = self.head.weight.shape[0]
         element = torch.empty(0, dtype=self.dtype).element_size()
         self.position_bytes: int = 2 * len(self.layers) * self.kv_heads * self.head_dim * element
-        self.weight_bytes: int = sum(p.numel() * p.element_size() for p in model.parameters())
-
-    @property
-    def is_small(self) -> bool:
-        """Whether it decodes quicker on one thread."""
-        return is_small(self.weight_bytes, self.device)
-
-    @property
-    def prefill_tokens(self) -> int:
-        """Padded prompt tokens of one forward pass."""
-        if self.is_small:
-            return _SMALL_PREFILL_TOKENS
-        return _CPU_PREFILL_TOKENS if self.device.type == "cpu" else PREFILL_TOKENS
+        self.is_small = is_small(sum(p.numel() * p.element_size() for p in model.parameters()), self.device)
+        on_cpu = _SMALL_PREFILL_TOKENS if self.is_small else _CPU_PREFILL_TOKENS
+        self.prefill_tokens = on_cpu if self.device.type == "cpu" else PREFILL_TOKENS
 
     @cached_property
     def private_bytes(self) -> int:

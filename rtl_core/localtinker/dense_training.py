@@ -281,7 +281,7 @@ class DenseTraining:
 def layer_bytes(model: Any) -> tuple[int, int]:
     """Bytes that a layer keeps for each row of a pass, and for each key that attention holds beside them."""
     config = model.config
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    size = config.head_dim
     rotated = (config.num_attention_heads + config.num_key_value_heads) * size
     numbers = (
         2 * config.hidden_size + 2 * rotated + 2 * config.num_attention_heads * size + 2 * config.intermediate_size

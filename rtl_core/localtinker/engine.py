@@ -7,6 +7,7 @@ they take turns, so that neither starves: one call, then a slice of sampling. Ov
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -16,6 +17,8 @@ from rtl_core.localtinker.devices import use_threads
 from rtl_core.localtinker.generation import SamplingLoop, Take, as_request
 from rtl_core.localtinker.samplers import SampledWeights
 from rtl_core.localtinker.sampling import SampleJob, SampleRequest
+
+logger = logging.getLogger(__name__)
 
 _LINGER = 0.001  # an idle engine waits for companions of its first request while they come at this pace, in seconds,
 _LONGEST_LINGER = 0.008  # but no longer than this
@@ -37,7 +40,7 @@ class Engine:
         self._thread.start()
 
     def call(self, run: Callable[[], None]) -> None:
-        """Queue `run`; it must deliver its own result and not raise."""
+        """Queue `run`, which delivers its own result; a failure is logged."""
         with self._wake:
             self._calls.append(run)
             self._wake.notify()
@@ -98,7 +101,10 @@ class Engine:
             call = self._calls.popleft() if self._calls else None
         if call is not None:
             use_threads(self._threads)
-            call()
+            try:
+                call()
+            except Exception:
+                logger.exception("housekeeping failed")
 
     def _advance_sampling(self) -> bool:
         with self._wake:

@@ -26,13 +26,11 @@ Take = Callable[[bytes | Exception], None]
 class SamplingLoop:
     """Admits waiting jobs and advances what runs, a token at a time. Used by one thread, but for `rows`."""
 
-    def __init__(self, pool: SamplerPool, *, threads: int, cache_bytes: int) -> None:
+    def __init__(self, pool: SamplerPool, *, threads: int) -> None:
         self.pool = pool
         self._threads = threads
-        self._cache_bytes = cache_bytes
         self._waiting: OrderedDict[SampledWeights, deque[Row]] = OrderedDict()
         self._batches: dict[SampledWeights, list[Batch]] = {}
-        self._samplers: dict[SampledWeights, Sampler] = {}
         self._in_hand: list[Row] = []  # taken from the queue, not yet in a batch
 
     @property
@@ -71,7 +69,7 @@ class SamplingLoop:
         waiting = deque(row for row in self._waiting[weights] if not row.request.cancelled.is_set())
         self._waiting[weights] = waiting
         if waiting:
-            sampler = self._samplers[weights] = self.pool.get(weights, set(self._batches))
+            sampler = self.pool.get(weights, set(self._batches))
             running = self._batches.setdefault(weights, [])
             self._in_hand = self._take_fitting(weights, waiting, sampler)
             use_threads(self._threads)
@@ -88,16 +86,14 @@ class SamplingLoop:
 
         No more prompts than one forward pass takes, so that what runs goes on and what is done is answered in between.
         """
-        used = sum(
-            b.positions() * self._samplers[k].decoder.position_bytes for k, bs in self._batches.items() for b in bs
-        )
+        used = sum(b.positions() * b.decoder.position_bytes for batches in self._batches.values() for b in batches)
         live = sum(batch.live for batch in self._batches[weights])
         taken: list[Row] = []
         prompt_tokens = 0
         while waiting and live + len(taken) < MAX_ROWS:
             request = waiting[0].request
             used += (len(request.prompt) + request.options.max_tokens) * sampler.decoder.position_bytes
-            if (live or taken) and used > self._cache_bytes:
+            if (live or taken) and used > self.pool.limits.cache_bytes:
                 break
             prompt_tokens += len(request.prompt) - (_shared(taken[-1].request, request) if taken else 0)
             if taken and prompt_tokens > sampler.decoder.prefill_tokens:
@@ -106,14 +102,14 @@ class SamplingLoop:
         return taken
 
     def _step(self, weights: SampledWeights) -> None:
-        use_threads(1 if self._samplers[weights].decoder.is_small else self._threads)
         batches = self._batches[weights]
+        use_threads(1 if batches[0].decoder.is_small else self._threads)
         for batch in batches:
             if batch.live:
                 batch.step()
         self._batches[weights] = [batch for batch in batches if batch.live]
         if not self._batches[weights]:
-            del self._batches[weights], self._samplers[weights]
+            del self._batches[weights]
             self.pool.trim(set(self._batches))
 
 

@@ -66,7 +66,7 @@ class LockstepBatch:
     """Rows whose prompts have one length; nothing joins after `admit`."""
 
     def __init__(self, decoder: LockstepDecoder, decode: Callable[[Sequence[int]], str]) -> None:
-        self._decoder = decoder
+        self.decoder = decoder
         self._decode = decode
         self._cache: Any = None
         self._tokens: list[int] = []
@@ -87,15 +87,14 @@ class LockstepBatch:
             id(r.request): r.request for r in rows if r.request.prompt_options.wanted and r.request.scores is None
         }
         for request in scored.values():
-            hidden, _ = self._decoder.prefill(self._tensor([request.prompt]), all_positions=True)
-            score_prompts(self._decoder, hidden[0], [np.arange(len(request.prompt))], [request])
+            hidden, _ = self.decoder.prefill(self._tensor([request.prompt]), all_positions=True)
+            score_prompts(self.decoder, hidden[0], [np.arange(len(request.prompt))], [request])
         distinct = list({tuple(row.request.prompt): None for row in rows})
-        logits, self._cache = self._decoder.prefill(self._tensor(distinct), all_positions=False)
+        logits, self._cache = self.decoder.prefill(self._tensor(distinct), all_positions=False)
         owner = self._tensor([distinct.index(tuple(row.request.prompt)) for row in rows])
         self._cache.reorder_cache(owner)
         self.rows = list(rows)
-        self._tokens = [0] * len(rows)
-        self._take(logits[:, -1].float().index_select(0, owner), list(range(len(rows))))
+        self._take(logits[:, -1].float().index_select(0, owner))
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -109,15 +108,13 @@ class LockstepBatch:
                 self._cache = None
                 return
             self._cache.reorder_cache(self._tensor(live))
-        self._take(self._decoder.step(self._tensor(self._tokens), self._cache), list(range(len(self.rows))))
+        self._take(self.decoder.step(self._tensor(self._tokens), self._cache))
 
-    def _take(self, logits_BV: Tensor, index: Sequence[int]) -> None:
-        tokens, logprobs = choose(logits_BV, [self.rows[i] for i in index])
-        for i, token, logprob in zip(index, tokens, logprobs, strict=True):
-            self._tokens[i] = token
-            row = self.rows[i]
+    def _take(self, logits_BV: Tensor) -> None:
+        self._tokens, logprobs = choose(logits_BV, self.rows)
+        for row, token, logprob in zip(self.rows, self._tokens, logprobs, strict=True):
             if row.take(token, logprob, self._decode):
                 row.request.row_done()
 
     def _tensor(self, values: Sequence) -> Tensor:
-        return torch.tensor(values, device=self._decoder.device)
+        return torch.tensor(values, device=self.decoder.device)

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
 LORA_ALPHA = 32
@@ -178,4 +178,12 @@ def write_adapter(folder: Path, tensors: Mapping[str, Tensor], spec: LoraSpec, b
 
 
 def read_adapter(folder: Path) -> dict[str, Tensor]:
-    return load_file(folder / "adapter_model.safetensors")
+    return read_tensors(folder / "adapter_model.safetensors")
+
+
+def read_tensors(file: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, copied into torch's own memory.
+
+    `load_file` of safetensors 0.8.0 never frees two objects (60 bytes) a tensor, which adds up in a service that loads all day.
+    """
+    return {name: tensor.clone() for name, tensor in load(file.read_bytes()).items()}

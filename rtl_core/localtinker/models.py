@@ -102,25 +102,16 @@ class ServedModel:
         return Sampler(decoder, self.decode, deterministic=deterministic)
 
 
-@dataclass(frozen=True)
-class Room:
-    """What one pass of training and the caches of running samples may take."""
-
-    micro_tokens: int
-    """Padded tokens of one training pass."""
-    cache_bytes: int
-    """Key-value caches, while none is being rearranged; then twice as much for a moment."""
-
-
-def room_on(device: str, models: Iterable[ServedModel]) -> Room:
-    """What a device has room for once the models are on it: on a GPU two fifths of what is free go to caches.
+def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
+    """What a device has room for once the models are on it: padded tokens of one training pass, and bytes of the key-value caches of
+    running samples (for a moment, while one is rearranged, twice as many): on a GPU two fifths of what is free.
 
     On a CPU larger models train as fast on 512 tokens at a time as on 4096, in a fraction of the memory.
     """
     if not device.startswith("cuda"):
-        return Room(4096 if all(model.small for model in models) else 512, 1 << 30)
+        return 4096 if all(model.small for model in models) else 512, 1 << 30
     free, _ = torch.cuda.mem_get_info(torch.device(device))
-    return Room(16384 if free > _ROOMY_BYTES else 4096, int(0.4 * free))
+    return 16384 if free > _ROOMY_BYTES else 4096, int(0.4 * free)
 
 
 def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: int) -> ServedModel:

@@ -79,10 +79,6 @@ class LocalTinker:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def environment(self) -> dict[str, str]:
-        """The variables that point an SDK client in another process at this service."""
-        return {"TINKER_BASE_URL": self.base_url, "TINKER_API_KEY": self.api_key, "TINKER_TELEMETRY": "0"}
-
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the service: politely, then by force. Safe to call twice."""
         self._process.terminate()

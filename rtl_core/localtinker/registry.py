@@ -70,6 +70,10 @@ class SavedWeights(Blob):
     ephemeral_of: str | None
     user_metadata: dict[str, str] | None
 
+    def folder(self, state: Path) -> Path:
+        """Where the files are, of a service with this state folder."""
+        return state / "blobs" / self.blob
+
 
 class Registry:
     """The records of one state folder. Thread-safe; every call is one short transaction."""

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rtl_core.localtinker.batching import GenerationBatch
 from rtl_core.localtinker.decoder import DenseDecoder
@@ -24,16 +24,8 @@ if TYPE_CHECKING:
     from rtl_core.localtinker.models import ServedModel
 
 
-class Batch(Protocol):
-    """A set of rows that advance together."""
-
-    rows: list[Row]
-
-    @property
-    def live(self) -> int: ...
-    def positions(self) -> int: ...
-    def admit(self, rows: Sequence[Row]) -> None: ...
-    def step(self) -> None: ...
+Batch = GenerationBatch | LockstepBatch
+"""A set of rows that advance together."""
 
 
 class Sampler:
@@ -93,7 +85,7 @@ class SamplerPool:
 
     def __init__(self, models: Mapping[str, ServedModel], limits: SamplingLimits, *, deterministic: bool) -> None:
         self._models = models
-        self._limits = limits
+        self.limits = limits
         self._deterministic = deterministic
         self._samplers: OrderedDict[SampledWeights, Sampler] = OrderedDict()
 
@@ -103,29 +95,21 @@ class SamplerPool:
     def get(self, weights: SampledWeights, in_use: set[SampledWeights]) -> Sampler:
         """The sampler of `weights`; those `in_use` by running batches are not evicted."""
         if weights not in self._samplers:
-            adapted = weights.folder is not None
-            self._evict(in_use, more=1, more_bytes=self._models[weights.base].sampler_bytes(adapted=adapted))
-            self._samplers[weights] = self._build(weights)
+            model, adapter = self._models[weights.base], None
+            self.trim(in_use, more=1, more_bytes=model.sampler_bytes(adapted=weights.folder is not None))
+            if weights.folder is not None and weights.spec is not None:
+                adapter = (read_adapter(weights.folder), weights.spec)
+            self._samplers[weights] = model.sampler(adapter, deterministic=self._deterministic)
         self._samplers.move_to_end(weights)
         return self._samplers[weights]
 
-    def trim(self, in_use: set[SampledWeights]) -> None:
-        """Keep no more than the limits allow, now that fewer are in use."""
-        self._evict(in_use, more=0, more_bytes=0)
-
-    def _evict(self, in_use: set[SampledWeights], *, more: int, more_bytes: int) -> None:
-        """Let the least recently used go until there is room for `more` samplers of `more_bytes` private bytes."""
+    def trim(self, in_use: set[SampledWeights], *, more: int = 0, more_bytes: int = 0) -> None:
+        """Let the least recently used go until the limits allow `more` samplers of `more_bytes` private bytes beside those that are kept."""
         count = len(self._samplers)
         for old in [w for w in self._samplers if w not in in_use]:
             held = sum(sampler.decoder.private_bytes for sampler in self._samplers.values())
-            if len(self._samplers) + more <= self._limits.samplers and held + more_bytes <= self._limits.sampler_bytes:
+            if len(self._samplers) + more <= self.limits.samplers and held + more_bytes <= self.limits.sampler_bytes:
                 break
             self._samplers.pop(old).decoder.release()
         if len(self._samplers) < count:
             give_back_free_memory()
-
-    def _build(self, weights: SampledWeights) -> Sampler:
-        adapter = None
-        if weights.folder is not None and weights.spec is not None:
-            adapter = (read_adapter(weights.folder), weights.spec)
-        return self._models[weights.base].sampler(adapter, deterministic=self._deterministic)

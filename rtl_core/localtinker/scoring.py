@@ -62,15 +62,6 @@ def gather_logprobs(logits: Tensor, targets: Tensor) -> Tensor:
     return logits.gather(-1, targets) - logits.logsumexp(-1, keepdim=True)
 
 
-def target_logprobs(head: Head, hidden_NH: Tensor, targets_NK: Tensor) -> Tensor:
-    """log p of the targets [N, K] that final hidden states [N, H] predict, in chunks that fit the budget."""
-    parts = [
-        gather_logprobs(head.logits(hidden_NH[start:end]), targets_NK[start:end])
-        for start, end in _chunks(head, 0, len(hidden_NH))
-    ]
-    return torch.cat(parts)
-
-
 def _first_scored(request: SampleRequest) -> int:
     last_n = request.prompt_options.last_n
     return 1 if last_n is None else max(len(request.prompt) - last_n, 1)
@@ -127,10 +118,10 @@ def _score_targets(head: Head, hidden_PH: Tensor, targets_RK: np.ndarray) -> np.
     asked = np.flatnonzero((targets_RK >= 0).any(1))
     if asked.size == 0:
         return values
-    rows = slice(int(asked[0]), len(targets_RK))
-    targets = torch.from_numpy(np.maximum(targets_RK[rows], 0)).to(hidden_PH.device)
-    picked = target_logprobs(head, hidden_PH[rows], targets)
-    values[rows] = np.where(targets_RK[rows] >= 0, picked.cpu().numpy(), 0.0)
+    targets = torch.from_numpy(np.maximum(targets_RK, 0)).to(hidden_PH.device)
+    for start, end in _chunks(head, int(asked[0]), len(targets_RK)):
+        picked = gather_logprobs(head.logits(hidden_PH[start:end]), targets[start:end])
+        values[start:end] = np.where(targets_RK[start:end] >= 0, picked.cpu().numpy(), 0.0)
     return values
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker import requests as rq
-from rtl_core.localtinker.clients import Clients, quietly
+from rtl_core.localtinker.clients import Clients
 from rtl_core.localtinker.devices import device_for, use_threads
 from rtl_core.localtinker.dispatch import SamplingProcesses
 from rtl_core.localtinker.engine import Engine
@@ -41,14 +41,13 @@ class Service:
             name: load_model(name, path, dtype=settings.dtype, device=self.device, max_context=settings.max_context)
             for name, path in settings.models.items()
         }
-        room = room_on(self.device, self.models.values())
-        limits = SamplingLimits(cache_bytes=room.cache_bytes)
+        micro_tokens, cache_bytes = room_on(self.device, self.models.values())
+        limits = SamplingLimits(cache_bytes)
         self._processes = self._start_processes(limits)
         self.registry = Registry(settings.state)
-        self.clients = Clients(self.registry, micro_tokens=room.micro_tokens)
+        self.clients = Clients(self.registry, micro_tokens=micro_tokens)
         pool = SamplerPool(self.models, limits, deterministic=settings.deterministic)
-        sampling = SamplingLoop(pool, threads=settings.threads, cache_bytes=room.cache_bytes)
-        self.engine = Engine(sampling, threads=settings.threads)
+        self.engine = Engine(SamplingLoop(pool, threads=settings.threads), threads=settings.threads)
         self.futures: FutureStore
         self._done: Counter[str] = Counter()
         """Kind of request -> how many were done; of sampling, how many answers, and of scoring, how many sequences."""
@@ -87,7 +86,7 @@ class Service:
         """Release what nobody needs; called every few seconds on the event loop."""
         self.futures.purge()
         for model_id in self.clients.idle(self.settings.idle_s):
-            self.engine.call(quietly(partial(self.clients.park, model_id)))
+            self.engine.call(partial(self.clients.park, model_id))
         for session_id in self.clients.sessions():
             if self.registry.is_over(session_id):
                 self._drop_clients(session_id)
@@ -100,7 +99,7 @@ class Service:
 
     def _drop_clients(self, session_id: str) -> None:
         for model_id in self.clients.of_session(session_id):
-            self.engine.call(quietly(partial(self.clients.drop, model_id)))
+            self.engine.call(partial(self.clients.drop, model_id))
 
     # Futures ----------------------------------------------------------------------------------------------------
     def _submit(self, kind: str, key: tuple | None, run: Callable[[], bytes | dict[str, Any]]) -> Future:
@@ -238,35 +237,34 @@ class Service:
             raise RequestError(f"optimizer: {request.path} was saved for sampling and holds no optimizer state")
         base = self.model(request.base_model or checkpoint.base_model, "base_model")
         spec = LoraSpec.from_json(checkpoint.lora)
-        folder = self.registry.blob_path(checkpoint.blob)
-        if request.session_id is not None:
-            session_id = request.session_id
+        session_id, model_id, key = request.session_id, request.model_id, None
+        if session_id is not None:
             self._open_session(session_id)
             if request.base_model not in (None, checkpoint.base_model):
                 raise RequestError(f"base_model: {request.path} was trained on {checkpoint.base_model!r}")
             model_id = f"{session_id}:train:{request.model_seq_id}"
-
-            def create() -> dict[str, Any]:
-                model = self.clients.create(model_id, session_id, base, spec, request.user_metadata)
-                model.load(folder, optimizer=request.optimizer)
-                return {"path": request.path, "model_id": model_id, "type": "load_weights"}
-
-            return self._submit("load_weights", ("model", model_id, 0), create)
-        if request.model_id is None:
+            key = ("model", model_id, 0)
+        elif model_id is None:
             raise RequestError("model_id: set model_id, or session_id and model_seq_id")
-        client = self.clients.get(request.model_id)
-        mine, saved = (s.in_words() for s in (client.spec, spec))
-        if (client.base.name, mine) != (checkpoint.base_model, saved):
-            raise RequestError(
-                f"path: {request.path} is of base {checkpoint.base_model!r} with {saved}, this client of "
-                f"{client.base.name!r} with {mine}"
-            )
+        else:
+            client = self.clients.get(model_id)
+            mine, saved = (s.in_words() for s in (client.spec, spec))
+            if (client.base.name, mine) != (checkpoint.base_model, saved):
+                raise RequestError(
+                    f"path: {request.path} is of base {checkpoint.base_model!r} with {saved}, this client of "
+                    f"{client.base.name!r} with {mine}"
+                )
+            key = _key(model_id, request.seq_id)
 
-        def load() -> dict[str, Any]:
-            self.clients.live(client.model_id).load(folder, optimizer=request.optimizer)
-            return {"path": request.path, "model_id": client.model_id, "type": "load_weights"}
+        def run() -> dict[str, Any]:
+            if session_id is not None:
+                model = self.clients.create(model_id, session_id, base, spec, request.user_metadata)
+            else:
+                model = self.clients.live(model_id)
+            model.load(self.registry.blob_path(checkpoint.blob), optimizer=request.optimizer)
+            return {"path": request.path, "model_id": model_id, "type": "load_weights"}
 
-        return self._submit("load_weights", _key(request.model_id, request.seq_id), load)
+        return self._submit("load_weights", key, run)
 
     def copy_weights(self, request: rq.CopyWeights) -> str:
         """Give a checkpoint a second name, in a run of its own that cannot be trained on; the files are shared."""

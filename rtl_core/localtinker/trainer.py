@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -16,7 +16,7 @@ from rtl_core.learning.losses import LOSSES
 from rtl_core.localtinker import RequestError
 from rtl_core.localtinker.dense_training import DenseTraining, LossOf
 from rtl_core.localtinker.devices import give_back_free_memory
-from rtl_core.localtinker.lora import LoraSpec, read_adapter, write_adapter
+from rtl_core.localtinker.lora import LoraSpec, read_adapter, read_tensors, write_adapter
 from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.packing import packed_passes, padded, padded_passes
 from rtl_core.localtinker.scoring import gather_logprobs
@@ -60,47 +60,36 @@ class TrainingModel:
         If the pass fails midway the gradients of this client are dropped, never left half-added.
         """
         self.base.adapters.activate(self.model_id)
-        if request.forward_only:
-            with torch.no_grad():
-                return self._run(request, self._forward_pass, padded_passes)
+        trains = not request.forward_only
+        by_hand = trains and self.base.trains_by_hand
+        one_pass: Pass = self._pass_by_hand() if by_hand else self._pass
         try:
-            if self.base.trains_by_hand:
-                return self._by_hand(request)
-            if self.base.recompute:
+            if trains and self.base.recompute:
                 self.base.model.train()  # transformers recomputes activations in training mode only; dropout is 0 throughout
-            return self._run(request, self._autograd_pass, padded_passes)
+            with torch.set_grad_enabled(trains):
+                return self._run(request, one_pass, packed_passes if by_hand else padded_passes)
         except BaseException:
-            self._optimizer.zero_grad(set_to_none=True)
+            if trains:
+                self._optimizer.zero_grad(set_to_none=True)
             raise
         finally:
             if self.base.recompute:
                 self.base.model.eval()
+            if by_hand:
+                del one_pass
+                give_back_free_memory()
 
-    def _by_hand(self, request: TrainRequest) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
-        passes = DenseTraining(
-            self.base.model,
-            self.base.adapters.pairs(self.model_id),
-            self.spec.scaling,
-            budget_bytes=ACTIVATION_BYTES,
-        )
-        try:
-            return self._run(request, passes.forward_backward, packed_passes)
-        finally:
-            del passes
-            give_back_free_memory()
+    def _pass_by_hand(self) -> Pass:
+        pairs = self.base.adapters.pairs(self.model_id)
+        passes = DenseTraining(self.base.model, pairs, self.spec.scaling, budget_bytes=ACTIVATION_BYTES)
+        return passes.forward_backward
 
-    def _autograd_pass(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
-        logp_BLK, loss_BLK = self._forward_pass(sequences, targets_BLK, loss_of)
-        loss_BLK.sum().backward()
-        return logp_BLK, loss_BLK
-
-    def _forward_pass(
-        self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf
-    ) -> tuple[Tensor, Tensor]:
+    def _pass(self, sequences: Sequence[np.ndarray], targets_BLK: Tensor, loss_of: LossOf) -> tuple[Tensor, Tensor]:
         logp_BLK = self._logprobs(padded(sequences).to(self.base.device), targets_BLK)
-        return logp_BLK, loss_of(logp_BLK)
+        loss_BLK = loss_of(logp_BLK)
+        if torch.is_grad_enabled():
+            loss_BLK.sum().backward()
+        return logp_BLK, loss_BLK
 
     def _run(
         self, request: TrainRequest, one_pass: Pass, cut: Cut
@@ -203,7 +192,7 @@ class TrainingModel:
         self._optimizer = _adamw(self._parameters)
         self._optimizer.zero_grad(set_to_none=True)
         if optimizer:
-            flat = load_file(folder / "optimizer.safetensors")
+            flat = read_tensors(folder / "optimizer.safetensors")
             for index, parameter in enumerate(self._parameters):
                 if f"{index}.step" in flat:
                     state = {key: flat[f"{index}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}

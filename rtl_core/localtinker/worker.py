@@ -41,7 +41,7 @@ def run_worker(
     keep_freed_memory()
     use_threads(1)
     pool = SamplerPool(models, limits, deterministic=deterministic)
-    Worker(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), connection).run()
+    Worker(SamplingLoop(pool, threads=1), connection).run()
 
 
 class Worker:

@@ -89,7 +89,6 @@ def pretrain(
     """
     rng = random.Random(seed)
     optimizers = _optimizers(model, rates)
-    encode = _Encoder(tokenizer)
     start, step = time.monotonic(), 0
     model.train()
     while (progress := max(step / steps, (elapsed := time.monotonic() - start) / seconds)) < 1:
@@ -97,7 +96,7 @@ def pretrain(
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * scale
-        pairs = [encode(*draw_chat(rng, phases, progress)) for _ in range(BATCH)]
+        pairs = [_encoded(tokenizer, *draw_chat(rng, phases, progress)) for _ in range(BATCH)]
         loss = _accumulate(model, pairs)
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         for optimizer in optimizers:
@@ -123,16 +122,10 @@ def _optimizers(model: Qwen3ForCausalLM, rates: Rates) -> list[torch.optim.Optim
     return [muon, adam]
 
 
-class _Encoder:
-    """(messages, answer) -> (prompt ids as chat, answer ids with the end token)."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        self.tokenizer = tokenizer
-
-    def __call__(self, messages: list[Message], answer: str) -> tuple[list[int], list[int]]:
-        text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        end = self.tokenizer.eos_token_id
-        return self.tokenizer.encode(text), [*self.tokenizer.encode(answer), end]
+def _encoded(tokenizer: PreTrainedTokenizerFast, messages: list[Message], answer: str) -> tuple[list[int], list[int]]:
+    """Prompt ids as chat, answer ids with the end token."""
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return tokenizer.encode(text), [*tokenizer.encode(answer), tokenizer.eos_token_id]
 
 
 def _accumulate(model: Qwen3ForCausalLM, pairs: list[tuple[list[int], list[int]]]) -> float:

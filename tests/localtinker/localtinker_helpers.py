@@ -18,11 +18,25 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedToken
 
 from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.samplers import Sampler
+from rtl_core.localtinker.sampling import SampleJob, SampleRequest
+from rtl_core.localtinker.wire import PromptScores, SampledSequence
 
 CORPUS = """module counter(input clk, input rst_n, output reg [7:0] count);
 always @(posedge clk) begin if (!rst_n) count <= 8'd0; else count <= count + 1'b1; end endmodule
 module mux(input a, input b, input sel, output y); assign y = sel ? a : b; endmodule"""
 PROMPT = [40, 41, 42, 43, 44, 45, 46]
+SHAPE = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.1,
+}
+"""Of models that tests make with `served`."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
@@ -43,6 +57,28 @@ def served(folder: Path, config: PretrainedConfig, dtype: str = "float32") -> Se
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     make_tokenizer().save_pretrained(folder)
     return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
+
+
+def answered(
+    sampler: Sampler, jobs: Sequence[SampleJob]
+) -> tuple[list[tuple[list[SampledSequence], PromptScores | None]], list[int]]:
+    """What a sampler in this process answers to jobs that come at once, and how many rows each of its batches was given."""
+    answers: dict[int, tuple[list[SampledSequence], PromptScores | None]] = {}
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    requests = [
+        SampleRequest(**vars(job), finish=lambda *answer, i=i: answers.__setitem__(i, answer), fail=fail)
+        for i, job in enumerate(jobs)
+    ]
+    placed = sampler.place([row for request in requests for row in request.make_rows()], [])
+    for batch, rows in placed:
+        batch.admit(rows)
+    while any(batch.live for batch, _ in placed):
+        for batch, _ in placed:
+            batch.step()
+    return [answers[i] for i in range(len(jobs))], [len(rows) for _, rows in placed]
 
 
 def prompt(tokens: Sequence[int] = PROMPT) -> types.ModelInput:

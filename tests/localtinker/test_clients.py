@@ -63,27 +63,6 @@ def test_clients_of_other_ranks_and_layers_share_a_base(client):
     assert np.abs(after - before).max() > 1e-3
 
 
-def test_many_concurrent_requests_from_several_sessions_all_succeed(tinker_service):
-    sessions = [connect(tinker_service) for _ in range(3)]
-    try:
-        samplers = [s.create_sampling_client(base_model="student").result() for s in sessions]
-        trainers = [s.create_lora_training_client("student", rank=2, seed=1).result() for s in sessions]
-        futures = []
-        for i, (sampler, training) in enumerate(zip(samplers, trainers, strict=True)):
-            futures += [sampler.sample(prompt(), 2, params(20, seed=100 * i + j)) for j in range(25)]
-            futures += [sampler.compute_logprobs(prompt(s)) for s in random_sequences(10, seed=i)]
-            futures += [training.forward_backward(cross_entropy_data(seed=i), "cross_entropy") for _ in range(3)]
-            futures.append(training.optim_step(types.AdamParams()))
-        results = [future.result() for future in futures]
-        assert len(results) == 3 * 39
-        drawn = [tuple(r.sequences[0].tokens) for r in results if isinstance(r, types.SampleResponse)]
-        assert len(drawn) == 75
-        assert len(set(drawn)) == 75
-    finally:
-        for session in sessions:
-            session.close("success").result()
-
-
 def test_training_is_not_starved_by_long_samples(client, tinker_service):
     sampler = client.create_sampling_client(base_model="student").result()
     training = client.create_lora_training_client("student", rank=2, seed=1).result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import served
+from localtinker_helpers import SHAPE, served
 from transformers import LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from rtl_core.localtinker import decoder, dense_training, trainer
@@ -14,16 +14,6 @@ from rtl_core.localtinker.models import ServedModel
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-SHAPE = {
-    "vocab_size": 400,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.1,
-}
 CONFIGS: dict[str, PretrainedConfig] = {
     "llama": LlamaConfig(**SHAPE),
     "llama, tied": LlamaConfig(**SHAPE, tie_word_embeddings=True),

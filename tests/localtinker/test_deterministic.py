@@ -6,11 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from localtinker_helpers import connect, params, prompt, random_sequences, train
+from localtinker_helpers import answered, connect, params, prompt, random_sequences, train
 
 from rtl_core.localtinker.models import load_model
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
+from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 
 
 @pytest.fixture
@@ -65,40 +65,20 @@ def model(models_by_name):
     return load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=512)
 
 
-class Asked(SampleRequest):
-    """A request in this process, whose `answer` is (tokens, prompt scores) once it is there."""
-
-    def __init__(
-        self, tokens: list[int], seed: int = 1, max_tokens: int = 20, prompt_options: PromptOptions | None = None
-    ):
-        options = prompt_options or PromptOptions()
-        super().__init__(tokens, 1, seed, SamplingOptions(max_tokens), options, self._keep, self._raise)
-
-    def _keep(self, sequences, scores):
-        self.answer = sequences[0].tokens, scores
-
-    def _raise(self, error):
-        raise error
+PLAIN = PromptOptions()
 
 
-def serve(sampler, requests: list[Asked]) -> list[int]:
-    """Answer requests that came at once. Returns how many rows each batch was given."""
-    placed = sampler.place([row for request in requests for row in request.make_rows()], [])
-    for batch, rows in placed:
-        batch.admit(rows)
-    while any(batch.live for batch, _ in placed):
-        for batch, _ in placed:
-            batch.step()
-    return [len(rows) for _, rows in placed]
+def job(seed: int = 1, max_tokens: int = 20, prompt_options: PromptOptions = PLAIN) -> SampleJob:
+    return SampleJob([5, 6, 7, 8], 1, seed, SamplingOptions(max_tokens), prompt_options)
 
 
 def test_each_row_runs_alone(model):
     sampler = model.sampler(None, deterministic=True)
-    alone, together = Asked([5, 6, 7], seed=1), [Asked([5, 6, 7], seed=n) for n in (2, 1, 3)]
-    assert serve(sampler, [alone]) == [1]
-    assert serve(sampler, together) == [1, 1, 1]
-    assert together[1].answer == alone.answer
-    assert len({tuple(request.answer[0]) for request in together}) == 3
+    ((alone, _),), rows = answered(sampler, [job(seed=1)])
+    together, others = answered(sampler, [job(seed=n) for n in (2, 1, 3)])
+    assert rows + others == [1, 1, 1, 1]
+    assert together[1][0] == alone
+    assert len({tuple(sequences[0].tokens) for sequences, _ in together}) == 3
 
 
 def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkeypatch):
@@ -106,8 +86,7 @@ def test_scores_of_a_prompt_do_not_depend_on_how_many_ask_for_them(model, monkey
     sampler = model.sampler(None, deterministic=True)
     logits = sampler.decoder.logits
     monkeypatch.setattr(sampler.decoder, "logits", lambda hidden: logits(hidden) * (1 + 1e-6 * len(hidden)))
-    requests = [Asked([5, 6, 7, 8], prompt_options=PromptOptions(logprobs=True), max_tokens=1) for _ in range(4)]
-    serve(sampler, requests[:1])
-    serve(sampler, requests[1:])
-    for request in requests:
-        np.testing.assert_array_equal(request.answer[1].logprobs_P, requests[0].answer[1].logprobs_P)
+    jobs = [job(prompt_options=PromptOptions(logprobs=True), max_tokens=1) for _ in range(4)]
+    answers = [*answered(sampler, jobs[:1])[0], *answered(sampler, jobs[1:])[0]]
+    for _, scores in answers:
+        np.testing.assert_array_equal(scores.logprobs_P, answers[0][1].logprobs_P)

@@ -22,7 +22,7 @@ def engine(models_by_name):
     model = load_model("student", models_by_name["student"], dtype="float32", device="cpu", max_context=2048)
     limits = SamplingLimits(samplers=2, sampler_bytes=1 << 28, cache_bytes=1 << 28)
     pool = SamplerPool({"student": model}, limits, deterministic=True)
-    running = Engine(SamplingLoop(pool, threads=1, cache_bytes=limits.cache_bytes), threads=1)
+    running = Engine(SamplingLoop(pool, threads=1), threads=1)
     yield running
     running.stop()
 
@@ -89,7 +89,7 @@ def test_samplers_beyond_the_limit_go_when_nothing_is_sampled_from_them(models_b
         write_adapter(tmp_path / name, model.adapters.tensors("run"), spec, "student")
         adapted.append(SampledWeights("student", tmp_path / name, spec))
     limits = SamplingLimits(samplers=8, sampler_bytes=3 * model.nbytes // 2, cache_bytes=1 << 28)
-    loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1, cache_bytes=1 << 28)
+    loop = SamplingLoop(SamplerPool({"student": model}, limits, deterministic=False), threads=1)
     for weights in adapted:
         loop.add(weights, as_request(job(2, 9), lambda _: None))
     loop.advance()

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from localtinker_helpers import served
+from localtinker_helpers import SHAPE, served
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, PretrainedConfig, Qwen3Config, Qwen3MoeConfig
 
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, read_adapter, write_adapter
 from rtl_core.localtinker.models import ServedModel
 
-SHAPE = {
-    "vocab_size": 400,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-}
 MODELS: dict[str, PretrainedConfig] = {
-    "of our modules": Qwen3Config(**SHAPE, tie_word_embeddings=True),
-    "of transformers": Qwen3MoeConfig(**SHAPE, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2),
+    "of our modules": Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
+    "of transformers": Qwen3MoeConfig(
+        **SHAPE, head_dim=16, moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2
+    ),
 }
 TOKENS = torch.arange(3, 40)[None]
 SPEC = LoraSpec(rank=4, seed=1)
@@ -108,3 +102,12 @@ def test_only_the_active_adapter_computes_and_has_gradients(tmp_path: Path) -> N
     assert torch.equal(logits(model), base)
     model.adapters.activate("first")
     assert torch.equal(logits(model), first)
+
+
+def test_reading_an_adapter_again_and_again_keeps_nothing(tmp_path: Path) -> None:
+    write_adapter(tmp_path, {f"layer.{i}.lora_A.weight": torch.zeros(4, 4) for i in range(40)}, SPEC, "model")
+    read_adapter(tmp_path)
+    before = sys.getallocatedblocks()
+    for _ in range(50):
+        read_adapter(tmp_path)
+    assert sys.getallocatedblocks() - before < 1000  # two a tensor would be 4000

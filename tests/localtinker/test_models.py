@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import localtinker_helpers
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import make_tokenizer
+from localtinker_helpers import SHAPE, answered
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -23,20 +24,10 @@ from transformers import (
 from rtl_core.errors import PolicyError
 from rtl_core.localtinker.lora import LoraSpec
 from rtl_core.localtinker.models import load_model
-from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
+from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SamplingOptions
 from rtl_core.localtinker.trainer import TrainingModel
 from rtl_core.localtinker.wire import TrainDatum, TrainRequest
 
-SHAPE = {
-    "vocab_size": 400,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.1,
-}
 CONFIGS: dict[str, tuple[PretrainedConfig, bool]] = {
     "qwen3": (Qwen3Config(**SHAPE, head_dim=32), True),
     "qwen3 untied": (Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=False), True),
@@ -57,7 +48,7 @@ CONFIGS: dict[str, tuple[PretrainedConfig, bool]] = {
     ),
     "qwen3.5, hybrid attention": (
         Qwen3_5TextConfig(
-            **SHAPE, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=16,
+            **SHAPE | {"num_hidden_layers": 4}, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=16,
             linear_value_head_dim=16,
         ),
         False,
@@ -69,36 +60,13 @@ CONFIGS: dict[str, tuple[PretrainedConfig, bool]] = {
 @pytest.fixture(params=list(CONFIGS))
 def served(request, tmp_path):
     config, dense = CONFIGS[request.param]
-    return served_model(tmp_path, config), dense
-
-
-def served_model(folder: Path, config: PretrainedConfig, dtype: str = "float32"):
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return load_model("model", folder, dtype=dtype, device="cpu", max_context=256)
+    return localtinker_helpers.served(tmp_path, config), dense
 
 
 def run(sampler, prompts, max_tokens: int, options: PromptOptions):
-    """[(tokens, logprobs, scores)] of one greedy-free sample per prompt, admitted together."""
-    answers: dict[int, tuple] = {}
-
-    def request(index: int, tokens: list[int]) -> SampleRequest:
-        def finish(sequences, scores):
-            answers[index] = (sequences[0].tokens, sequences[0].logprobs, scores)
-
-        return SampleRequest(tokens, 1, index, SamplingOptions(max_tokens), options, finish, lambda error: None)
-
-    rows = [row for i, tokens in enumerate(prompts) for row in request(i, tokens).make_rows()]
-    batches = []
-    for batch, placed in sampler.place(rows, batches):
-        batch.admit(placed)
-        batches.append(batch)
-    while any(batch.live for batch in batches):
-        for batch in batches:
-            if batch.live:
-                batch.step()
-    return [answers[i] for i in range(len(prompts))]
+    """[(tokens, logprobs, scores)] of one sample per prompt, admitted together."""
+    jobs = [SampleJob(tokens, 1, i, SamplingOptions(max_tokens), options) for i, tokens in enumerate(prompts)]
+    return [(sequences[0].tokens, sequences[0].logprobs, scores) for sequences, scores in answered(sampler, jobs)[0]]
 
 
 PLAIN = PromptOptions()
@@ -165,7 +133,7 @@ def test_an_adapter_trains_and_samples_alike(served):
 
 
 def test_bfloat16_weights_are_served_with_float32_adapters(tmp_path):
-    model = served_model(tmp_path, CONFIGS["qwen3"][0], dtype="bfloat16")
+    model = localtinker_helpers.served(tmp_path, CONFIGS["qwen3"][0], dtype="bfloat16")
     assert model.dense
     training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
     assert all(t.dtype == torch.float32 for t in training.tensors().values())
@@ -188,7 +156,7 @@ def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
     norms = []
     for limit in (1 << 40, 0):
         monkeypatch.setattr(models, "CHECKPOINT_BYTES", limit)
-        model = served_model(tmp_path / str(limit), CONFIGS["qwen3"][0])
+        model = localtinker_helpers.served(tmp_path / str(limit), CONFIGS["qwen3"][0])
         assert model.recompute == (limit == 0)
         training = TrainingModel("run", model, LoraSpec(rank=4, seed=1), micro_tokens=64)
         data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
@@ -200,7 +168,7 @@ def test_recomputed_activations_give_the_same_gradients(tmp_path, monkeypatch):
 def test_a_large_vocabulary_is_scored_and_trained_in_chunks(tmp_path, monkeypatch):
     from rtl_core.localtinker import scoring, trainer
 
-    model = served_model(tmp_path, CONFIGS["qwen3"][0])
+    model = localtinker_helpers.served(tmp_path, CONFIGS["qwen3"][0])
     data = [TrainDatum(np.array(p[:-1]), {"target_tokens": np.array(p[1:])}) for p in PROMPTS]
     request = TrainRequest("run", 1, "cross_entropy", {}, False, data)
     seen = []

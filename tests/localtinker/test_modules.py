@@ -12,23 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from localtinker_helpers import served
+from localtinker_helpers import SHAPE, served
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen2Config, Qwen3Config
 
 from rtl_core.localtinker.models import ServedModel, load_model
 from rtl_core.tinymodels import MODEL_NAMES, model_path
 
-SHAPE = {
-    "vocab_size": 400,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.1,
-}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

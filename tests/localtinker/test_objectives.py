@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import tinker
 from localtinker_helpers import random_sequences, score
 
-from rtl_core.algorithms.warm_start import WarmStart
-from rtl_core.backend.base import Adam, Datum, StepResult
+from rtl_core.backend.base import Adam, Datum
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import load_config
 from rtl_core.rollouts.metrics import drift_metrics
@@ -85,27 +83,3 @@ def test_sampler_and_trainer_are_compared_over_the_completions_alone(
     noise = np.concatenate([rng.normal(0, 0.4, len(sequence) - PROMPT_TOKENS) for sequence in sequences])
     assert metrics["optim/kl_sample_train_v1"] == pytest.approx(noise.mean(), abs=1e-4)
     assert metrics["optim/kl_sample_train_v2"] == pytest.approx((noise**2).mean() / 2, rel=1e-3)
-
-
-def test_a_supervised_step_is_the_cross_entropy_of_the_answers_and_lowers_it(
-    client: tinker.ServiceClient, sequences: list[list[int]]
-) -> None:
-    config = load_config("demo", environment={})
-    datums = [
-        Datum(sequence[:PROMPT_TOKENS], sequence[PROMPT_TOKENS:], WarmStart.inputs_of(len(sequence) - PROMPT_TOKENS))
-        for sequence in sequences
-    ]
-    truth = score(client.create_sampling_client(base_model="student").result(), sequences)
-    lengths = np.cumsum([len(sequence) - 1 for sequence in sequences])[:-1]
-    logp = np.concatenate([part[PROMPT_TOKENS - 1 :] for part in np.split(truth, lengths)])
-
-    async def run() -> list[StepResult]:
-        trainer = TinkerTrainer(await open_training_client(client, config, None))
-        adam = replace(ADAM, learning_rate=1e-3)
-        return [await trainer.step(datums, "cross_entropy", {}, adam) for _ in range(3)]
-
-    steps = asyncio.run(run())
-    nll = [float(-np.concatenate(one.logprobs).mean()) for one in steps]
-    assert nll[0] == pytest.approx(-logp.mean(), rel=1e-3)
-    assert steps[0].metrics["loss:sum"] == pytest.approx(-logp.sum(), rel=1e-3)
-    assert nll[0] > nll[1] > nll[2]

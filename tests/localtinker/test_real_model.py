@@ -16,7 +16,7 @@ from tinker import types
 from transformers import AutoModelForCausalLM
 
 from rtl_core.localtinker.process import LocalTinker
-from rtl_core.localtinker.registry import Registry
+from rtl_core.localtinker.registry import find_checkpoint
 
 pytestmark = pytest.mark.slow
 RATE = 1e-4
@@ -69,11 +69,9 @@ def test_train_steps_are_those_of_torch_and_peft(
     """Two steps: in the first B is zero, so that A has no gradient. The served losses and weights equal plain ones."""
 
     def saved(name: str) -> Path:
-        registry = Registry(service.state)
-        try:
-            return registry.blob_path(registry.checkpoint(training.save_state(name).result().path).blob)
-        finally:
-            registry.close()
+        found = find_checkpoint(service.state, training.save_state(name).result().path)
+        assert found is not None
+        return found.folder(service.state)
 
     begin = saved("begin")
     base = AutoModelForCausalLM.from_pretrained(smollm2, dtype=torch.float32)

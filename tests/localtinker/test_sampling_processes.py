@@ -11,7 +11,7 @@ import pytest
 import tinker
 from localtinker_helpers import connect, params, prompt, random_sequences, sampling_processes, status, wait_for
 
-from rtl_core.localtinker.process import LocalTinker
+from rtl_core.localtinker.process import KeptTinker, LocalTinker
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +81,14 @@ def test_a_request_that_kills_every_process_is_answered_with_an_error(service, s
         deadly.result()
     assert len(drawn(sampler.sample(prompt(), 2, params(5)))) == 2
     assert status(service)["rows_waiting"] == 0
+
+
+def test_a_service_that_can_start_no_process_any_more_ends_and_is_started_again(models_by_name, tmp_path):
+    models, told = {"student": models_by_name["student"]}, []
+    with KeptTinker(models, tmp_path, on_restart=told.append, sampling_processes=1) as kept, connect(kept) as client:
+        sampling = client.create_sampling_client(base_model="student").result()
+        sampling.sample(prompt(), 1, params(2)).result()
+        (template,) = psutil.Process(kept.pid).children()
+        template.kill()
+        assert len(sampling.sample(prompt(), 1, params(5)).result().sequences[0].tokens) == 5
+        assert (kept.restarts, len(told)) == (1, 1)

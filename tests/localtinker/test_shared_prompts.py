@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from localtinker_helpers import served
+from localtinker_helpers import answered, served
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from rtl_core.localtinker import decoder
 from rtl_core.localtinker.batching import GenerationBatch
 from rtl_core.localtinker.models import ServedModel
-from rtl_core.localtinker.sampling import PromptOptions, SampleRequest, SamplingOptions
-from rtl_core.localtinker.wire import PromptScores, SampledSequence
+from rtl_core.localtinker.sampling import PromptOptions, SampleJob, SampleRequest, SamplingOptions
+from rtl_core.localtinker.wire import SampledSequence
 
 CONFIG = LlamaConfig(
     vocab_size=300,
@@ -31,27 +31,6 @@ CONFIG = LlamaConfig(
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServedModel:
     monkeypatch.setattr(decoder, "_SMALL_MODEL", 0)
     return served(tmp_path, CONFIG)
-
-
-Answer = tuple[list[SampledSequence], PromptScores | None]
-
-
-def answers(model: ServedModel, prompts: list[list[int]], asked: list[PromptOptions], tokens: int = 1) -> list[Answer]:
-    """What a batch says to a request for each prompt, admitted together."""
-    batch = GenerationBatch(model.decoder(None), model.decode)
-    said: dict[int, Answer] = {}
-
-    def request(i: int) -> SampleRequest:
-        def fail(error: BaseException) -> None:
-            raise error
-
-        options = SamplingOptions(max_tokens=tokens)
-        return SampleRequest(prompts[i], 2, i, options, asked[i], lambda *answer: said.__setitem__(i, answer), fail)
-
-    batch.admit([row for i in range(len(prompts)) for row in request(i).make_rows()])
-    while batch.live:
-        batch.step()
-    return [said[i] for i in range(len(prompts))]
 
 
 def group() -> list[list[int]]:
@@ -87,7 +66,9 @@ def test_scores_and_samples_are_those_of_each_prompt_alone(
         return hidden
 
     monkeypatch.setattr(decoder.DenseDecoder, "packed_hidden", counted)
-    together = answers(model, prompts, ASKED, tokens)
+    options = SamplingOptions(max_tokens=tokens)
+    jobs = [SampleJob(prompts[i], 2, i, options, ASKED[i]) for i in range(len(prompts))]
+    together, _ = answered(model.sampler(None, deterministic=False), jobs)
     # The prompt that is asked for alone keeps its last token as its own. Prompts with more tokens to sample need caches instead.
     assert rows == ([59 + (1 + 21 + 8 + 32) + 54] if tokens == 1 else [])
     for i, (sequences, scores) in enumerate(together):

@@ -178,7 +178,6 @@ async def test_ttl(bench: Bench) -> str:
 
     expires = await expiry()
     assert expires is not None, "they have no date of expiry"
-    assert expires is not None
     left_s = (expires.replace(tzinfo=expires.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     assert abs(left_s - 7200) < 900, f"they expire in {left_s:.0f} s instead of 7200"
     await bench.rest.set_checkpoint_ttl_from_tinker_path(path, None)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     ExitStack,
     asynccontextmanager,
+    contextmanager,
 )
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 # The SDK reads these when it is imported or first used: no telemetry, and no wait for a hub that is not needed.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -45,11 +46,11 @@ from rtl_core.backend.tinker.embedded import embedded_readiness, found_at, own_f
 from rtl_core.backend.tinker.faults import client_may_be_lost, sampler_may_be_lost, translated
 from rtl_core.backend.tinker.pauses import Pauses, pauses_told
 from rtl_core.backend.tinker.readiness import remote_readiness
-from rtl_core.backend.tinker.services import TinkerService, TwoServices, services_of
+from rtl_core.backend.tinker.services import TinkerService, services_of
 from rtl_core.backend.tinker.sessions import OpenSession, Sessions
 from rtl_core.backend.tinker.training import TinkerTrainer, open_training_client
 from rtl_core.config import RunConfig
-from rtl_core.errors import MalformedAnswerError, WeightsGoneError
+from rtl_core.errors import MalformedAnswerError, RtlDistillError, WeightsGoneError
 from rtl_core.learning.distributions import Choices
 from rtl_core.types.tokenizer import Tokenizer
 
@@ -59,27 +60,21 @@ MOST_SAMPLERS = 5
 
 
 class TinkerBackend:
-    """The clients of a run on a service: opened when they are first needed, opened anew when they may be broken.
+    """The clients of a run on its services, the student's and the teachers', which are mostly one: opened when they are first needed, opened
+    anew when they may be broken. What fails on one service leaves the other's alone.
 
-    What the service no longer has is mended where the next attempt can succeed: a session that it ended is replaced (sessions.py), a
+    What a service no longer has is mended where the next attempt can succeed: a session that it ended is replaced (sessions.py), a
     sampling client that it let go is made again, and sampler weights that are gone are saved again from the state beside them.
     """
 
-    def __init__(
-        self, sessions: Sessions, endpoint: Endpoint, config: RunConfig, pauses: Pauses, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, student: Sessions, teacher: Sessions, config: RunConfig) -> None:
         self.tokenizer: Tokenizer = load_tokenizer(config.tinker.student, config)
-        self.abort = endpoint.kill
+        self._student, self._teacher = student, teacher
         self._config = config
-        self._sessions = sessions
-        self._pauses = pauses
-        self._tell = tell
-        self._rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
         self._saved_again: dict[str, str] = {}
         """Sampler weights that were gone -> what was saved in their place."""
         self._trained = False
         """Whether a trainer was opened before: the next one takes the place of one that failed."""
-        self._lock = asyncio.Lock()
 
     async def sample(
         self,
@@ -139,60 +134,74 @@ class TinkerBackend:
         return scores_T.astype(np.float32), choices
 
     async def open_trainer(self, state_path: str | None, *, weights_only: bool = False) -> TinkerTrainer:
-        session = await self._present()
+        session = await self._student.present()
         with session.using():
-            client = await self._pauses.when_paid(
+            client = await self._student.pauses.when_paid(
                 lambda: open_training_client(session.service, self._config, state_path, weights_only)
             )
         if self._trained:
-            self._tell("the trainer was opened again from the last saved state; the step under way is repeated")
+            self._student.tell("the trainer was opened again from the last saved state; the step under way is repeated")
         self._trained = True
         return TinkerTrainer(client, partial(session.using, client_may_be_lost))
 
     async def describe(self, path: str) -> Saved:
-        with translated():
-            return await checkpoints.describe(self._rest, path)
+        tinker = self._config.tinker
+        of_teacher = path != tinker.start_from and path in tinker.named_teachers.values()
+        with self._serving("teacher" if of_teacher else "student") as service, translated():
+            return await checkpoints.describe(service.rest, path)
 
     async def delete(self, paths: Collection[str]) -> int:
         copies = {self._saved_again[path] for path in paths if path in self._saved_again}
         with translated():
-            return await checkpoints.delete(self._rest, {*paths, *copies})
+            return await checkpoints.delete(self._student.rest, {*paths, *copies})
 
     async def keep(self, paths: Collection[str]) -> None:
         with translated():
             for path in paths:
-                await self._rest.set_checkpoint_ttl_from_tinker_path(self._saved_again.get(path, path), None)
+                await self._student.rest.set_checkpoint_ttl_from_tinker_path(self._saved_again.get(path, path), None)
 
-    async def _present(self) -> OpenSession:
-        with translated():
-            return await self._pauses.when_paid(self._sessions.present)
+    def abort(self) -> None:
+        for service in (self._student, self._teacher):
+            service.endpoint.kill()
+
+    @contextmanager
+    def _serving(self, policy: Literal["student", "teacher"]) -> Iterator[Sessions]:
+        """The service of a policy. Errors of the teachers' own say that they are of it."""
+        service = self._student if policy == "student" else self._teacher
+        try:
+            yield service
+        except RtlDistillError as error:
+            if service is self._student:
+                raise
+            raise type(error)(f"the teacher's service: {error.message}", error.hint) from error
 
     @asynccontextmanager
     async def _sampler(self, weights: Weights) -> AsyncIterator[tinker.SamplingClient]:
         """The sampling client of some weights. A new path always gives a new client; so does what comes after an error, since a client
         whose requests failed may be broken for good."""
         begun = time.monotonic()
-        session = await self._present()
-        with session.using():
-            async with self._lock:
-                client = session.samplers.pop(weights, None) or await self._open_sampler(session, weights)
-                # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
-                most = MOST_SAMPLERS + len(self._config.tinker.teachers)
-                for old in list(session.samplers)[: 1 - most]:
-                    del session.samplers[old]
-                session.samplers[weights] = client
-            try:
-                with sampler_may_be_lost():
-                    yield client
-            except Exception:
-                if session.samplers.get(weights) is client:
-                    del session.samplers[weights]
-                raise
-        self._pauses.served(begun, self)
+        with self._serving(weights.policy) as service:
+            session = await service.present()
+            with session.using():
+                async with session.opening:
+                    client = session.samplers.pop(weights, None) or await self._open_sampler(service, session, weights)
+                    # Few at a time are sampled from: the teacher, stale weights, the newest, evaluated ones.
+                    most = MOST_SAMPLERS + len(self._config.tinker.teachers)
+                    for old in list(session.samplers)[: 1 - most]:
+                        del session.samplers[old]
+                    session.samplers[weights] = client
+                try:
+                    with sampler_may_be_lost():
+                        yield client
+                except Exception:
+                    if session.samplers.get(weights) is client:
+                        del session.samplers[weights]
+                    raise
+            service.pauses.served(begun, service)
 
-    async def _open_sampler(self, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
+    async def _open_sampler(self, on: Sessions, session: OpenSession, weights: Weights) -> tinker.SamplingClient:
         def create(model_path: str | None = None, base_model: str | None = None) -> Awaitable[tinker.SamplingClient]:
-            return self._pauses.when_paid(lambda: session.service.create_sampling_client(model_path, base_model))
+            return on.pauses.when_paid(lambda: session.service.create_sampling_client(model_path, base_model))
 
         if weights.path is None:
             models = {"student": self._config.tinker.student, "teacher": weights.model or self._config.tinker.teacher}
@@ -203,6 +212,9 @@ class TinkerBackend:
                 return await create(path)
         except WeightsGoneError as error:
             self._saved_again[weights.path] = await self._save_again(session, path, error)
+            on.tell(
+                f"the sampler weights {path} were gone from Tinker; they were saved again from the state beside them"
+            )
             return await create(self._saved_again[weights.path])
 
     async def _save_again(self, session: OpenSession, path: str, gone: WeightsGoneError) -> str:
@@ -218,9 +230,6 @@ class TinkerBackend:
             raise WeightsGoneError(
                 f"neither {path} nor the state {state} is on the service: {error.message}", error.hint
             ) from gone
-        self._tell(
-            f"the sampler weights {path} were gone from Tinker; they were saved again from the state beside them"
-        )
         return str(saved.path)
 
 
@@ -279,15 +288,14 @@ async def _open(config: RunConfig, tell: Callable[[str], None]) -> AsyncIterator
         heard = stack.enter_context(pauses_told(tell, services=sum(not service.is_local for service in services)))
         opened = []
         for service in services:
-            line = tell if service.part != "teacher" else partial(_tell_of_teacher, tell)
+            line = tell if service.part != "teacher" else lambda text: tell(f"teacher: {text}")
             if service.is_local and service.part == "teacher":
                 stack.enter_context(own_folder(service.state))
             endpoint = await stack.enter_async_context(in_thread(tinker_endpoint(service, line)))
-            sessions = await stack.enter_async_context(Sessions(endpoint, line))
             # The embedded service never waits for credit, and its answers do not say that another one is paid.
             pauses = Pauses(line) if service.is_local else heard
-            opened.append(TinkerBackend(sessions, endpoint, config, pauses, line))
-        yield opened[0] if len(opened) == 1 else TwoServices(opened[0], opened[1], config)
+            opened.append(await stack.enter_async_context(Sessions(endpoint, pauses, line)))
+        yield TinkerBackend(opened[0], opened[-1], config)
 
 
 @asynccontextmanager
@@ -304,10 +312,6 @@ async def in_thread(context: AbstractContextManager[Entered]) -> AsyncIterator[E
     with ExitStack() as stack:
         stack.push(context.__exit__)
         yield entering.result()
-
-
-def _tell_of_teacher(tell: Callable[[str], None], line: str) -> None:
-    tell(f"teacher: {line}")
 
 
 BACKENDS.register("tinker")(_Tinker())

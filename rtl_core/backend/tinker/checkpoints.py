@@ -66,20 +66,16 @@ def copy_adapter(config: RunConfig, state_path: str, folder: Path) -> list[Path]
     Raises:
         WeightsGoneError: it is not there any more.
     """
-    from rtl_core.localtinker import NotFoundError
-    from rtl_core.localtinker.registry import Registry
+    from rtl_core.localtinker.registry import find_checkpoint
 
-    registry = Registry(services_of(config)[0].state)
-    try:
-        source = registry.blob_path(registry.checkpoint(state_path).blob)
-    except NotFoundError as error:
+    state = services_of(config)[0].state
+    saved = find_checkpoint(state, state_path)
+    if saved is None:
         raise WeightsGoneError(
             f"the weights at {state_path} are not kept any more", "see `rtl-distill checkpoints RUN`"
-        ) from error
-    finally:
-        registry.close()
+        )
     folder.mkdir(parents=True, exist_ok=True)
-    return [Path(shutil.copyfile(source / name, folder / name)) for name in ADAPTER_FILES]
+    return [Path(shutil.copyfile(saved.folder(state) / name, folder / name)) for name in ADAPTER_FILES]
 
 
 async def download_adapter(

@@ -169,7 +169,7 @@ def adopt(service: TinkerService) -> None:
     registry = Registry(service.state)
     try:
         for (key, path), (folder, saved) in wanted.items():
-            copy = partial(shutil.copytree, folder / "blobs" / saved.blob, dirs_exist_ok=True)
+            copy = partial(shutil.copytree, saved.folder(folder), dirs_exist_ok=True)
             blob, size = registry.write_blob(copy)
             registry.add_checkpoint(*parse_path(path, key), replace(saved, blob=blob, size_bytes=size))
     finally:

@@ -18,6 +18,7 @@ import tinker
 from rtl_core.backend.base import Weights
 from rtl_core.backend.tinker.connect import Endpoint, tinker_session
 from rtl_core.backend.tinker.faults import SessionLostError, translated
+from rtl_core.backend.tinker.pauses import Pauses
 
 
 class OpenSession:
@@ -26,6 +27,8 @@ class OpenSession:
     def __init__(self, service: tinker.ServiceClient, closing: AsyncExitStack) -> None:
         self.service = service
         self.samplers: dict[Weights, tinker.SamplingClient] = {}
+        self.opening = asyncio.Lock()
+        """Held by whoever opens a sampling client."""
         self.closing = closing
         self.users = 0
         self.over = False
@@ -48,16 +51,22 @@ class OpenSession:
 
 
 class Sessions:
-    """The sessions that a backend opens one after the other on a service; `tell` hears of each but the first."""
+    """A service, and the sessions that a backend opens on it one after the other; `tell` hears of each but the first."""
 
-    def __init__(self, endpoint: Endpoint, tell: Callable[[str], None]) -> None:
-        self._endpoint = endpoint
-        self._tell = tell
+    def __init__(self, endpoint: Endpoint, pauses: Pauses, tell: Callable[[str], None]) -> None:
+        self.endpoint = endpoint
+        self.pauses = pauses
+        self.tell = tell
+        self.rest = tinker.RestClient(base_url=endpoint.base_url, api_key=endpoint.api_key)
         self._opened: list[OpenSession] = []
         self._lock = asyncio.Lock()
 
     async def present(self) -> OpenSession:
         """The session to make requests through; to be used (`using`) before anything else is awaited."""
+        with translated():
+            return await self.pauses.when_paid(self._present)
+
+    async def _present(self) -> OpenSession:
         async with self._lock:
             if not self._opened or self._opened[-1].over:
                 await self._open()
@@ -68,12 +77,12 @@ class Sessions:
 
     async def _open(self) -> None:
         async with AsyncExitStack() as stack:
-            service = await stack.enter_async_context(tinker_session(self._endpoint))
+            service = await stack.enter_async_context(tinker_session(self.endpoint))
             # The SDK makes the session when it is first needed, and blocks whoever needs it.
             await asyncio.to_thread(lambda: service.holder)
             session = OpenSession(service, stack.pop_all())
         if self._opened:
-            self._tell("Tinker had ended the session; the run goes on in a new one")
+            self.tell("Tinker had ended the session; the run goes on in a new one")
         self._opened.append(session)
 
     async def __aenter__(self) -> Self:
