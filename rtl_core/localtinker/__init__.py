@@ -36,7 +36,7 @@ Limits, against the cloud:
   deterministic mode promises bits. The samples of one seeded request differ from each other (in the cloud they are identical).
 - `inflight` sampling clients are snapshots, which their contract allows. Stability records are not kept.
 - What was not saved dies with the process: after a crash a training client's unsaved weights and gradients are gone; checkpoints,
-  runs, sessions and samplers are not. An answer that nobody collects is kept for an hour, one that was collected for half a minute.
+  runs, sessions and samplers are not. An answer that nobody collects is kept for an hour, one that was collected or cancelled for half a minute.
 - One user, one key: no projects, organisations, billing, audit log or access tokens; `public` is a flag without an effect.
   Not served: session search, session traces, retrieve_futures.
 """

@@ -34,8 +34,7 @@ _LIFE_S = 3600
 
 def run_routes(registry: Registry) -> Routes:
     async def sessions(request: Request) -> dict[str, Any]:
-        offset, limit = _window(request)
-        return {"sessions": registry.sessions()[offset : offset + limit]}
+        return {"sessions": _page(request, registry.sessions())[0]}
 
     async def session(request: Request) -> dict[str, Any]:
         session_id = request.path_params["session_id"]
@@ -62,9 +61,8 @@ def run_routes(registry: Registry) -> Routes:
         }
 
     async def training_runs(request: Request) -> dict[str, Any]:
-        (offset, limit), rows = _window(request), registry.runs()
-        cursor = {"offset": offset, "limit": limit, "total_count": len(rows)}
-        return {"training_runs": [run_json(r) for r in rows[offset : offset + limit]], "cursor": cursor}
+        rows, cursor = _page(request, registry.runs())
+        return {"training_runs": [run_json(row) for row in rows], "cursor": cursor}
 
     async def training_run(request: Request) -> dict[str, Any]:
         return run_json(registry.run(request.path_params["run_id"]))
@@ -85,9 +83,8 @@ def run_routes(registry: Registry) -> Routes:
 
 def checkpoint_routes(registry: Registry) -> Routes:
     async def checkpoints(request: Request) -> dict[str, Any]:
-        (offset, limit), found = _window(request, 100), registry.checkpoints()
-        cursor = {"offset": offset, "limit": limit, "total_count": len(found)}
-        return {"checkpoints": [_checkpoint_json(c) for c in found[offset : offset + limit]], "cursor": cursor}
+        found, cursor = _page(request, registry.checkpoints(), 100)
+        return {"checkpoints": [_checkpoint_json(c) for c in found], "cursor": cursor}
 
     async def delete_checkpoint(request: Request) -> Response:
         registry.delete_checkpoint(_path(request))
@@ -167,9 +164,12 @@ def _external(run_id: str, name: str) -> str:
     return f"tinker://{run_id}/external_weights/{name}"
 
 
-def _window(request: Request, limit: int = 20) -> tuple[int, int]:
-    """The offset and the limit that a list is asked for with."""
-    return rq.number(request.query_params, "offset", "0"), rq.number(request.query_params, "limit", str(limit))
+def _page(request: Request, rows: list[Any], most: int = 20) -> tuple[list[Any], dict[str, int]]:
+    """The part of a list that is asked for, and the cursor that says which part it is."""
+    offset, limit = (
+        rq.number(request.query_params, name, other) for name, other in (("offset", "0"), ("limit", str(most)))
+    )
+    return rows[offset : offset + limit], {"offset": offset, "limit": limit, "total_count": len(rows)}
 
 
 def _path(request: Request) -> str:

@@ -128,6 +128,7 @@ class Service:
         if future is not None and not future.done and future.cancel is not None:
             future.cancel()
             self.futures.resolve(future, RequestError("cancelled by the client"))
+            future.retrieved_at = future.finished_at  # nobody comes for it
         return {}
 
     # Training ---------------------------------------------------------------------------------------------------
