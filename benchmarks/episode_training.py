@@ -27,7 +27,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.breakdown import counts_of
+from rtl_core.reporting.evaluations import counts_of
 from rtl_core.reporting.text import p_in_words, rate_in_words
 
 ARMS: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,6 +25,15 @@ ConfigOption = Annotated[str, typer.Option("--config", help=_CONFIG)]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
 ]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="KIND[=PATH]",
+        help="This set instead of the configuration's, such as cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
+    ),
+]
+PurposeOption = Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", help="Show Prefect's own log lines too.")]
 DbOption = Annotated[
     Path | None,
@@ -49,7 +58,6 @@ def open_history(db: Path | None) -> History:
 
 def pick_run(history: History, name: str | None) -> str:
     """The named run, or the newest. HistoryError when there is no such run, or none at all."""
-
     if name is not None:
         return history.existing_run(name).name
     runs = history.runs()

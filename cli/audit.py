@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from rtl_distill.cli.arguments import DbOption, database_path, open_history, pick_run
+from rtl_distill.cli.arguments import DbOption, NewestRunArgument, PurposeOption, database_path, open_history, pick_run
 
 
 def audit(
-    run: Annotated[str | None, typer.Argument(help="The run (default: the newest).")] = None,
-    purpose: Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")] = "all",
+    run: NewestRunArgument = None,
+    purpose: PurposeOption = "all",
     cycles: Annotated[
         int, typer.Option(min=100, help="Clock cycles, or random input patterns, of each simulation.")
     ] = 24_000,
@@ -43,7 +43,7 @@ def audit(
 
     from rtl_core.errors import InfrastructureError
     from rtl_core.history.store import History
-    from rtl_core.reporting.audit import audit_summary, render, summary_of
+    from rtl_core.reporting.figures.audit import audit_summary, render, summary_of
     from rtl_core.rollouts.auditing import AuditPlan, audit_run
     from rtl_core.rollouts.resumable import Choice
     from rtl_core.run.folder import config_of

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigOption
-from rtl_distill.cli.problems import SourceOption
+from rtl_distill.cli.arguments import ConfigOption, SourceOption
 
 EndpointOption = Annotated[
     str | None, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint whose --model plays the episode.")

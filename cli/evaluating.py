@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,8 +11,8 @@ import typer
 
 from rtl_core.errors import ConfigError
 
-_RUN = "Of a run"
-_MODEL = "Of a model, without a run"
+_of_run = partial(typer.Option, rich_help_panel="Of a run")
+_of_model = partial(typer.Option, rich_help_panel="Of a model, without a run")
 
 RunOption = Annotated[str | None, typer.Argument(help="Name of a trained run; left out with --model.")]
 SamplesOption = Annotated[int | None, typer.Option(min=1, help="Answers per problem [default: 8, or the protocol's].")]
@@ -29,76 +30,55 @@ MaxTokensOption = Annotated[int | None, typer.Option(min=1, help="Another limit 
 HistoryOption = Annotated[Path, typer.Option("--db", "--history", envvar="RTL_DISTILL_DB", help="The history file.")]
 SplitOption = Annotated[
     Literal["heldout", "test"] | None,
-    typer.Option(help="heldout (default), or test: the specifications kept apart while tuning.", rich_help_panel=_RUN),
+    _of_run(help="heldout (default), or test: the specifications kept apart while tuning."),
 ]
-PolicyOption = Annotated[
-    Literal["student", "teacher"] | None, typer.Option(help="student (default) or teacher.", rich_help_panel=_RUN)
-]
-StepOption = Annotated[
-    int | None,
-    typer.Option(min=0, help="Train steps of the student's weights; the newest by default.", rich_help_panel=_RUN),
-]
+PolicyOption = Annotated[Literal["student", "teacher"] | None, _of_run(help="student (default) or teacher.")]
+StepOption = Annotated[int | None, _of_run(min=0, help="Train steps of the student's weights; the newest by default.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option(
-        help="A model as the service names it (`student`, `teacher` with --base-url local), or saved weights: tinker://PATH.",
-        rich_help_panel=_MODEL,
+    _of_model(
+        help="A model as the service names it (`student`, `teacher` with --base-url local), or saved weights: tinker://PATH."
     ),
 ]
 ProblemsOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _of_model(
         metavar="[KIND=]PATH",
         help="A file or folder of problems, CVDP's format unless a kind is named; may be repeated.",
-        rich_help_panel=_MODEL,
     ),
 ]
 ProtocolOption = Annotated[
     str | None,
-    typer.Option(
+    _of_model(
         help="How figures are made: cvdp (default: 5 answers, T 0.2, top_p 0.7, 4,096 tokens, the public prompt), or a TOML"
-        " file of your own.",
-        rich_help_panel=_MODEL,
+        " file of your own."
     ),
 ]
 BaseUrlOption = Annotated[
-    str | None,
-    typer.Option(
-        help="`local`: the embedded service. A URL: that service. Left out: the cloud.", rich_help_panel=_MODEL
-    ),
+    str | None, _of_model(help="`local`: the embedded service. A URL: that service. Left out: the cloud.")
 ]
 EndpointOption = Annotated[
     str | None,
-    typer.Option(
+    _of_model(
         metavar="URL",
         help="An OpenAI-compatible endpoint that serves --model (http://localhost:8000/v1); its key is $OPENAI_API_KEY.",
-        rich_help_panel=_MODEL,
     ),
 ]
 AgenticOption = Annotated[
     bool,
-    typer.Option(
-        "--agentic",
-        help="Beside single-shot answers also episodes, in which the model works with tools in a sandbox.",
-        rich_help_panel=_MODEL,
+    _of_model(
+        "--agentic", help="Beside single-shot answers also episodes, in which the model works with tools in a sandbox."
     ),
 ]
 ExecutorOption = Annotated[
-    Literal["bubblewrap", "docker"] | None,
-    typer.Option(help="Where simulators run: bubblewrap (default) or docker.", rich_help_panel=_MODEL),
+    Literal["bubblewrap", "docker"] | None, _of_model(help="Where simulators run: bubblewrap (default) or docker.")
 ]
 NameOption = Annotated[
     str | None,
-    typer.Option(
-        help="Name under which the evaluation is recorded; by default made of protocol, model and settings.",
-        rich_help_panel=_MODEL,
-    ),
+    _of_model(help="Name under which the evaluation is recorded; by default made of protocol, model and settings."),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.", rich_help_panel=_MODEL
-    ),
+    list[str] | None, _of_model("--set", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated.")
 ]
 
 

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from rtl_distill.cli.arguments import ConfigOption, DbOption
-from rtl_distill.cli.problems import SourceOption
+from rtl_distill.cli.arguments import ConfigOption, DbOption, SourceOption
 
-
-class Until(StrEnum):
-    """The last stage to grade."""
-
-    FORMAT = "format"
-    INTERFACE = "interface"
-    SYNTAX = "syntax"
-    TESTS = "tests"
-
-
+Until = Literal["format", "interface", "syntax", "tests"]
 TimeoutOption = Annotated[
     float,
     typer.Option(
@@ -30,6 +19,7 @@ TimeoutOption = Annotated[
         max=3600,
     ),
 ]
+JobsOption = Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)]
 AuditOption = Annotated[
     Path | None,
     typer.Option(help="Also hold passes against the golden answers, or against one another, and write findings there."),
@@ -47,8 +37,8 @@ def grade(
     ],
     output: Annotated[Path, typer.Option(help="Where to write the verdicts, one JSON object a line.")],
     executor: Annotated[str, typer.Option(help="Where the harness runs: bubblewrap or docker.")] = "bubblewrap",
-    until: Annotated[Until, typer.Option(help="The last stage to grade.")] = Until.TESTS,
-    jobs: Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)] = 0,
+    until: Annotated[Until, typer.Option(help="The last stage to grade.")] = "tests",
+    jobs: JobsOption = 0,
     seed: Annotated[int, typer.Option(help="Random seed of the harnesses.")] = 0,
     seeds: Annotated[
         int,
@@ -107,7 +97,7 @@ def reproduce(
     executor: Annotated[
         str | None, typer.Option(help="bubblewrap or docker (default: the one that most records name).")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Answers graded at one time; 0 means one per core.", min=0)] = 0,
+    jobs: JobsOption = 0,
     db: DbOption = None,
 ) -> None:
     """Grade the answers of verdict records again and tell which verdicts differ, and why.

@@ -85,12 +85,10 @@ def _list() -> None:
 
     from rtl_core.history.named_queries import named_queries
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("name", "answers", "parameters (default)"):
-        table.add_column(heading)
-    for name, query_ in named_queries().items():
-        parameters = [f"{p} ({value.default})" for p, value in query_.parameters.items()]
-        table.add_row(name, query_.about, "\n".join(parameters))
+    table = Table("name", "answers", "parameters (default)", box=box.SIMPLE_HEAD)
+    for query_ in named_queries().values():
+        parameters = [f"{name} ({default})" for name, default in query_.parameters.items()]
+        table.add_row(query_.name, query_.about, "\n".join(parameters))
     Console().print(table)
 
 

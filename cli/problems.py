@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from rtl_core.errors import ConfigError, ProblemError
-from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, VerboseOption
+from rtl_distill.cli.arguments import ConfigArgument, ConfigOption, SetOption, SourceOption, VerboseOption
 
 if TYPE_CHECKING:
     from rtl_core.problems.problem_set import LoadedProblems, SplitBy
@@ -23,14 +23,6 @@ problems = typer.Typer(
 )
 
 Format = Literal["inspect", "verifiers", "harbor", "nemo-gym"]
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source",
-        metavar="KIND[=PATH]",
-        help="This set instead of the configuration's, such as cvdp=PATH; `rtl-distill problems sources` lists all. May be repeated.",
-    ),
-]
 
 
 @problems.command()
@@ -66,25 +58,22 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
     for name in ("source", "split", "category", "difficulty", "golden", "interface"):
         table.add_column(name, overflow="fold")
     for split, found in (("train", loaded.train), ("held out", loaded.heldout)):
-        for problem in found:
-            expected = describe_interface(problem)
+        for p in found:
+            expected = describe_interface(p)
             interface = f"{expected['module']} from {expected['source']} ({expected['confidence']})"
-            table.add_row(
-                problem.id, problem.source, split, problem.category, problem.difficulty,
-                "yes" if problem.golden else "no", interface if expected["module"] else "nothing known",
-            )  # fmt: skip
-    console = Console()
-    console.print(table)
-    console.print(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
+            known, golden = interface if expected["module"] else "nothing known", "yes" if p.golden else "no"
+            table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
+    Console().print(table)
+    typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
     for kind in sorted({problem.source for problem in (*loaded.train, *loaded.heldout)}):
         train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
-        console.print(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})", highlight=False)
+        typer.echo(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})")
     for moved in loaded.moved:
-        console.print(f"moved: {moved}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"moved: {moved}")
     for broken in loaded.broken:
-        console.print(f"broken: {broken}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"broken: {broken}")
     for entry in loaded.left_out:
-        console.print(f"left out: {entry.id}: {entry.reason}", markup=False, highlight=False, soft_wrap=True)
+        typer.echo(f"left out: {entry.id}: {entry.reason}")
 
 
 @problems.command()
@@ -122,12 +111,10 @@ def show(
     if problem.system:
         lines += ["", "--- system", problem.system]
     lines += ["", "--- prompt", problem.prompt]
-    for title, files in (
-        ("golden", problem.golden if golden else None),
-        ("harness", problem.harness if harness else None),
-    ):
-        for path, text in (files or {}).items():
-            lines += [f"--- {title}: {path}", text]
+    for path, text in ((problem.golden or {}) if golden else {}).items():
+        lines += [f"--- golden: {path}", text]
+    for path, text in (problem.harness if harness else {}).items():
+        lines += [f"--- harness: {path}", text]
     if golden and problem.golden is None:
         lines.append("--- there is no golden answer")
     typer.echo("\n".join(lines))
@@ -222,9 +209,8 @@ def export(
     named = sum(task.problem is None for task in tasks)
     typer.echo(f"{len(tasks)} problems written to {folder}")
     if named:
-        typer.echo(
-            f"{named} of them named only, for no licence lies beside them: set RTL_DISTILL_SOURCES at the client"
-        )
+        words = "named only, for no licence lies beside them: set RTL_DISTILL_SOURCES at the client"
+        typer.echo(f"{named} of them {words}")
     typer.echo(f"next: {command}")
 
 
@@ -281,7 +267,6 @@ def synthesize(
 
         rtl-distill problems synthesize --source cvdp=data/cvdp --kind rename --kind repair --output data/more.jsonl
     """
-
     from rtl_core.problems.load import load_problems
     from rtl_core.synthesis.keeping import synthesise, write
     from rtl_core.synthesis.variants import KINDS, Kind
@@ -295,25 +280,16 @@ def synthesize(
     kinds = [names[name] for name in chosen]
     found = synthesise(sources, loaded, kinds, count, seed=seed, run_seed=run_seed, mutants=mutants)
     write(found.kept, output)
-    console = Console()
-    console.print(
-        f"kept {len(found.kept)} of {count}: {', '.join(f'{n} {k}' for k, n in found.kinds.most_common()) or 'none'}"
-    )
+    kept = ", ".join(f"{n} {k}" for k, n in found.kinds.most_common())
+    typer.echo(f"kept {len(found.kept)} of {count}: {kept or 'none'}")
     for reason, times in found.dropped.most_common():
-        console.print(f"  left out {times}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0', soft_wrap=True)
+        typer.echo(f"  left out {times}: {reason}")
+    typer.echo(f'written: {output}; train on them with kind = "cvdp", heldout_fraction = 0.0')
 
 
 def validate(
     config: ConfigArgument = "demo",
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--source",
-            metavar="KIND[=PATH]",
-            help="Validate this set instead of the configuration's; `rtl-distill problems sources` lists all. May be repeated.",
-        ),
-    ] = None,
+    source: SourceOption = None,
     set_: SetOption = None,
     level: Annotated[
         Literal["full", "quick"], typer.Option(help="full: every check; quick: what a training run checks.")

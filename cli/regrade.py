@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from rtl_distill.cli.arguments import DbOption, database_path, open_history, pick_run
+from rtl_distill.cli.arguments import DbOption, NewestRunArgument, PurposeOption, database_path, open_history, pick_run
 
 
 def regrade(
-    run: Annotated[str | None, typer.Argument(help="The run (default: the newest).")] = None,
+    run: NewestRunArgument = None,
     executor: Annotated[
         Literal["bubblewrap", "docker"] | None, typer.Option(help="Where the harness runs (default: as in the run).")
     ] = None,
@@ -19,7 +19,7 @@ def regrade(
         int | None, typer.Option(min=0, help="Random seed of the harnesses (default: as in the run).")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Name of the regrading (default: executor, tools, seed).")] = None,
-    purpose: Annotated[Literal["all", "train", "evaluation"], typer.Option(help="Which rollouts.")] = "all",
+    purpose: PurposeOption = "all",
     first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
     last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
     most: Annotated[int, typer.Option("--most", min=1, help="How many rollouts at most.")] = 2**31 - 1,
@@ -39,7 +39,6 @@ def regrade(
     from rtl_distill.cli.flow import run_flow
 
     name = pick_run(open_history(db), run)
-
     choice = {"purpose": purpose, "first_step": first_step, "last_step": last_step, "most": most}
     asked = (name, str(database_path(db)), label, executor, image, seed, choice)
     run_flow("rtl_distill.flows.regrade:regrade", *asked, title=f"regrade {name}")

@@ -71,7 +71,6 @@ def compare(
 
         rtl-distill compare with-teacher without-teacher
     """
-
     from rtl_core.reporting.comparison import comparison
 
     if len(runs) < 2:
@@ -166,7 +165,6 @@ def show(
 
         rtl-distill query "SELECT rollout FROM verdicts WHERE outcome = 'timeout' LIMIT 1" -o csv
     """
-
     from rtl_core.reporting.rollout import level_of, rollout_view
     from rtl_core.reporting.stimulus import audit_of
     from rtl_core.reporting.text import visible

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from rtl_core.errors import ConfigError
-from rtl_distill.cli.arguments import ConfigArgument, SetOption
-from rtl_distill.cli.problems import SourceOption
+from rtl_distill.cli.arguments import ConfigArgument, SetOption, SourceOption
 
 GRADER_TOKEN = "RTL_DISTILL_GRADER_TOKEN"
 

@@ -195,7 +195,6 @@ def resume(
         typer.echo(f"{run} is no longer paused")
         return
     path = write_config(settings)
-
     run_flow(TRAIN, str(path), title=f"train {run}", verbose=verbose)
 
 

@@ -16,15 +16,7 @@ from typing import Any
 
 from rtl_core.errors import HistoryError
 
-_PARAMETER = re.compile(r"-- \$(\w+) = (.*): ([^:]*)")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter with its default and what it is."""
-
-    default: Any
-    doc: str
+_PARAMETER = re.compile(r"-- \$(\w+) = (.*): [^:]*")
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,8 @@ class NamedQuery:
     name: str
     about: str
     sql: str
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """Name -> default."""
 
     @property
     def needs_run(self) -> bool:
@@ -48,9 +41,9 @@ class NamedQuery:
         if unknown := sorted(set(given) - set(self.parameters)):
             known = ", ".join(self.parameters) or "none"
             raise HistoryError(f"query {self.name!r} has no parameter {unknown[0]!r}", f"it has: {known}")
-        values = {name: p.default for name, p in self.parameters.items()}
+        values = dict(self.parameters)
         for name, text in given.items():
-            default = self.parameters[name].default
+            default = self.parameters[name]
             try:
                 values[name] = type(default)(text)
             except ValueError as error:
@@ -63,10 +56,8 @@ class NamedQuery:
 def named_queries() -> dict[str, NamedQuery]:
     """Name -> query, in order of name."""
     folder = files("rtl_core.history") / "named"
-    texts = {
-        e.name.removesuffix(".sql"): e.read_text(encoding="utf-8") for e in folder.iterdir() if e.name.endswith(".sql")
-    }
-    return {name: _parse(name, texts[name]) for name in sorted(texts)}
+    found = sorted((e for e in folder.iterdir() if e.name.endswith(".sql")), key=lambda e: e.name.removesuffix(".sql"))
+    return {q.name: q for q in (_parse(e.name.removesuffix(".sql"), e.read_text(encoding="utf-8")) for e in found)}
 
 
 def named_query(name: str) -> NamedQuery:
@@ -81,12 +72,9 @@ def named_query(name: str) -> NamedQuery:
 
 
 def _parse(name: str, text: str) -> NamedQuery:
-    lines = text.splitlines()
-    parameters = {}
-    for line in lines[1:]:
-        if match := _PARAMETER.fullmatch(line.strip()):
-            parameters[match[1]] = Parameter(_default(match[2]), match[3].strip())
-    return NamedQuery(name, lines[0].removeprefix("-- ").strip(), text, parameters)
+    first, *lines = text.splitlines()
+    declared = filter(None, (_PARAMETER.fullmatch(line.strip()) for line in lines))
+    return NamedQuery(name, first.removeprefix("-- "), text, {found[1]: _default(found[2]) for found in declared})
 
 
 def _default(text: str) -> Any:

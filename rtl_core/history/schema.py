@@ -6,9 +6,9 @@ transaction, after which all views and macros are created again from `schema.sql
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -27,12 +27,8 @@ OLDEST = 9
 @cache
 def migrations() -> Mapping[int, str]:
     """Version -> SQL that leads to it from the version before."""
-    folder = _ROOM / "migrations"
-    found: dict[int, str] = {}
-    for entry in sorted(folder.iterdir(), key=lambda e: e.name) if folder.is_dir() else []:
-        if match := re.fullmatch(r"(\d{3})_\w+\.sql", entry.name):
-            found[int(match[1])] = entry.read_text(encoding="utf-8")
-    return found
+    steps = (entry for entry in (_ROOM / "migrations").iterdir() if entry.name.endswith(".sql"))
+    return {int(step.name.partition("_")[0]): step.read_text(encoding="utf-8") for step in steps}
 
 
 @cache
@@ -47,17 +43,16 @@ def schema_sql() -> tuple[str, str]:
 
 def current_version() -> int:
     """The version that this code writes."""
-    return max(migrations(), default=OLDEST)
+    return max(migrations())
 
 
 def create(con: duckdb.DuckDBPyConnection) -> None:
     """Write the current schema into an empty database, in one transaction."""
     tables, views = schema_sql()
-    con.execute("BEGIN")
-    con.execute(tables)
-    con.execute(views)
-    _stamp(con, current_version())
-    con.execute("COMMIT")
+    with _transaction(con):
+        con.execute(tables)
+        con.execute(views)
+        _stamp(con, current_version())
 
 
 @cache
@@ -105,26 +100,27 @@ def migrate(con: duckdb.DuckDBPyConnection, version: int, steps: Mapping[int, st
     wanted = max(steps, default=OLDEST)
     if version >= wanted:
         return version
-    con.execute("BEGIN")
-    try:
+    with _transaction(con):
         _drop_views(con)
         for number in range(version + 1, wanted + 1):
             con.execute(steps[number])
             _stamp(con, number)
         _create_views(con)
-        con.execute("COMMIT")
-    except BaseException:
-        con.execute("ROLLBACK")
-        raise
     return wanted
 
 
 def refresh_views(con: duckdb.DuckDBPyConnection) -> None:
     """Replace the views by the current ones, in one transaction."""
-    con.execute("BEGIN")
-    try:
+    with _transaction(con):
         _drop_views(con)
         _create_views(con)
+
+
+@contextlib.contextmanager
+def _transaction(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    con.execute("BEGIN")
+    try:
+        yield
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")
@@ -137,8 +133,7 @@ def _create_views(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _drop_views(con: duckdb.DuckDBPyConnection) -> None:
-    rows = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    for (name,) in rows:
+    for (name,) in con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
         con.execute(f'DROP VIEW "{name}"')
 
 

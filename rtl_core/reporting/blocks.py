@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from rtl_core.history.store import History
+from rtl_core.learning.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,16 @@ class Source:
             y.append(r["value"])
         return found
 
+    def curves(self, bins: int, *lines: Sequence[Any], **style: Any) -> list[dict[str, Any]]:
+        """A curve of each line (metric, words, colour role, hover, perhaps a style of its own) that was recorded, in `bins` as of
+        `bin_width`; `style` as in `curve`."""
+        found = self.recorded(bins, *(line[0] for line in lines))
+        return [
+            curve(words, found[metric][0], found[metric][1], role, hover, **style, **dict(*own))
+            for metric, words, role, hover, *own in lines
+            if metric in found
+        ]
+
     def asked(self) -> tuple[Statement, ...]:
         """The queries since the last call."""
         asked, self._asked = tuple(self._asked), []
@@ -111,25 +122,61 @@ def plain(text: object) -> str:
 
 
 def draw(subject: Subject, *builders: Callable[[Subject], Block | None]) -> list[Block]:
-    """The blocks that have something to show of a run (or of several), each with the queries that it asked."""
+    """The blocks that have something to show of a run (or of several), each with the queries that it asked. One without rows or traces is
+    left out."""
     sources = [subject] if isinstance(subject, Source) else subject
     found = []
     for build in builders:
         block = build(subject)
         asked = tuple(statement for source in sources for statement in source.asked())
-        if block is not None:
+        if block is not None and (block.data if isinstance(block, Figure) else block.rows):
             found.append(replace(block, sql=asked))
     return found
 
 
 def curve(
-    name: str, x: Sequence[float], y: Sequence[float], colour: str, hover: str, *, width: float = 2, dash: str = "solid"
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    colour: str,
+    hover: str,
+    *,
+    width: float = 2,
+    dash: str = "solid",
+    **more: Any,
 ) -> dict[str, Any]:
-    """A line's trace, its colour by role; `hover` is how Plotly formats a value."""
+    """A line's trace, its colour by role; `hover` is how Plotly formats a value, `more` what else the trace has."""
     return {
         "type": "scatter", "mode": "lines", "name": plain(name), "x": x, "y": y,
-        "line": {"color": colour, "width": width, "dash": dash}, "hovertemplate": hover,
+        "line": {"color": colour, "width": width, "dash": dash}, "hovertemplate": hover, **more,
     }  # fmt: skip
+
+
+def bar(name: str, x: Sequence[Any], y: Sequence[float], colour: str, hover: str, **more: Any) -> dict[str, Any]:
+    """A trace of bars, as `curve` is one of a line."""
+    return {
+        "type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour, "line": {"width": 0}},
+        "hovertemplate": hover, **more,
+    }  # fmt: skip
+
+
+def rates(
+    name: str, found: Sequence[Interval], y: Sequence[Any], colour: str, hover: str, *, size: int = 8, **more: Any
+) -> dict[str, Any]:
+    """A trace of points, each with its interval as a bar."""
+    thin = size < 10
+    bars = {
+        "type": "data", "symmetric": False, "array": [i.hi - i.mean for i in found],
+        "arrayminus": [i.mean - i.lo for i in found], "color": colour, "thickness": 1.3 if thin else 2.5, "width": 0 if thin else 6,
+    }  # fmt: skip
+    return {
+        "type": "scatter", "mode": "markers", "cliponaxis": False, "name": name, "x": [i.mean for i in found], "y": y,
+        "error_x": bars, "marker": {"size": size, "color": colour}, "hovertemplate": hover, **more,
+    }  # fmt: skip
+
+
+STACKED: dict[str, Any] = {"barmode": "stack", "bargap": 0.08, "legend": {"traceorder": "normal"}}
+"""Layout of bars upon one another."""
 
 
 def bin_width(source: Source, most: int = 40) -> int:
@@ -171,3 +218,8 @@ def binned(width: int) -> str:
 def left_out(shown: int, total: int, what: str) -> str:
     """A sentence behind a caption where not everything is shown; nothing where it is."""
     return f" {shown} of {total} {what} are shown." if shown < total else ""
+
+
+def problems_left_out(rows: list[dict[str, Any]]) -> str:
+    """The same of rows, a problem each, that say how many `problems` there are."""
+    return left_out(len(rows), rows[0]["problems"], "problems") if rows else ""

@@ -11,14 +11,15 @@ from rich.table import Table
 
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
-from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
+from rtl_core.learning.intervals import Interval, PairedResult, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.evaluations import PROBLEMS_SQL
+from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
 from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.types.problem import Problem
 
 Counts = Mapping[str, tuple[int, int]]
 """Problem id -> (samples, passed)."""
+_KINDS = ("source", "difficulty", "category", "family")
 
 
 @dataclass(frozen=True)
@@ -32,36 +33,18 @@ class Slice:
     pass_at: dict[int, Interval]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """An evaluation against another of the same run and split, problem by problem."""
-
-    against: str
-    result: PairedResult
-
-
-def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
-    """Samples and passes of every problem of an evaluation."""
-    place = {"run": record.run, "evaluation": record.key}
-    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
-
-
 def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -> list[Slice]:
     """All problems, then each source, difficulty, category and family that is not all of them. Without `problems` known: all alone."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for problem_id in counts:
         groups["all", "all problems"].append(problem_id)
-        if problem_id in problems:
-            problem = problems[problem_id]
-            groups["source", problem.source].append(problem_id)
-            groups["difficulty", problem.difficulty].append(problem_id)
-            groups["category", problem.category].append(problem_id)
-            if problem.family:
-                groups["family", problem.family].append(problem_id)
-    order = {"all": 0, "source": 1, "difficulty": 2, "category": 3, "family": 4}
+        for kind in _KINDS:
+            if problem_id in problems and (name := getattr(problems[problem_id], kind)):
+                groups[kind, name].append(problem_id)
+    order = ["all", *_KINDS]
     rank = {"easy": "0", "medium": "1", "hard": "2"}
     found = []
-    for (kind, name), ids in sorted(groups.items(), key=lambda g: (order[g[0][0]], rank.get(g[0][1], g[0][1]))):
+    for (kind, name), ids in sorted(groups.items(), key=lambda g: (order.index(g[0][0]), rank.get(g[0][1], g[0][1]))):
         if kind != "all" and len(ids) == len(counts):
             continue
         n_P, c_P = [counts[p][0] for p in ids], [counts[p][1] for p in ids]
@@ -70,19 +53,15 @@ def slices(counts: Counts, problems: Mapping[str, Problem], ks: Sequence[int]) -
     return found
 
 
-def comparisons(history: History, record: EvaluationRecord) -> list[Compared]:
-    """This evaluation minus each other finished one of its run and split, over the problems that both have (paired test)."""
-    ours = counts_of(history, record)
+def comparisons(history: History, record: EvaluationRecord) -> list[tuple[str, PairedResult]]:
+    """(the other in words, this evaluation minus it) for each other finished one of its run and split, over the problems that both have."""
+    ours = rates_of(counts_of(history, record))
     found = []
     for other in history.evaluations(record.run):
         if other.key == record.key or other.status != "done" or other.split != record.split:
             continue
-        theirs = counts_of(history, other)
-        shared = sorted(ours.keys() & theirs.keys())
-        if not shared:
-            continue
-        rates = [[counts[p][1] / counts[p][0] for p in shared] for counts in (theirs, ours)]
-        found.append(Compared(in_words(other), paired_test(*rates)))
+        if test := paired_rates(rates_of(counts_of(history, other)), ours):
+            found.append((in_words(other), test))
     return found
 
 
@@ -92,7 +71,7 @@ def in_words(record: EvaluationRecord) -> str:
     return f"{who} ({', '.join([f'× {record.samples}', *record.conditions])})"
 
 
-def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[Compared]) -> Table:
+def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[tuple[str, PairedResult]]) -> Table:
     """Both for a terminal."""
     ks = sorted({k for one in found for k in one.pass_at})
     shown = Table(title=f"{in_words(record)}: {record.split} problems of run {record.run}", box=box.SIMPLE_HEAD)
@@ -104,9 +83,8 @@ def table(record: EvaluationRecord, found: Sequence[Slice], compared: Sequence[C
         shown.add_row(one.name, str(one.n), *(rate_in_words(one.pass_at.get(k)) for k in ks))
     if compared:
         lines = [
-            f"against {c.against}: {100 * c.result.gain:+.1f} points [{100 * c.result.lo:+.1f}, {100 * c.result.hi:+.1f}], "
-            f"p {p_in_words(c.result.p_value)}"
-            for c in compared
+            f"against {other}: {100 * test.gain:+.1f} points [{100 * test.lo:+.1f}, {100 * test.hi:+.1f}], p {p_in_words(test.p_value)}"
+            for other, test in compared
         ]
         shown.caption = "\n".join(["[95 % interval over problems]; paired by problem:", *lines])
         shown.caption_justify = "left"

@@ -11,7 +11,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from rtl_core.history.store import History
-from rtl_core.reporting.blocks import Source, Table
+from rtl_core.reporting.blocks import Source
+from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import compare
@@ -24,23 +25,11 @@ def comparison(history: History, runs: list[str]) -> Iterator[RenderableType]:
     """Tables: results, curves in brief, problems that tell the runs apart, settings that differ."""
     sources = [Source(history, run) for run in runs]
     for table in (compare.table(sources), compare.failures(sources), compare.differences(sources)):
-        if table is not None:
+        if table.rows:
             yield rich_table(table)
     yield curves(history, runs)
     for other in runs[1:]:
         yield apart(history, runs[0], other)
-
-
-def rich_table(table: Table) -> RichTable:
-    """A report's table for the terminal."""
-    made = RichTable(
-        title=table.title, title_justify="left", caption=table.caption, caption_justify="left", box=box.SIMPLE_HEAD
-    )
-    for name, align in table.columns:
-        made.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
-    for row in table.rows:
-        made.add_row(*(Text(visible(cell)) for cell in row))
-    return made
 
 
 def sparkline(values: list[float], width: int = 24) -> str:
@@ -71,13 +60,10 @@ def apart(history: History, first: str, other: str, most: int = 8) -> Renderable
     made.add_column("problem", overflow="fold")
     for run in (first, other):
         made.add_column(run, justify="right")
-    ends = [run_result(history, run).after for run in (first, other)]
-    if ends[0] is not None and ends[1] is not None:
-        a, b = ends[0].rates, ends[1].rates
-        shared = sorted(a.keys() & b.keys(), key=lambda p: (-abs(a[p] - b[p]), p))
-        for problem in shared[:most]:
-            if a[problem] != b[problem]:
-                made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
+    a, b = (end.rates if (end := run_result(history, run).after) else {} for run in (first, other))
+    apart = (problem for problem in a.keys() & b.keys() if a[problem] != b[problem])
+    for problem in sorted(apart, key=lambda p: (-abs(a[p] - b[p]), p))[:most]:
+        made.add_row(visible(problem), f"{a[problem]:.0%}", f"{b[problem]:.0%}")
     if not made.row_count:
         made.add_row(Text("none", style="dim"))
     # Apart from the table, whose width a title of its own would be folded to.

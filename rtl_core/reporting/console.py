@@ -10,9 +10,9 @@ from rich.text import Text
 
 from rtl_core.history.store import History
 from rtl_core.learning.equal_difficulty import SUFFIX
-from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.evaluations import MIXTURE, EvaluationView, RunResult, over_warm_start, paired, run_result
-from rtl_core.reporting.text import p_in_words
+from rtl_core.reporting import blocks
+from rtl_core.reporting.evaluations import MIXTURE, RunResult, over_warm_start, run_result
+from rtl_core.reporting.text import visible
 
 _STYLES = {"student after": "bold", "teacher": "yellow"}
 
@@ -25,7 +25,7 @@ def before_after_table(history: History, run: str) -> Table:
     has its rows, and all together come last.
     """
     result = run_result(history, run)
-    ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
+    ks = result.ks
     table = Table(
         title=f"Run {run}: held-out problems",
         title_style="bold",
@@ -42,14 +42,24 @@ def before_after_table(history: History, run: str) -> Table:
             table.add_section()
             table.add_row(Text(f"{label}:\n{part.shown[0][1].record.n_problems} problems", style="bold"))
         for name, view in part.shown:
-            gain, p_value = _gain(part, view)
-            passes = [_percent(view.record.pass_at_k.get(k)) for k in ks]
             steps = "" if name == "teacher" else f"\n  {view.record.step} steps"
-            rates = [with_interval(view.pass_at_1), *passes, with_interval(view.interface)]
-            table.add_row(f"{name}{steps}", *rates, gain, p_value, style=_STYLES.get(name, ""))
+            cells = (cell.replace(" [", "\n[") for cell in part.cells(view, ks))
+            table.add_row(f"{name}{steps}", *cells, style=_STYLES.get(name, ""))
     if not result.shown:
         table.add_row(Text("no evaluation has ended yet", style="dim"))
     return table
+
+
+def rich_table(table: blocks.Table) -> Table:
+    """A report's table for the terminal."""
+    made = Table(
+        title=table.title, title_justify="left", caption=table.caption, caption_justify="left", box=box.SIMPLE_HEAD
+    )
+    for name, align in table.columns:
+        made.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(Text(visible(cell)) for cell in row))
+    return made
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
@@ -71,26 +81,6 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     if "time/total" in metrics:
         parts.append(f"{metrics['time/total']:.1f} s")
     return "  ".join(parts)
-
-
-def with_interval(value: Interval | None) -> str:
-    """The rate in percent with its interval on a line below, or a dash."""
-    if value is None:
-        return "–"
-    return f"{100 * value.mean:.1f} %\n[{100 * value.lo:.1f}, {100 * value.hi:.1f}]"
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-def _gain(result: RunResult, view: EvaluationView) -> tuple[str, str]:
-    if result.before is None or view is result.before:
-        return "", ""
-    test = paired(result.before, view)
-    if test is None:
-        return "–", "–"
-    return f"{100 * test.gain:+.1f}\n[{100 * test.lo:.1f}, {100 * test.hi:.1f}]", p_in_words(test.p_value)
 
 
 def _caption(result: RunResult) -> str | None:

@@ -6,7 +6,7 @@ A run with problems of several sources has a result for each: a rate over a mixt
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from rtl_core.history.records import EvaluationRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import Interval, PairedResult, mean_interval, paired_test
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.text import p_in_words
+from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 
 PROBLEMS_SQL = (
     # What was graded in part, as where a harness failed, is in no figure.
@@ -47,7 +47,7 @@ class EvaluationView:
     @property
     def rates(self) -> dict[str, float]:
         """Problem -> share of its samples that passed."""
-        return {problem: passed / samples for problem, (samples, passed) in self.counts.items()}
+        return rates_of(self.counts)
 
     @property
     def interface(self) -> Interval | None:
@@ -109,6 +109,18 @@ class RunResult:
         named = zip(ROLES, (self.before, self.warm, self.after, self.teacher), strict=True)
         return [(name, view) for name, view in named if view is not None]
 
+    @property
+    def ks(self) -> list[int]:
+        """The k above 1 of every pass@k that was recorded."""
+        return sorted({k for _, view in self.shown for k in view.record.pass_at_k if k > 1})
+
+    def cells(self, view: EvaluationView, ks: Sequence[int]) -> list[str]:
+        """One of `shown` in a table's row: pass@1, pass@k of these k, interface right; gain and p against the student before."""
+        test = paired(self.before, view) if self.before and view is not self.before else None
+        passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
+        gain = [gain_in_words(test), p_in_words(test.p_value)] if test else ["", ""]
+        return [rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), *gain]
+
 
 def run_result(history: History, run: str) -> RunResult:
     """Read the finished evaluations of the run's own rhythm; those made later with other samples, another split or prompt
@@ -168,18 +180,13 @@ def evaluations_of_rhythm(history: History, run: str) -> list[EvaluationRecord]:
 
 def paired(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
     """Second minus first over the problems that both saw; None when they share none."""
-    shared = sorted(first.rates.keys() & second.rates.keys())
-    if not shared:
-        return None
-    return paired_test([first.rates[p] for p in shared], [second.rates[p] for p in shared])
+    return paired_rates(first.rates, second.rates)
 
 
-def paired_interfaces(first: EvaluationView, second: EvaluationView) -> PairedResult | None:
-    """The same of the share of answers with the demanded interface."""
-    shared = sorted(first.interfaces.keys() & second.interfaces.keys())
-    if not shared:
-        return None
-    return paired_test([first.interfaces[p] for p in shared], [second.interfaces[p] for p in shared])
+def paired_rates(first: Mapping[str, float], second: Mapping[str, float]) -> PairedResult | None:
+    """The same of any share by problem."""
+    shared = sorted(first.keys() & second.keys())
+    return paired_test([first[p] for p in shared], [second[p] for p in shared]) if shared else None
 
 
 def over_warm_start(result: RunResult) -> str | None:
@@ -188,7 +195,7 @@ def over_warm_start(result: RunResult) -> str | None:
         return None
     found = (
         ("pass@1", paired(result.warm, result.after)),
-        ("interface right", paired_interfaces(result.warm, result.after)),
+        ("interface right", paired_rates(result.warm.interfaces, result.after.interfaces)),
     )
     parts = [
         f"{name} {100 * test.gain:+.1f} points [{100 * test.lo:.1f}, {100 * test.hi:.1f}], p {p_in_words(test.p_value)}"
@@ -201,6 +208,16 @@ def over_warm_start(result: RunResult) -> str | None:
 def view_of(history: History, record: EvaluationRecord) -> EvaluationView:
     """A finished evaluation with what each problem came to."""
     place = {"run": record.run, "evaluation": record.key}
-    counts = {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
     shares = {r["problem_id"]: r["share"] for r in history.query(INTERFACE_SQL, place).to_pylist()}
-    return EvaluationView(record, counts, shares)
+    return EvaluationView(record, counts_of(history, record), shares)
+
+
+def counts_of(history: History, record: EvaluationRecord) -> dict[str, tuple[int, int]]:
+    """Problem -> (samples, passed) of an evaluation."""
+    place = {"run": record.run, "evaluation": record.key}
+    return {r["problem_id"]: (r["samples"], r["passed"]) for r in history.query(PROBLEMS_SQL, place).to_pylist()}
+
+
+def rates_of(counts: Mapping[str, tuple[int, int]]) -> dict[str, float]:
+    """Problem -> share of its samples that passed."""
+    return {problem: passed / samples for problem, (samples, passed) in counts.items()}

@@ -60,19 +60,14 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
     following = next((s for s in steps if s.status == "planned"), None)
     if following is not None and not ended(run):
         row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
-        parts.append(
-            Text(
-                f"step {following.step + 1}: {len(following.problem_ids)} problems, {row['sampled']} answers sampled, {row['graded']} graded, {row['scored']} scored"
-            )
-        )
+        counts = f"{row['sampled']} answers sampled, {row['graded']} graded, {row['scored']} scored"
+        parts.append(Text(f"step {following.step + 1}: {len(following.problem_ids)} problems, {counts}"))
     metrics = history.query(
-        "SELECT step, name, value FROM step_metrics WHERE run = $run AND step >= $from ORDER BY step",
+        "SELECT step, map_from_entries(list((name, value))) AS found FROM step_metrics WHERE run = $run AND step >= $from"
+        " GROUP BY step ORDER BY step",
         {"run": run.name, "from": trained[-lines].step if len(trained) >= lines else 0},
     ).to_pylist()
-    by_step: dict[int, dict[str, float]] = {}
-    for m in metrics:
-        by_step.setdefault(m["step"], {})[m["name"]] = m["value"]
-    parts += [Text(step_line(step, len(steps), values), style="dim") for step, values in list(by_step.items())[-lines:]]
+    parts += [Text(step_line(m["step"], len(steps), dict(m["found"])), style="dim") for m in metrics[-lines:]]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
 
 
@@ -107,10 +102,6 @@ def _evaluations(history: History, run: str) -> Table | None:
         return None
     table = Table("evaluation", "steps", "pass@1 [95 %]", box=box.SIMPLE_HEAD)
     for e in found:
-        rate = (
-            f"{e.pass_at_1:.1%} [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
-            if e.pass_at_1 is not None
-            else e.status
-        )
-        table.add_row(e.policy, str(e.step), rate)
+        interval = f" [{100 * (e.lo or 0):.1f}, {100 * (e.hi or 0):.1f}]"
+        table.add_row(e.policy, str(e.step), e.status if e.pass_at_1 is None else f"{e.pass_at_1:.1%}{interval}")
     return table

@@ -48,19 +48,9 @@ def size(figure: Figure) -> dict[str, int]:
 def drawing(figure: Figure, theme: Theme) -> dict[str, Any]:
     """The figure as Plotly takes it by itself: colours resolved, its title inside, an opaque background."""
     title = "<br>".join(textwrap.wrap(figure.title, 70))
-    margin = {**figure.layout.get("margin", {})}
+    margin = figure.layout.get("margin", {})
     layout = {
-        **figure.layout,
-        "title": {
-            "text": f"<b>{title}</b>",
-            "x": 0.02,
-            "xanchor": "left",
-            "y": 0.97,
-            "yanchor": "top",
-            "font": {"size": 15},
-        },
-        "paper_bgcolor": "@card",
-        "margin": {**margin, "t": margin.get("t", 34) + 44},
-        **size(figure),
-    }
+        **figure.layout, **size(figure), "paper_bgcolor": "@card", "margin": {**margin, "t": margin.get("t", 34) + 44},
+        "title": {"text": f"<b>{title}</b>", "x": 0.02, "xanchor": "left", "y": 0.97, "yanchor": "top", "font": {"size": 15}},
+    }  # fmt: skip
     return {"data": resolve(figure.data, theme), "layout": resolve(layout, theme)}

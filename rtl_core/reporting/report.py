@@ -24,10 +24,10 @@ from rtl_core.errors import HistoryError
 from rtl_core.history.records import RunRecord, utc_now
 from rtl_core.history.store import History
 from rtl_core.reporting import rollouts
-from rtl_core.reporting.audit import audit_summary
 from rtl_core.reporting.blocks import Block, Figure, Section, Statement, Table
 from rtl_core.reporting.curves import curves_of
 from rtl_core.reporting.evaluations import EvaluationView, RunResult, run_result
+from rtl_core.reporting.figures.audit import audit_summary
 from rtl_core.reporting.figures.progress import duration
 from rtl_core.reporting.notes import demo_note
 from rtl_core.reporting.sections import sections

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
@@ -29,16 +28,11 @@ _SHADES = ((0.1, ""), (0.5, "on grey30"), (1.5, "on dark_orange3"), (float("inf"
 
 def level_of(history: History, rollout: str) -> str | None:
     """What kind of failing, and whether another answer of the run solved the problem; None of an answer that did not fail."""
-    rows = history.query(
-        "SELECT level, solvable FROM failure_levels WHERE rollout = $key", {"key": rollout}
-    ).to_pylist()
-    return next(
-        (
-            f"{r['level']}; {'another answer' if r['solvable'] else 'no answer'} of the run solves the problem"
-            for r in rows
-        ),
-        None,
-    )
+    sql = "SELECT level, solvable FROM failure_levels WHERE rollout = $key"
+    for row in history.query(sql, {"key": rollout}).to_pylist():
+        other = "another answer" if row["solvable"] else "no answer"
+        return f"{row['level']}; {other} of the run solves the problem"
+    return None
 
 
 def rollout_view(
@@ -75,7 +69,7 @@ def rollout_view(
         parts += [Rule("reward", align="left"), reward_view(stored.reward, stored.credit)]
     if stored.teacher:
         parts += [Rule("KL to the teacher, by token", align="left"), kl_view(stored, pieces)]
-    return Group(*(Padding(p, (0, 0, 0, 0)) for p in parts))
+    return Group(*parts)
 
 
 def verdict_view(verdict: Verdict | None) -> RenderableType:

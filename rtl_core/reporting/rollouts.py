@@ -63,9 +63,9 @@ def cut(text: str | None) -> str:
 
 
 def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-    holders = ", ".join("?" * len(keys))
     if not keys:
         return {}
+    holders = ", ".join("?" * len(keys))
     heads = history.query(
         "SELECT r.rollout, r.purpose, r.evaluation, r.epoch, r.step, r.problem_id AS problem, r.sample,"
         " coalesce(c.ended, r.stop_reason) AS stop_reason, coalesce(c.tokens, r.n_tokens) AS n_tokens, r.text, v.outcome, v.tests_passed, v.tests_total, v.reasons, v.wall_s, w.total AS reward, a.reward AS trained, a.advantage,"
@@ -78,17 +78,15 @@ def _rows(history: History, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
         [*keys, *keys],
     ).to_pylist()
     rows = {r["rollout"]: {**r, "text": cut(r["text"]), "stages": [], "mismatches": [], "terms": {}} for r in heads}
-    for part, columns in (
-        ("verdict_stages", "stage, status, reasons"),
-        ("interface_mismatches", "kind, name, expected, got"),
+    for place, part, columns in (
+        ("stages", "verdict_stages", "stage, status, reasons"),
+        ("mismatches", "interface_mismatches", "kind, name, expected, got"),
     ):
         sql = f"SELECT rollout, {columns} FROM {part} WHERE rollout IN ({holders}) ORDER BY position"
         for row in history.query(sql, list(keys)).to_pylist():
-            rows[row.pop("rollout")]["stages" if part == "verdict_stages" else "mismatches"].append(row)
-    for row in history.query(
-        f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})",
-        list(keys),
-    ).to_pylist():
+            rows[row.pop("rollout")][place].append(row)
+    sql = f"SELECT rollout, term, weight, value FROM reward_terms WHERE weight <> 0 AND rollout IN ({holders})"
+    for row in history.query(sql, list(keys)).to_pylist():
         rows[row["rollout"]]["terms"][row["term"]] = [row["weight"], row["value"]]
     for row in rows.values():
         row["reasons"] = [r[:600] for r in row["reasons"][:8]]

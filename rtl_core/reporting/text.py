@@ -9,7 +9,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from rtl_core.learning.intervals import Interval
+    from rtl_core.learning.intervals import Interval, PairedResult
 
 EQUAL_DIFFICULTY = (
     "At equal difficulty a step counts as if it held all training problems; the raw curve (lighter) may fall while the student gets better, because"
@@ -36,6 +36,11 @@ def cell(value: Any) -> str:
 def rate_in_words(rate: Interval | None) -> str:
     """`92.1 % [88.0, 95.2]`, or a dash."""
     return "–" if rate is None else f"{100 * rate.mean:.1f} % [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]"
+
+
+def gain_in_words(test: PairedResult) -> str:
+    """A gain in points with its interval: `+3.1 [0.2, 6.4]`."""
+    return f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]"
 
 
 def p_in_words(p: float) -> str:

@@ -18,7 +18,7 @@ from rtl_core.learning.passk import pass_at_k
 from rtl_core.observe.progress import progress
 from rtl_core.problems.sources import FileSource
 from rtl_core.reporting import breakdown
-from rtl_core.reporting.evaluations import by_source, view_of
+from rtl_core.reporting.evaluations import by_source, counts_of, view_of
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.turns import passed_by_turn
 from rtl_core.run.folder import config_of
@@ -230,7 +230,7 @@ def show(session: Session, plan: EvaluationPlan) -> None:
     record = session.history.evaluation(plan.key(session.run))
     if record is None or record.status != "done":
         raise HistoryError(f"evaluation {plan.key(session.run)} has not been made", "run the command again")
-    counts = breakdown.counts_of(session.history, record)
+    counts = counts_of(session.history, record)
     ks = sorted({1, *(k for k in (2, 4, 8, 16, 32, 64, 128) if k <= plan.samples)})
     found = breakdown.slices(counts, session.problems, ks)
     progress.get().show(breakdown.table(record, found, breakdown.comparisons(session.history, record)))

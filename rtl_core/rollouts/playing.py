@@ -29,7 +29,7 @@ from rtl_core.errors import PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
 from rtl_core.prompting.answer_to import response_of
 from rtl_core.prompting.messages import build_messages
-from rtl_core.reporting import agentic
+from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view
 from rtl_core.rollouts import batch as batches
 from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of, seed_place
@@ -184,7 +184,7 @@ def table(session: Session, found: Sequence[Evaluated]) -> Table:
     """pass@1 single-shot and of episodes, with what they cost."""
     record = session.history.evaluation(found[-1].plan.key(session.run))
     assert record is not None, "it was made"
-    return agentic.table(session.history, record)
+    return compared_table(session.history, record)
 
 
 def shown(episode: Episode) -> RenderableType:

@@ -11,9 +11,8 @@ from rtl_core.history.records import EndedBy, RunStatus
 from rtl_core.observe.live_report import LiveReport
 from rtl_core.observe.progress import progress
 from rtl_core.observe.tracking import Tracker
-from rtl_core.reporting.benchmark import tables_of
-from rtl_core.reporting.comparison import rich_table
-from rtl_core.reporting.console import before_after_table, step_line
+from rtl_core.reporting.console import before_after_table, rich_table, step_line
+from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.run.session import Session
 from rtl_core.run.stopping import is_transient

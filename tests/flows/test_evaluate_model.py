@@ -11,7 +11,7 @@ from rtl_core.config.protocol import evaluation_overrides, problems_override, pr
 from rtl_core.errors import ConfigError
 from rtl_core.history.records import Conditions
 from rtl_core.history.store import History
-from rtl_core.reporting.benchmark import tables_of
+from rtl_core.reporting.figures.benchmark import tables_of
 from tests.flows.golden_backend import ASKED
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.slow]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import synthetic
 
@@ -12,3 +14,9 @@ from rtl_core.history.store import History
 def demo(tmp_path_factory: pytest.TempPathFactory) -> History:
     """A history with the one run `demo`; not to be written to."""
     return synthetic.write_run(tmp_path_factory.mktemp("history") / "h.duckdb")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A history of the test's own, in `h.duckdb`."""
+    return History(tmp_path / "h.duckdb")

@@ -43,6 +43,12 @@ WEIGHTS = {"format": 0.1, "interface": 0.2, "syntax": 0.3, "tests": 1.0}
 HOSTILE = '</script><script>window.pwned=1</script><img src=x onerror="window.pwned=2">\u2028\x1b[31mred'
 TOOLS = {"iverilog": "11.0", "cocotb": "2.0.1"}
 
+REACHED = {
+    Outcome.INTERFACE_MISMATCH: 1, Outcome.TESTS_FAILED: 3, Outcome.COMPILE_FAILED: 2, Outcome.NO_ANSWER: 0, Outcome.TIMEOUT: 3,
+    Outcome.PASSED: 4,
+}  # fmt: skip
+"""Outcomes, the likelier failures first -> how many stages are passed."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -122,22 +128,10 @@ def write_run(
 
 def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> None:
     rng = np.random.default_rng(seed)
-    history.start_run(
-        RunRecord(
-            name=name,
-            status="running",
-            config={
-                "train": {"lambda": 0.1, "learning_rate": 2e-3},
-                "learning": {"warm_start_steps": shape.warm_start},
-            },
-            config_hash="c0ffee",
-            seed=seed,
-            student="tiny-student",
-            teacher="tiny-teacher",
-            problems_hash="abc",
-            versions={"tinker": "0.38.0"},
-        )
-    )
+    config = {"train": {"lambda": 0.1, "learning_rate": 2e-3}, "learning": {"warm_start_steps": shape.warm_start}}
+    who = {"seed": seed, "student": "tiny-student", "teacher": "tiny-teacher", "versions": {"tinker": "0.38.0"}}
+    hashes = {"config_hash": "c0ffee", "problems_hash": "abc"}
+    history.start_run(RunRecord(name=name, status="running", config=config, **hashes, **who))
     train = [problem(i, "train") for i in range(shape.train)]
     heldout = [problem(i, "heldout") for i in range(shape.heldout)]
     train, heldout = (
@@ -170,20 +164,10 @@ def _fill(history: History, name: str, shape: Shape, seed: int, gain: float) -> 
 
 def validation(p: Problem, index: int) -> ValidationRecord:
     status = ("fit", "fit", "fit_without_golden", "fit", "fit", "weak", "fit", "flaky", "fit", "broken")[index % 10]
-    evidence = {
-        "golden": "passed",
-        "empty": "no_answer",
-        "reasons": [] if status == "fit" else [f"{status}: see the log"],
-    }
-    return ValidationRecord(
-        fingerprint=p.fingerprint,
-        tools_key="bubblewrap-iverilog-11",
-        problem_id=p.id,
-        status=status,
-        evidence=evidence,
-        tools=TOOLS,
-        wall_s=0.2,
-    )
+    reasons = [] if status == "fit" else [f"{status}: see the log"]
+    evidence = {"golden": "passed", "empty": "no_answer", "reasons": reasons}
+    whose = {"fingerprint": p.fingerprint, "tools_key": "bubblewrap-iverilog-11", "problem_id": p.id}
+    return ValidationRecord(**whose, status=status, evidence=evidence, tools=TOOLS, wall_s=0.2)
 
 
 def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
@@ -221,19 +205,11 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
         "optim/kl_sample_train_v1": float(0.001 + 0.001 * rng.random()),
     }
     times = {"sample": 1.1, "grade": 2.2, "score": 0.3, "train": 0.9, "store": 0.05, "total": 3.4}
-    history.finish_step(
-        StepRecord(
-            run=name,
-            epoch=epoch,
-            step=plan.step,
-            state_path=f"tinker://{name}/state/{plan.step}",
-            sampler_path=f"tinker://{name}/sampler/{plan.step}",
-            examples=len(rollouts),
-            train_tokens=sum(len(r.prompt_P) + len(r.tokens_T) - 1 for r in rollouts),
-            times={k: v * float(rng.uniform(0.9, 1.1)) for k, v in times.items()},
-            metrics=metrics,
-        )
-    )
+    paths = {f"{kind}_path": f"tinker://{name}/{kind}/{plan.step}" for kind in ("state", "sampler")}
+    took = {k: v * float(rng.uniform(0.9, 1.1)) for k, v in times.items()}
+    trained = {"examples": len(rollouts), "train_tokens": sum(len(r.prompt_P) + len(r.tokens_T) - 1 for r in rollouts)}
+    record = StepRecord(run=name, epoch=epoch, step=plan.step, **paths, **trained, times=took, metrics=metrics)
+    history.finish_step(record)
 
 
 def rollout(name, purpose, evaluation, epoch, step, p: Problem, sample, shape, rng) -> Rollout:
@@ -265,22 +241,8 @@ def judge(p: Problem, skill: float, rng) -> tuple[Verdict, Reward]:
     outcome = Outcome.PASSED
     if draw > chance:
         share = (draw - chance) / max(1e-9, 1 - chance)
-        order = (
-            Outcome.INTERFACE_MISMATCH,
-            Outcome.TESTS_FAILED,
-            Outcome.COMPILE_FAILED,
-            Outcome.NO_ANSWER,
-            Outcome.TIMEOUT,
-        )
-        outcome = order[int(np.searchsorted([0.6, 0.82, 0.92, 0.97], share))]
-    reached = {
-        Outcome.NO_ANSWER: 0,
-        Outcome.INTERFACE_MISMATCH: 1,
-        Outcome.COMPILE_FAILED: 2,
-        Outcome.TESTS_FAILED: 3,
-        Outcome.TIMEOUT: 3,
-        Outcome.PASSED: 4,
-    }[outcome]
+        outcome = list(REACHED)[int(np.searchsorted([0.6, 0.82, 0.92, 0.97], share))]
+    reached = REACHED[outcome]
     stages = []
     for i, stage in enumerate(Stage):
         status = "passed" if i < reached else "failed" if i == reached else "skipped"
@@ -355,22 +317,12 @@ def evaluate(history, name, shape, problems, policy, step, skill, rng) -> None:
     history.record_verdicts(verdicts)
     n_P, c_P = [shape.evaluation_samples] * len(problems), list(passes.values())
     interval = mean_interval(np.array(c_P) / shape.evaluation_samples)
-    by_difficulty = {
-        d: float(np.mean([passes[p.id] / shape.evaluation_samples for p in problems if p.difficulty == d]))
-        for d in ("easy", "medium", "hard")
-    }
-    history.record_evaluation(
-        record.model_copy(
-            update={
-                "status": "done",
-                "n_problems": len(problems),
-                "pass_at_1": interval.mean,
-                "lo": interval.lo,
-                "hi": interval.hi,
-                "pass_at_k": {
-                    k: float(pass_at_k_P(n_P, c_P, k).mean()) for k in (1, 2, 4) if k <= shape.evaluation_samples
-                },
-                "by_difficulty": by_difficulty,
-            }
-        )
-    )
+    figures = {
+        "status": "done", "n_problems": len(problems), "pass_at_1": interval.mean, "lo": interval.lo, "hi": interval.hi,
+        "pass_at_k": {k: float(pass_at_k_P(n_P, c_P, k).mean()) for k in (1, 2, 4) if k <= shape.evaluation_samples},
+        "by_difficulty": {
+            d: float(np.mean([passes[p.id] / shape.evaluation_samples for p in problems if p.difficulty == d]))
+            for d in ("easy", "medium", "hard")
+        },
+    }  # fmt: skip
+    history.record_evaluation(record.model_copy(update=figures))

@@ -25,8 +25,7 @@ def test_a_run_comes_back_as_it_was(tmp_path):
     assert history.run("other") is None
 
 
-def test_starting_a_run_again_goes_on_with_it(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_starting_a_run_again_goes_on_with_it(history):
     first = RunRecord(name="r", config={"a": 1}, seed=3)
     history.start_run(first)
     history.set_run_status("r", "failed", "power cut")
@@ -43,8 +42,7 @@ def test_status_of_an_unknown_run_is_an_error(tmp_path):
         History(tmp_path / "h.duckdb").set_run_status("x", "failed")
 
 
-def test_rollouts_come_back_with_all_that_was_found_out_about_them(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_rollouts_come_back_with_all_that_was_found_out_about_them(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(1, "train")
     shape = synthetic.Shape()
@@ -83,8 +81,7 @@ def test_every_write_may_be_repeated(tmp_path):
     assert again == counts
 
 
-def test_a_rollout_keeps_its_first_text(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_rollout_keeps_its_first_text(history):
     rng = np.random.default_rng(1)
     first = synthetic.rollout("r", "train", None, 0, 0, synthetic.problem(0, "train"), 0, synthetic.Shape(), rng)
     history.record_rollouts([first])
@@ -93,8 +90,7 @@ def test_a_rollout_keeps_its_first_text(tmp_path):
     assert len(history.rollout(first.key).rollout.tokens_T) == len(first.tokens_T)
 
 
-def test_what_is_stored_is_known_whoever_stored_it(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_what_is_stored_is_known_whoever_stored_it(history, tmp_path):
     rng, p = np.random.default_rng(1), synthetic.problem(0, "train")
     old = [synthetic.rollout("r", "train", None, 0, 3, p, i, synthetic.Shape(), rng) for i in range(2)]
     History(tmp_path / "h.duckdb").record_rollouts(old)
@@ -109,8 +105,7 @@ def test_what_is_stored_is_known_whoever_stored_it(tmp_path):
     assert history.record_rollouts([new[1].model_copy(update={"step": 5})]) == 1
 
 
-def test_questions_may_share_a_connection(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_questions_may_share_a_connection(history):
     history.start_run(RunRecord(name="r"))
     with history.reading():
         assert [r.name for r in history.runs()] == ["r"]
@@ -123,8 +118,7 @@ def test_questions_may_share_a_connection(tmp_path):
     assert history.take_spent().busy_s == 0
 
 
-def test_a_later_verdict_replaces_the_earlier_one_whole(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_later_verdict_replaces_the_earlier_one_whole(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(0, "train")
     r = synthetic.rollout("r", "train", None, 0, 0, p, 0, synthetic.Shape(), rng)
@@ -152,16 +146,14 @@ def test_a_verdict_without_its_rollout_is_refused(tmp_path):
         History(tmp_path / "h.duckdb").record_verdicts([("r/step/00001/x/0", verdict, reward)])
 
 
-def test_what_the_trainer_said_is_kept_once_and_the_last_word_counts(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_what_the_trainer_said_is_kept_once_and_the_last_word_counts(history):
     history.record_trainer_tokens([("a", [-0.5, -1.0]), ("b", np.array([-2.0]))])
     history.record_trainer_tokens([("a", [-0.25, -1.5])])
     found = history.query("SELECT rollout, logprobs_T FROM trainer_tokens ORDER BY rollout").to_pylist()
     assert found == [{"rollout": "a", "logprobs_T": [-0.25, -1.5]}, {"rollout": "b", "logprobs_T": [-2.0]}]
 
 
-def test_a_planned_step_keeps_its_plan(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_planned_step_keeps_its_plan(history):
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("b", "a")), StepPlan(step=1, problem_ids=("c",))])
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("z",)), StepPlan(step=2, problem_ids=("d",))])
     assert [(s.step, s.problem_ids, s.status) for s in history.steps("r")] == [
@@ -172,8 +164,7 @@ def test_a_planned_step_keeps_its_plan(tmp_path):
     assert history.last_trained_step("r") is None
 
 
-def test_a_finished_step_knows_its_weights(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_finished_step_knows_its_weights(history):
     history.plan_epoch("r", 0, [StepPlan(step=0, problem_ids=("a",)), StepPlan(step=1, problem_ids=("b",))])
     record = StepRecord(
         run="r", epoch=0, step=0, state_path="st", sampler_path="sa", examples=3, train_tokens=90, times={"total": 2.0}, metrics={"m": 1}
@@ -212,8 +203,7 @@ def test_problems_come_back_whole(demo):
     assert Problem.model_validate(found[-1].record) == synthetic.problem(23, "train")
 
 
-def test_cached_verdicts_come_back(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_cached_verdicts_come_back(history):
     verdict, _ = synthetic.judge(synthetic.problem(0, "train"), 0.0, np.random.default_rng(0))
     odd = verdict.model_copy(update={"reasons": ("a\ud800b\x00",)})
     history.record_cached_verdicts([("k", verdict), ("odd", odd), ("k", verdict)])
@@ -258,8 +248,7 @@ def test_regrades_leave_the_verdict_that_training_saw(tmp_path):
     assert history.rollouts_of("demo", 0) == stored
 
 
-def test_a_batch_is_all_or_nothing(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_batch_is_all_or_nothing(history, tmp_path):
     history.start_run(RunRecord(name="r"))
 
     def half_a_batch():
@@ -321,8 +310,7 @@ def test_the_last_verdict_counts_after_a_failed_batch_and_beside_another_face_of
     assert history.query("SELECT count(*) AS n FROM verdict_stages").to_pylist() == [{"n": 12}]
 
 
-def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(tmp_path):
-    history = History(tmp_path / "h.duckdb")
+def test_a_step_that_is_set_aside_keeps_its_answers_and_can_be_sampled_anew(history):
     rng = np.random.default_rng(1)
     p = synthetic.problem(1, "train")
     given = [synthetic.rollout("r", "train", None, 0, 2, p, i, synthetic.Shape(), rng) for i in range(3)]

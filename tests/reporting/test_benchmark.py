@@ -11,8 +11,8 @@ from rtl_core.history.records import EvaluationRecord, RunRecord
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.reward import Reward
-from rtl_core.reporting.benchmark import tables_of
 from rtl_core.reporting.comparison import comparison
+from rtl_core.reporting.figures.benchmark import tables_of
 from rtl_core.reporting.report import write_report
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout

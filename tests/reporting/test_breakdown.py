@@ -7,7 +7,8 @@ import pytest
 from rtl_core.history.records import EvaluationRecord
 from rtl_core.learning.passk import pass_at_k
 from rtl_core.problems.starter import starter_problems
-from rtl_core.reporting.breakdown import comparisons, counts_of, in_words, slices, table
+from rtl_core.reporting.breakdown import comparisons, in_words, slices, table
+from rtl_core.reporting.evaluations import counts_of
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,11 @@ def test_an_evaluation_is_compared_with_the_others_of_its_problems(demo):
     last = [e for e in done if e.policy == "student"][-1]
     found = comparisons(demo, last)
     assert len(found) == len(done) - 1
-    first = next(c for c in found if c.against.startswith("student after 0 steps"))
+    first = next(test for other, test in found if other.startswith("student after 0 steps"))
     before = counts_of(demo, next(e for e in done if e.policy == "student" and e.step == 0))
     after = counts_of(demo, last)
     gain = sum(after[p][1] / after[p][0] - before[p][1] / before[p][0] for p in before) / len(before)
-    assert first.result.gain == pytest.approx(gain)
+    assert first.gain == pytest.approx(gain)
     assert table(last, slices(after, {}, (1,)), found).row_count == 1
 
 

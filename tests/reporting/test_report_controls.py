@@ -37,19 +37,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> History:
             "curriculum/resting": float(step % 3),
         }  # fmt: skip
         times = {"sample": 1.0, "store": 0.1, "store_waited": 0.02, "total": 2.0}
-        history.finish_step(
-            StepRecord(
-                run="demo",
-                epoch=0,
-                step=step,
-                state_path="s",
-                sampler_path="p",
-                examples=6,
-                train_tokens=300,
-                times=times,
-                metrics=metrics,
-            )
-        )
+        place = {"run": "demo", "epoch": 0, "step": step, "state_path": "s", "sampler_path": "p"}
+        history.finish_step(StepRecord(**place, examples=6, train_tokens=300, times=times, metrics=metrics))
     heldout = [synthetic.problem(i, "heldout") for i in range(6)]
     synthetic.evaluate(history, "demo", shape, heldout, "student", 3, 0.4, np.random.default_rng(3))
     stored = history.rollouts_of("demo", 5)
@@ -89,6 +78,7 @@ def recorded(history: History, name: str) -> list[float]:
         ("pools", "hard", "curriculum/hard"),
         ("pools", "resting", "curriculum/resting"),
         ("health", "sampler against trainer", "optim/kl_sample_train_v1"),
+        ("entropy", "entropy", "optim/entropy"),
     ],
 )
 def test_each_figure_shows_what_the_steps_recorded(page, history, figure, trace, metric):

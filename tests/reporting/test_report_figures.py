@@ -190,13 +190,6 @@ def test_the_kl_by_position_equals_the_token_arrays(drawn, demo):
     assert shown["y"] == pytest.approx([np.mean(k_by_position[p]) for p in shown["x"]], abs=1e-5)
 
 
-@pytest.mark.parametrize(("figure", "metric"), [("entropy", "optim/entropy"), ("health", "optim/kl_sample_train_v1")])
-def test_recorded_metrics_are_shown_as_recorded(drawn, demo, figure, metric):
-    found = rows(demo, f"SELECT value FROM step_metrics WHERE run = 'demo' AND name = '{metric}' ORDER BY step")
-    first = next(iter(traces(drawn, figure).values()))
-    assert first["y"] == pytest.approx([r["value"] for r in found])
-
-
 def test_mistakes_equal_the_query(drawn, demo):
     found, shown = named(demo, "mistakes"), cells(drawn, "mistakes")
     assert 0 < len(found) <= len(shown)

@@ -19,7 +19,7 @@ from rtl_core.history.store import History
 from rtl_core.learning.reward import Graded, reward
 from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.reporting.audit import audit_summary, render
+from rtl_core.reporting.figures.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
 from rtl_core.rollouts.auditing import AuditPlan, audit_run

@@ -1,10 +1,31 @@
-"""How good is the model on a benchmark? For a run that only evaluates: its figures by category and difficulty."""
+"""How good is the model on a benchmark? For a run that only evaluates: pass@k by category and difficulty, and which problems the figures
+leave out."""
 
 from __future__ import annotations
 
-from rtl_core.reporting.benchmark import tables_of
-from rtl_core.reporting.blocks import Block, Source
+from collections import defaultdict
+from dataclasses import replace
+
+from rtl_core.history.records import EvaluationRecord, RunRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.reporting.blocks import Block, Source, Table
+from rtl_core.reporting.evaluations import run_result
 from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.text import rate_in_words
+from rtl_core.types.problem import CATEGORIES
+
+DIFFICULTIES = ("easy", "medium", "hard")
+ALL = "all"
+
+PROBLEMS_SQL = (
+    "SELECT p.problem_id, p.samples, p.passed, r.category, r.difficulty"
+    " FROM evaluation_problems p JOIN evaluations e USING (evaluation)"
+    " JOIN run_problems r ON r.run = p.run AND r.problem_id = p.problem_id"
+    " WHERE p.run = $run AND p.evaluation = $evaluation AND p.samples = e.samples"
+)
+UNANSWERED_SQL = "SELECT count(DISTINCT problem_id) AS n FROM rollouts WHERE run = $run AND evaluation = $evaluation AND n_tokens = 0 AND n_prompt > 0"
 
 
 @SECTIONS.register("benchmark")
@@ -14,3 +35,69 @@ from rtl_core.reporting.figures import SECTIONS, section
 def blocks(source: Source) -> list[Block]:
     """pass@k of the evaluation by category and difficulty."""
     return [*tables_of(source.history, source.run)]
+
+
+def tables_of(history: History, run: str) -> list[Table]:
+    """The tables of a run that only evaluates; none for any other, and before its evaluation has ended."""
+    result = run_result(history, run)
+    if history.existing_run(run).config.get("run", {}).get("purpose") != "evaluation" or result.after is None:
+        return []
+    source = Source(history, run)
+    found = tables(source, result.after.record)
+    asked = source.asked()
+    return [replace(table, sql=asked) for table in found]
+
+
+def tables(source: Source, record: EvaluationRecord) -> list[Table]:
+    """A table for each k of a finished evaluation: a row for each category, a column for each difficulty, and totals.
+
+    A cell has the mean of the unbiased pass@k over its problems, the 95 % interval over them, and their number.
+    """
+    rows = source.ask(PROBLEMS_SQL, evaluation=record.key)
+    (unanswered,) = source.ask(UNANSWERED_SQL, evaluation=record.key)
+    cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        for category in (row["category"], ALL):
+            for difficulty in (row["difficulty"], ALL):
+                cells[category, difficulty].append((row["samples"], row["passed"]))
+    shown = [d for d in DIFFICULTIES if (ALL, d) in cells]
+    made = []
+    for k in sorted({1, *record.pass_at_k}):
+
+        def cell(category: str, difficulty: str, k: int = k) -> str:
+            found = cells.get((category, difficulty))
+            if not found:
+                return "–"
+            rate = mean_interval(pass_at_k_P([n for n, _ in found], [c for _, c in found], k))
+            return f"{rate_in_words(rate).replace(' [', f'{chr(10)}[')}\nn = {rate.n}"
+
+        named = {name: f"{name} {CATEGORIES.get(name, '')}".strip() for name in sorted({r["category"] for r in rows})}
+        made.append(
+            Table(
+                f"benchmark-pass-at-{k}",
+                f"pass@{k} by category and difficulty",
+                f"{len(rows)} problems, {record.samples} answers each; [95 % interval over problems].",
+                [("category", "left"), *((name, "right") for name in (*shown, ALL))],
+                [[named.get(c, c), *(cell(c, d) for d in (*shown, ALL))] for c in (*named, ALL)] if rows else [],
+            )
+        )
+    notes = _notes(source.history.existing_run(record.run), record, unanswered["n"])
+    return [*made[:-1], replace(made[-1], caption=f"{made[-1].caption} {notes}")]
+
+
+def _notes(run: RunRecord, record: EvaluationRecord, unanswered: int) -> str:
+    """What a reader must know before comparing: how it was sampled, what counts without an answer, and what does not count."""
+    held, own = run.config.get("evaluation", {}), run.config.get("sampling", {})
+    sampled = {
+        "template": record.template or run.config.get("prompting", {}).get("template"),
+        "temperature": record.temperature or held.get("temperature") or own.get("temperature"),
+        "top_p": record.top_p or held.get("top_p"),
+        "max_tokens": record.max_tokens or held.get("max_tokens") or own.get("max_tokens"),
+    }
+    notes = f"{held.get('weights') or run.student}; {', '.join(f'{name} {value}' for name, value in sampled.items())}."
+    if unanswered:
+        notes += f" {unanswered} problems were not answered, since their prompts fill the model's context; they count as failed."
+    if record.left_out:
+        reasons = sorted(record.left_out.items(), key=lambda reason: (-reason[1], reason[0]))
+        notes += f" Left out of the figures: {'; '.join(f'{count} ({why})' for why, count in reasons)}."
+    return notes

@@ -8,10 +8,9 @@ from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import Interval
-from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bin_width, binned, curve, draw, plain, rates
 from rtl_core.reporting.evaluations import ALL_SOURCES, MIXTURE, ROLES, paired, run_result
-from rtl_core.reporting.figures.result import error_bar
-from rtl_core.reporting.text import p_in_words, rate_in_words
+from rtl_core.reporting.text import gain_in_words, p_in_words, rate_in_words
 from rtl_core.reporting.theme import LEVELS, LINES, PERCENT, axis, layout, line
 
 # (figure, title, caption, unit, metric, view, value) of each curve.
@@ -27,24 +26,17 @@ def blocks(sources: list[Source]) -> list[Block]:
     return draw(sources, results, table, failures, *(partial(by_step, what=what) for what in _CURVES), differences)
 
 
-def results(sources: list[Source]) -> Figure | None:
+def results(sources: list[Source]) -> Figure:
     """pass@1 before, after and of the teacher, a row per run."""
     points: dict[str, list[tuple[str, Interval]]] = {}
     for source in sources:
         for name, view in run_result(source.history, source.run).shown:
             points.setdefault(name, []).append((source.run, view.pass_at_1))
         source.ask("SELECT run, policy, step, pass_at_1, lo, hi FROM evaluations WHERE run = $run AND status = 'done'")
-    if not points:
-        return None
     data = [
-        {
-            "type": "scatter", "mode": "markers",
-            "cliponaxis": False, "name": name, "x": [i.mean for _, i in rows], "y": [plain(run) for run, _ in rows],
-            "error_x": error_bar([i for _, i in rows], ROLES[name]), "marker": {"size": 11, "color": ROLES[name]},
-            "hovertemplate": "%{y}: %{x:.1%}",
-        }
+        rates(name, [i for _, i in rows], [plain(run) for run, _ in rows], ROLES[name], "%{y}: %{x:.1%}", size=11)
         for name, rows in points.items()
-    ]  # fmt: skip
+    ]
     return Figure(
         "compare-result",
         "Held-out pass@1",
@@ -59,7 +51,7 @@ def results(sources: list[Source]) -> Figure | None:
     )  # fmt: skip
 
 
-def table(sources: list[Source]) -> Table | None:
+def table(sources: list[Source]) -> Table:
     """Each run's end against the first run's, paired by problem: for each source of problems and for all together."""
     results = [run_result(source.history, source.run) for source in sources]
     # A run of one source stands beside the same source of another run, whatever that one holds beside it.
@@ -74,25 +66,13 @@ def table(sources: list[Source]) -> Table | None:
             if after is None:
                 continue
             test = paired(first, after) if first is not None and source is not sources[0] else None
-            against = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else "–"
-            rows.append(
-                [
-                    *([label] if labels else []),
-                    source.run,
-                    str(after.record.step),
-                    rate_in_words(after.pass_at_1),
-                    rate_in_words(after.interface),
-                    against,
-                    str(test.n) if test else "–",
-                    p_in_words(test.p_value) if test else "–",
-                ]
-            )
+            against = [gain_in_words(test), str(test.n), p_in_words(test.p_value)] if test else ["–"] * 3
+            found = [str(after.record.step), rate_in_words(after.pass_at_1), rate_in_words(after.interface)]
+            rows.append([*([label] if labels else []), source.run, *found, *against])
             source.ask(
                 "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
                 evaluation=after.record.key,
             )
-    if not rows:
-        return None
     columns: list[tuple[str, Align]] = [("source", "left")] if labels else []
     columns += [("run", "code"), ("steps", "right"), ("pass@1", "right"), ("interface right", "right")]
     columns += [("difference", "right"), ("shared problems", "right"), ("p", "right")]
@@ -107,7 +87,7 @@ def table(sources: list[Source]) -> Table | None:
     )
 
 
-def failures(sources: list[Source]) -> Table | None:
+def failures(sources: list[Source]) -> Table:
     """What kind of failing, before and after: shares of the answers of each run's first and last evaluation."""
     columns: list[tuple[str, Align]] = [("answers", "left")]
     shares: list[dict[str, float]] = []
@@ -124,8 +104,6 @@ def failures(sources: list[Source]) -> Table | None:
                 columns.append((f"{source.run} {name}", "right"))
                 shares.append({r["level"]: r["share"] for r in rows})
     found = [level for level in ("passed", *reversed(LEVELS)) if any(level in share for share in shares)]
-    if not found:
-        return None
     return Table(
         "compare-failures",
         "What kind of failing",
@@ -135,7 +113,7 @@ def failures(sources: list[Source]) -> Table | None:
     )
 
 
-def differences(sources: list[Source]) -> Table | None:
+def differences(sources: list[Source]) -> Table:
     """Where the configurations differ."""
     records = [source.history.run(source.run) for source in sources]
     flat = [_flat(record.config) if record else {} for record in records]
@@ -144,8 +122,6 @@ def differences(sources: list[Source]) -> Table | None:
         for key in sorted({key for values in flat for key in values})
         if len({values.get(key) for values in flat}) > 1
     ]
-    if not keys:
-        return None
     columns: list[tuple[str, Align]] = [("key", "code"), *[(source.run, "code") for source in sources]]  # type: ignore[list-item]
     for source in sources:
         source.ask("SELECT run, config FROM runs WHERE run = $run")
@@ -169,7 +145,7 @@ def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str]) -> Figure | None:
+def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str]) -> Figure:
     """One quantity by step, a line per run; `what` as in `_CURVES`."""
     id_, title, words, unit, metric, view, value = what
     data = []
@@ -181,8 +157,6 @@ def by_step(sources: list[Source], what: tuple[str, str, str, str, str, str, str
             raw = [r["step"] for r in rows], [r["value"] for r in rows]
             x, y = source.recorded(width, metric + SUFFIX).get(metric + SUFFIX, raw)
             data.append(curve(source.run, x, y, line(i), "%{y:.3f}", dash="solid" if i < LINES else "dash"))
-    if not data:
-        return None
     return Figure(
         id_,
         title,

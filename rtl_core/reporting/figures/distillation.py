@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import axis, layout
@@ -29,16 +31,19 @@ def kl(source: Source) -> Figure | None:
     )
     if not rows:
         return None
-    x = [r["step"] for r in rows]
-    data = [
-        curve("k1", x, [r["k1"] for r in rows], "@line0", "%{y:.4f}", width=2.4),
-        curve("k2", x, [r["k2"] for r in rows], "@line3", "%{y:.4f}", width=1.6, dash="dash"),
-        curve("k3", x, [r["k3"] for r in rows], "@line2", "%{y:.4f}", width=1.6),
-    ]
     # A few tokens far off make k2 many times the others: then it waits for a click.
     dwarfs = max(r["k2"] for r in rows) > 2 * max(max(abs(r["k1"]), r["k3"]) for r in rows)
+    styles: dict[str, dict[str, Any]] = {
+        "k1": {"width": 2.4},
+        "k2": {"width": 1.6, "dash": "dash"},
+        "k3": {"width": 1.6},
+    }
     if dwarfs:
-        data[1]["visible"] = "legendonly"
+        styles["k2"]["visible"] = "legendonly"
+    data = [
+        curve(name, [r["step"] for r in rows], [r[name] for r in rows], role, "%{y:.4f}", **styles[name])
+        for name, role in (("k1", "@line0"), ("k2", "@line3"), ("k3", "@line2"))
+    ]
     return Figure(
         "teacher-kl",
         "Reverse KL to the teacher",
@@ -77,8 +82,8 @@ def kl_by_position(source: Source) -> Figure | None:
                 total, n = bins.get((r["position"] - 1) // width, (0.0, 0))
                 bins[(r["position"] - 1) // width] = (total + r["k"] * r["n"], n + r["n"])
         x, means = [b * width + 1 for b in bins], [total / n for total, n in bins.values()]
-        trace = curve(name, x, means, role, "%{y:.4f} (%{customdata} tokens)")
-        data.append({**trace, "customdata": [n for _, n in bins.values()]})
+        counts = [n for _, n in bins.values()]
+        data.append(curve(name, x, means, role, "%{y:.4f} (%{customdata} tokens)", customdata=counts))
     return Figure(
         "kl-position",
         "KL by token position",
@@ -89,7 +94,7 @@ def kl_by_position(source: Source) -> Figure | None:
     )
 
 
-def entropy(source: Source) -> Figure | None:
+def entropy(source: Source) -> Figure:
     """How undecided the student is, by step."""
     return metric(
         source,
@@ -104,22 +109,21 @@ def entropy(source: Source) -> Figure | None:
 
 def metric(
     source: Source, id_: str, name: str, title: str, caption: str, role: str, limit: float | None = None
-) -> Figure | None:
+) -> Figure:
     """One recorded metric over steps."""
     width = bin_width(source)
-    if not (found := source.recorded(width, name)):
-        return None
-    x, y = found[name]
-    values = curve(title.lower(), x, y, role, "%{y:.4g}")
-    data = [{**values, "showlegend": False, "cliponaxis": False}]
-    if limit is not None:
-        border = curve("healthy below", [x[0], x[-1]], [limit, limit], "@muted", "", width=1.2, dash="dot")
-        data.append({**border, "hoverinfo": "skip", "showlegend": False})
+    data = source.curves(width, (name, title.lower(), role, "%{y:.4g}"), cliponaxis=False)
+    if data and limit is not None:
+        ends = [data[0]["x"][0], data[0]["x"][-1]]
+        style: dict[str, Any] = {"width": 1.2, "dash": "dot", "hoverinfo": "skip"}
+        data.append(curve("healthy below", ends, [limit, limit], "@muted", "", **style))
     return Figure(
         id_,
         title,
         f"{caption} {binned(width).capitalize()}.",
         data,
-        layout(xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}),
+        layout(
+            xaxis=axis("step"), yaxis=axis("nats per token", rangemode="tozero"), margin={"t": 12}, showlegend=False
+        ),
         height=260,
     )

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from rtl_core.reporting import agentic
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
+from rich.table import Table as RichTable
+
+from rtl_core.history.records import Conditions, EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.learning.intervals import mean_interval
+from rtl_core.learning.passk import pass_at_k_P
+from rtl_core.reporting.blocks import Align, Block, Figure, Source, Table, bar, draw, plain
+from rtl_core.reporting.breakdown import Counts
+from rtl_core.reporting.console import rich_table
+from rtl_core.reporting.evaluations import counts_of, paired_rates, rates_of
 from rtl_core.reporting.figures import SECTIONS, section
+from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import axis, layout
 
+COLUMNS = ("", "problems", "pass@1", "tokens an answer", "turns")
+COST_SQL = """
+SELECT coalesce(avg(tokens), 0) AS tokens, coalesce(avg(turns), 0) AS turns
+FROM (SELECT coalesce(sum(m.n_tokens), any_value(r.n_tokens)) AS tokens, coalesce(sum(CAST(m.who = 'model' AS INTEGER)), 1) AS turns
+      FROM rollouts r LEFT JOIN messages m USING (rollout) WHERE r.evaluation = $evaluation AND r.purpose = 'evaluation' GROUP BY r.rollout)"""
+"""Means over the answers of an evaluation: tokens that the model wrote, and turns. An answer without messages is one turn."""
+_PLACE = ("policy", "step", "split", "samples", *(name for name in Conditions.model_fields if name != "turns"))
 TOOLS = 12
 """Names of tools that are shown; models make up others."""
 _PASSED = "count(*) AS n, count(*) FILTER (WHERE passed) AS good"
@@ -25,53 +42,44 @@ def blocks(source: Source) -> list[Block]:
     return draw(source, equal_tokens, turns, endings, tools)
 
 
-def equal_tokens(source: Source) -> Table | None:
+def equal_tokens(source: Source) -> Table:
     """pass@1 of both, and single-shot at as many tokens, for each evaluation in episodes."""
     lines: list[list[str]] = []
     said: list[str] = []
-    for record in agentic.of_episodes(source.history, source.run):
-        found, words = agentic.rows(source.history, record)
+    for record in of_episodes(source.history, source.run):
+        found, words = compared(source.history, record)
         where = f"{record.policy} after {record.step} steps, {record.split} × {record.samples}"
         lines += [[where, *line] for line in found]
         said += [f"{where}: {words}."] if words else []
-        source.ask(agentic.COST_SQL, evaluation=record.key)
+        source.ask(COST_SQL, evaluation=record.key)
         source.ask(
             "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation", evaluation=record.key
         )
-    if not lines:
-        return None
     return Table(
         "equal-tokens",
         "Single-shot and episodes",
         "pass@1 with its 95 % interval over problems. Any of k is single-shot at about as many tokens as an episode took: a problem counts if any of k"
         f" answers passes. Tokens are those that the model wrote. {' '.join(said)}".rstrip(),
-        [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in agentic.COLUMNS[1:])],
+        [("evaluation", "left"), ("answers", "left"), *((name, "right") for name in COLUMNS[1:])],
         lines,
     )
 
 
-def turns(source: Source) -> Figure | None:
+def turns(source: Source) -> Figure:
     """How many turns episodes took, those that passed and the others."""
     rows = source.ask(f"SELECT turns AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY turns ORDER BY turns")
-    return _bars(
-        Figure(
-            "episode-turns",
-            "Turns of an episode",
-            "Episodes by how many turns the model took, those that passed apart.",
-            rows,
-            axis("turns"),
-        )
-    )
+    caption = "Episodes by how many turns the model took, those that passed apart."
+    return _bars("episode-turns", "Turns of an episode", caption, rows, axis("turns"))
 
 
-def endings(source: Source) -> Figure | None:
+def endings(source: Source) -> Figure:
     """How episodes ended, those that passed and the others."""
     rows = source.ask(f"SELECT ended AS place, {_PASSED} FROM episodes WHERE run = $run GROUP BY ended ORDER BY n DESC")
     caption = "no call: by a turn without a call; cut: by a limit of tokens within a turn; turns, tokens, seconds: by that bound."
-    return _bars(Figure("episode-endings", "How episodes ended", caption, rows, axis("")))
+    return _bars("episode-endings", "How episodes ended", caption, rows, axis(""))
 
 
-def tools(source: Source) -> Figure | None:
+def tools(source: Source) -> Figure:
     """Calls by tool, with the share that failed."""
     rows = source.ask(
         "SELECT left(m.call ->> '$.name', 20) AS place, count(*) AS n, count(*) FILTER (WHERE m.ok) AS good FROM messages m JOIN episodes e USING (rollout)"
@@ -81,17 +89,70 @@ def tools(source: Source) -> Figure | None:
     for row in rows:
         row["place"] = f"{plain(row['place'])}<br>{1 - row['good'] / row['n']:.0%} failed"
     caption = "A call failed if it could not be carried out, or if a program failed: a compiler that finds an error, a test bench whose check fails."
-    return _bars(Figure("episode-tools", "Calls by tool", caption, rows, axis(""), wide=True), ("done", "failed"))
+    made = _bars("episode-tools", "Calls by tool", caption, rows, axis(""), ("done", "failed"))
+    return replace(made, wide=True)
 
 
-def _bars(bare: Figure, names: tuple[str, str] = ("passed", "not passed")) -> Figure | None:
-    """A figure of rows (place, n, good) as bars of two parts; its layout is the axis of the places."""
-    places = [row["place"] for row in bare.data]
-    parts = [[row["good"] for row in bare.data], [row["n"] - row["good"] for row in bare.data]]
-    data = [
-        {"type": "bar", "name": name, "x": places, "y": counts, "marker": {"color": role}, "hovertemplate": "%{y}"}
-        for name, counts, role in zip(names, parts, ("@good", "@bad"), strict=True)
-    ]
+def _bars(
+    id_: str,
+    title: str,
+    caption: str,
+    rows: list[dict[str, Any]],
+    places: dict[str, Any],
+    names: tuple[str, str] = ("passed", "not passed"),
+) -> Figure:
+    """Rows (place, n, good) as bars of two parts; `places` is their axis."""
+    x = [row["place"] for row in rows]
+    good, bad = [row["good"] for row in rows], [row["n"] - row["good"] for row in rows]
+    data = [bar(names[0], x, good, "@good", "%{y}"), bar(names[1], x, bad, "@bad", "%{y}")] if rows else []
     unit = "episodes" if names[0] == "passed" else "calls"
-    made = layout(barmode="stack", xaxis={**bare.layout, "tickangle": 0}, yaxis=axis(unit))
-    return replace(bare, data=data, layout=made) if places else None
+    shown = layout(barmode="stack", xaxis={**places, "tickangle": 0}, yaxis=axis(unit))
+    return Figure(id_, title, caption, data, shown)
+
+
+def of_episodes(history: History, run: str) -> list[EvaluationRecord]:
+    """The finished evaluations of a run in which the model worked with tools."""
+    return [e for e in history.evaluations(run) if e.status == "done" and e.turns is not None]
+
+
+def compared(history: History, episodes: EvaluationRecord) -> tuple[list[list[str]], str]:
+    """A line for single-shot, one for episodes, and one for single-shot at about as many tokens (a problem counts if any of k answers
+    passes); and the paired difference in words. Where there was no single-shot evaluation of the kind: the line for episodes alone."""
+    line, ours, tokens = _side(history, episodes, f"episodes of up to {episodes.turns} turns")
+    single = next((e for e in history.evaluations(episodes.run) if _is_counterpart(e, episodes)), None)
+    if single is None:
+        return [line], ""
+    first, theirs, spent = _side(history, single, "single-shot")
+    lines = [first, line]
+    if spent:
+        k = min(max(round(tokens / spent), 1), single.samples)
+        best = mean_interval(pass_at_k_P([n for n, _ in theirs.values()], [c for _, c in theirs.values()], k))
+        lines.append([f"single-shot, any of {k}", str(len(theirs)), rate_in_words(best), f"{k * spent:,.0f}", f"{k}"])
+    paired = paired_rates(rates_of(theirs), rates_of(ours))
+    if paired is None:
+        return lines, ""
+    return lines, (
+        f"episodes minus single-shot, paired by problem: {100 * paired.gain:+.1f} points"
+        f" [{100 * paired.lo:+.1f}, {100 * paired.hi:+.1f}], p {p_in_words(paired.p_value)}"
+    )
+
+
+def compared_table(history: History, episodes: EvaluationRecord) -> RichTable:
+    """The same for a terminal."""
+    lines, caption = compared(history, episodes)
+    title = f"single-shot and episodes: {history.existing_run(episodes.run).student}"
+    columns: list[tuple[str, Align]] = [(name, "right" if name else "left") for name in COLUMNS]
+    return rich_table(Table("", title, caption, columns, lines))
+
+
+def _side(history: History, record: EvaluationRecord, name: str) -> tuple[list[str], Counts, float]:
+    """Its line, samples and passes by problem, and the mean tokens of an answer."""
+    (cost,) = history.query(COST_SQL, {"evaluation": record.key}).to_pylist()
+    counts = counts_of(history, record)
+    rate = rate_in_words(mean_interval(list(rates_of(counts).values())))
+    return [name, str(len(counts)), rate, f"{cost['tokens']:,.0f}", f"{cost['turns']:.1f}"], counts, cost["tokens"]
+
+
+def _is_counterpart(single: EvaluationRecord, episodes: EvaluationRecord) -> bool:
+    alike = all(getattr(single, name) == getattr(episodes, name) for name in _PLACE)
+    return alike and single.turns is None and single.status == "done"

@@ -7,22 +7,10 @@ from __future__ import annotations
 
 import json
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, draw, plain
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.distillation import metric
 from rtl_core.reporting.theme import PERCENT, axis, layout
-
-_ANSWERS = (
-    ("env/all/truncated", "cut at the token limit", "@bad"),
-    ("env/all/duplicates", "equal to an earlier one of the group", "@mixed"),
-    ("groups/no_signal", "groups that teach nothing", "@slow"),
-)
-_POOLS = (
-    ("curriculum/easy", "easy", "@easy"),
-    ("curriculum/normal", "normal", "@medium"),
-    ("curriculum/hard", "hard", "@hard"),
-    ("curriculum/resting", "resting", "@silent"),
-)
 
 
 @SECTIONS.register("control")
@@ -32,7 +20,7 @@ def blocks(source: Source) -> list[Block]:
     return draw(source, drift, answers, kl_weight, staleness, ranges, set_aside)
 
 
-def drift(source: Source) -> Figure | None:
+def drift(source: Source) -> Figure:
     """Sampler against trainer, with the border of what is healthy."""
     return metric(
         source,
@@ -46,21 +34,20 @@ def drift(source: Source) -> Figure | None:
     )
 
 
-def kl_weight(source: Source) -> Figure | None:
+def kl_weight(source: Source) -> Figure:
     """λ by step, beside the KL that it answers to; only where it moved."""
     width = bin_width(source)
-    found = source.recorded(width, "learning/kl_weight", "teacher_kl")
-    if "learning/kl_weight" not in found or len(set(found["learning/kl_weight"][1])) < 2:
-        return None
-    (x, weights), kl = found["learning/kl_weight"], found.get("teacher_kl")
-    data = [curve("λ", x, weights, "@teacher", "%{y:.3g}", width=2.4)]
-    if kl is not None:
-        data.append({**curve("teacher KL", *kl, "@line0", "%{y:.4f}", width=1.6, dash="dot"), "yaxis": "y2"})
+    data = source.curves(
+        width,
+        ("learning/kl_weight", "λ", "@teacher", "%{y:.3g}", {"width": 2.4}),
+        ("teacher_kl", "teacher KL", "@line0", "%{y:.4f}", {"width": 1.6, "dash": "dot", "yaxis": "y2"}),
+    )
+    moved = any(trace["name"] == "λ" and len(set(trace["y"])) > 1 for trace in data)
     return Figure(
         "kl-weight",
         "λ, the weight of the KL",
         f"What a token pays for each nat that it is off the teacher, as scheduled or controlled; {binned(width)}.",
-        data,
+        data if moved else [],
         layout(
             xaxis=axis("step"), yaxis=axis("λ", rangemode="tozero"), margin={"r": 60},
             yaxis2=axis("nats per token", overlaying="y", side="right", rangemode="tozero", showgrid=False, tickfont={"color": "@muted", "size": 11.5}),
@@ -68,17 +55,16 @@ def kl_weight(source: Source) -> Figure | None:
     )  # fmt: skip
 
 
-def answers(source: Source) -> Figure | None:
+def answers(source: Source) -> Figure:
     """Shares that should stay small."""
     width = bin_width(source)
-    found = source.recorded(width, *(name for name, _, _ in _ANSWERS))
-    if not found:
-        return None
-    data = [
-        {**curve(words, *found[name], role, "%{y:.1%}"), "cliponaxis": False}
-        for name, words, role in _ANSWERS
-        if name in found
-    ]
+    data = source.curves(
+        width,
+        ("env/all/truncated", "cut at the token limit", "@bad", "%{y:.1%}"),
+        ("env/all/duplicates", "equal to an earlier one of the group", "@mixed", "%{y:.1%}"),
+        ("groups/no_signal", "groups that teach nothing", "@slow", "%{y:.1%}"),
+        cliponaxis=False,
+    )
     return Figure(
         "answers-health",
         "Cut, repeated, useless",
@@ -89,54 +75,41 @@ def answers(source: Source) -> Figure | None:
     )
 
 
-def staleness(source: Source) -> Figure | None:
+def staleness(source: Source) -> Figure:
     """How many train steps the sampling weights were behind; only where they ever were."""
     width = bin_width(source)
-    found = source.recorded(width, "staleness/mean", "staleness/max")
-    if not found or not any(any(y) for _, y in found.values()):
-        return None
-    lines = (("staleness/mean", "mean", "@after", "solid"), ("staleness/max", "oldest", "@muted", "dot"))
-    data = [
-        curve(words, *found[name], role, "%{y:.2f}", dash=dash) for name, words, role, dash in lines if name in found
-    ]
+    oldest = ("staleness/max", "oldest", "@muted", "%{y:.2f}", {"dash": "dot"})
+    data = source.curves(width, ("staleness/mean", "mean", "@after", "%{y:.2f}"), oldest)
     return Figure(
         "staleness",
         "Staleness",
         f"Train steps between the weights that sampled an answer and those that it trains; {binned(width)}.",
-        data,
+        data if any(any(trace["y"]) for trace in data) else [],
         layout(xaxis=axis("step"), yaxis=axis("steps behind", rangemode="tozero")),
         height=260,
     )
 
 
-def pools(source: Source) -> Figure | None:
+def pools(source: Source) -> Figure:
     """How the problems move between the curriculum's pools."""
     width = bin_width(source)
-    found = source.recorded(width, *(name for name, _, _ in _POOLS))
-    if not found:
-        return None
-    data = [
-        {**curve(words, *found[name], role, "%{y:.0f}", width=0.8), "stackgroup": "pools"}
-        for name, words, role in _POOLS
-        if name in found
-    ]
+    roles = {"easy": "@easy", "normal": "@medium", "hard": "@hard", "resting": "@silent"}
+    lines = ((f"curriculum/{pool}", pool, role, "%{y:.0f}") for pool, role in roles.items())
     return Figure(
         "pools",
         "Pools of the curriculum",
         "Problems in each pool when a step was drawn, by what the run has measured of them; those that rest are not drawn. "
         f"{binned(width).capitalize()}.",
-        data,
+        source.curves(width, *lines, width=0.8, stackgroup="pools"),
         layout(xaxis=axis("step"), yaxis=axis("problems", rangemode="tozero")),
         wide=True,
     )
 
 
-def ranges(source: Source) -> Table | None:
+def ranges(source: Source) -> Table:
     """The safe ranges that the run was given, and how its metrics kept to them."""
     (run,) = source.ask("SELECT config FROM runs WHERE run = $run")
     limits = ((json.loads(run["config"] or "{}").get("health") or {}).get("ranges")) or {}
-    if not limits:
-        return None
     rows = []
     for name, limit in sorted(limits.items()):
         lowest, highest = (None if limit.get(end) is None else float(limit[end]) for end in ("min", "max"))
@@ -162,15 +135,13 @@ def ranges(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def set_aside(source: Source) -> Table | None:
+def set_aside(source: Source) -> Table:
     """Groups that were replaced or quarantined, where there were any."""
     rows = source.ask(
         "SELECT name, sum(value) AS groups, count(*) FILTER (WHERE value > 0) AS steps, max(step) FILTER (WHERE value > 0) AS last"
         " FROM step_metrics WHERE run = $run AND name IN ('groups/replaced', 'groups/quarantined') GROUP BY name"
         " HAVING sum(value) > 0 ORDER BY name"
     )
-    if not rows:
-        return None
     words = {
         "groups/replaced": "replaced: equal rewards taught nothing",
         "groups/quarantined": "quarantined: grading kept failing",

@@ -7,11 +7,23 @@ from typing import Any
 
 from rtl_core.learning.equal_difficulty import SUFFIX
 from rtl_core.learning.intervals import mean_interval
-from rtl_core.reporting.blocks import Block, Figure, Source, bin_width, binned, curve, draw, left_out, parts_of
+from rtl_core.reporting.blocks import (
+    STACKED,
+    Block,
+    Figure,
+    Source,
+    bar,
+    bin_width,
+    binned,
+    curve,
+    draw,
+    left_out,
+    parts_of,
+)
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.figures.result import band
 from rtl_core.reporting.text import EQUAL_DIFFICULTY
-from rtl_core.reporting.theme import OUTCOMES, PALETTE, PERCENT, axis, faded, layout, line
+from rtl_core.reporting.theme import OUTCOMES, PERCENT, axis, faded, layout, line
 
 _STAGES = ("format", "interface", "syntax", "tests")
 
@@ -27,7 +39,7 @@ def blocks(source: Source) -> list[Block]:
     return draw(source, reward, equal_difficulty, pass_rate, outcomes, funnel, groups)
 
 
-def reward(source: Source) -> Figure | None:
+def reward(source: Source) -> Figure:
     """Mean reward by step as the sum of its terms."""
     width = bin_width(source)
     rows = source.ask(
@@ -36,8 +48,6 @@ def reward(source: Source) -> Figure | None:
         " AND weight <> 0 GROUP BY step, term) GROUP BY step // $width, term ORDER BY 1",
         width=width,
     )
-    if not rows:
-        return None
     terms = sorted({r["term"] for r in rows}, key=lambda t: (_STAGES.index(t) if t in _STAGES else 9, t))
     data: list[dict[str, Any]] = []
     totals: dict[float, float] = defaultdict(float)
@@ -46,11 +56,11 @@ def reward(source: Source) -> Figure | None:
         for r in mine:
             totals[r["step"]] += r["contribution"]
         role = f"@{term}" if term in _STAGES else line(i)
-        added = curve(term, [r["step"] for r in mine], [r["contribution"] for r in mine], role, "%{y:.3f}", width=0.5)
-        data.append({**added, "stackgroup": "terms", "fillcolor": faded(role, 0.85)})
+        x, y, area = [r["step"] for r in mine], [r["contribution"] for r in mine], faded(role, 0.85)
+        data.append(curve(term, x, y, role, "%{y:.3f}", width=0.5, stackgroup="terms", fillcolor=area))
     equal = source.recorded(width, f"env/all/reward/total{SUFFIX}")
     colour = faded("@ink", 0.35) if equal else "@ink"
-    data.append(curve("total", list(totals), list(totals.values()), colour, "%{y:.3f}", width=1.8))
+    data += [curve("total", list(totals), list(totals.values()), colour, "%{y:.3f}", width=1.8)] if totals else []
     data += [curve("total at equal difficulty", *found, "@ink", "%{y:.3f}", width=2.4) for found in equal.values()]
     return Figure(
         "reward",
@@ -62,25 +72,24 @@ def reward(source: Source) -> Figure | None:
     )
 
 
-def equal_difficulty(source: Source) -> Figure | None:
+def equal_difficulty(source: Source) -> Figure:
     """Pass rate at equal difficulty and, lighter, as the problems of each step gave it."""
     width, raw = bin_width(source), "env/all/tests_passed"
-    found = source.recorded(width, raw, raw + SUFFIX)
-    if raw + SUFFIX not in found:
-        return None
+    data = source.curves(
+        width,
+        (raw, "raw", faded("@after", 0.35), "%{y:.1%}", {"width": 1.6}),
+        (raw + SUFFIX, "at equal difficulty", "@after", "%{y:.1%}", {"width": 2.4}),
+    )
     return Figure(
         "equal-difficulty",
         "Pass rate at equal difficulty",
         f"{EQUAL_DIFFICULTY} {binned(width).capitalize()}.",
-        [
-            curve("raw", *found[raw], faded("@after", 0.35), "%{y:.1%}", width=1.6),
-            curve("at equal difficulty", *found[raw + SUFFIX], "@after", "%{y:.1%}", width=2.4),
-        ],
+        data if len(data) == 2 else [],
         layout(xaxis=axis("step"), yaxis=axis("pass rate", **PERCENT)),
     )
 
 
-def pass_rate(source: Source) -> Figure | None:
+def pass_rate(source: Source) -> Figure:
     """Pass rate of training rollouts by difficulty over steps."""
     width = bin_width(source, most=10)
     rows = source.ask(
@@ -90,8 +99,6 @@ def pass_rate(source: Source) -> Figure | None:
         " GROUP BY ALL ORDER BY bin",
         width=width,
     )
-    if not rows:
-        return None
     data: list[dict[str, Any]] = []
     for difficulty in ("easy", "medium", "hard"):
         rates, steps = defaultdict(list), defaultdict(list)
@@ -111,7 +118,7 @@ def pass_rate(source: Source) -> Figure | None:
     )
 
 
-def outcomes(source: Source) -> Figure | None:
+def outcomes(source: Source) -> Figure:
     """What became of the answers, as shares."""
     width = bin_width(source)
     rows = source.ask(
@@ -119,8 +126,6 @@ def outcomes(source: Source) -> Figure | None:
         " GROUP BY bin, outcome ORDER BY bin",
         width=width,
     )
-    if not rows:
-        return None
     totals: dict[int, float] = defaultdict(float)
     for r in rows:
         totals[r["bin"]] += float(r["n"])
@@ -128,29 +133,19 @@ def outcomes(source: Source) -> Figure | None:
     for outcome, (role, words) in OUTCOMES.items():
         counts = {r["bin"]: float(r["n"]) for r in rows if r["outcome"] == outcome}
         if counts:
-            data.append(
-                {
-                    "type": "bar", "name": words, "x": [(b + 0.5) * width - 0.5 for b in totals],
-                    "y": [counts.get(b, 0.0) / totals[b] for b in totals], "customdata": [int(counts.get(b, 0)) for b in totals],
-                    "marker": {"color": role, "line": {"width": 0}}, "hovertemplate": "%{y:.1%} (%{customdata})",
-                }
-            )  # fmt: skip
+            x, shown = [(b + 0.5) * width - 0.5 for b in totals], [int(counts.get(b, 0)) for b in totals]
+            shares = [counts.get(b, 0.0) / totals[b] for b in totals]
+            data.append(bar(words, x, shares, role, "%{y:.1%} (%{customdata})", customdata=shown))
     return Figure(
         "outcomes",
         "What became of the answers",
         f"Outcome of each training rollout; the first stage that fails decides. {binned(width).capitalize()}.",
         data,
-        layout(
-            xaxis=axis("step"),
-            yaxis=axis("share", **PERCENT),
-            barmode="stack",
-            bargap=0.08,
-            legend={"traceorder": "normal"},
-        ),
+        layout(xaxis=axis("step"), yaxis=axis("share", **PERCENT), **STACKED),
     )
 
 
-def funnel(source: Source) -> Figure | None:
+def funnel(source: Source) -> Figure:
     """Share of all training answers that passed each stage, by epoch or quarter of the run."""
     parts = parts_of(source)
     rows = source.ask(
@@ -158,8 +153,6 @@ def funnel(source: Source) -> Figure | None:
         " avg(CAST(status = 'passed' AS INTEGER)) AS passed_share FROM verdict_stages"
         " WHERE run = $run AND purpose = 'train' GROUP BY part, stage ORDER BY part, min(position)"
     )
-    if not rows:
-        return None
     every = sorted({r["part"] for r in rows})
     shown = every if len(every) <= 6 else sorted({every[round(i * (len(every) - 1) / 5)] for i in range(6)})
     data = []
@@ -167,13 +160,12 @@ def funnel(source: Source) -> Figure | None:
         mine = [r for r in rows if r["part"] == part]
         depth = 1.0 if len(shown) == 1 else 0.3 + 0.7 * i / (len(shown) - 1)
         data.append(
-            {
-                "type": "bar", "name": parts.label(part), "x": [r["stage"] for r in mine], "y": [r["passed_share"] for r in mine],
-                "marker": {"color": faded("@after", round(depth, 2))}, "customdata": [[r["passed"], r["rollouts"]] for r in mine],
-                "text": [f"{100 * r['passed_share']:.0f}" for r in mine], "textposition": "outside",
-                "textfont": {"size": 10.5, "color": "@muted"}, "cliponaxis": False,
-                "hovertemplate": "%{y:.1%} (%{customdata[0]} of %{customdata[1]})",
-            }
+            bar(
+                parts.label(part), [r["stage"] for r in mine], [r["passed_share"] for r in mine], faded("@after", round(depth, 2)),
+                "%{y:.1%} (%{customdata[0]} of %{customdata[1]})", customdata=[[r["passed"], r["rollouts"]] for r in mine],
+                text=[f"{100 * r['passed_share']:.0f}" for r in mine], textposition="outside",
+                textfont={"size": 10.5, "color": "@muted"}, cliponaxis=False,
+            )
         )  # fmt: skip
     return Figure(
         "funnel",
@@ -181,17 +173,11 @@ def funnel(source: Source) -> Figure | None:
         f"Share of all training answers that passed each stage of grading, in percent, by {parts.name}"
         f"{' of the run' if parts.name == 'quarter' else ''}.{left_out(len(shown), len(every), 'epochs')}",
         data,
-        layout(
-            xaxis=axis(""),
-            yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}),
-            barmode="group",
-            bargap=0.22,
-            bargroupgap=0.06,
-        ),
-    )
+        layout(xaxis=axis(""), yaxis=axis("passed", **{**PERCENT, "range": [0, 1.1]}), barmode="group", bargap=0.22, bargroupgap=0.06),
+    )  # fmt: skip
 
 
-def groups(source: Source) -> Figure | None:
+def groups(source: Source) -> Figure:
     """Groups that are all good, mixed, all bad: only mixed ones carry a reward signal of passing."""
     width = bin_width(source)
     rows = source.ask(
@@ -199,32 +185,18 @@ def groups(source: Source) -> Figure | None:
         " sum(all_bad) AS all_bad, sum(no_signal) AS no_signal FROM group_mix WHERE run = $run GROUP BY bin ORDER BY bin",
         width=width,
     )
-    if not rows:
-        return None
     x = [(r["bin"] + 0.5) * width - 0.5 for r in rows]
-    data: list[dict[str, Any]] = [
-        {
-            "type": "bar", "name": words, "x": x, "y": [float(r[kind]) / float(r["groups"]) for r in rows],
-            "marker": {"color": role, "line": {"width": 0}}, "hovertemplate": "%{y:.0%}",
-        }
-        for kind, words, role in (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
-    ]  # fmt: skip
-    equal = [float(r["no_signal"]) / float(r["groups"]) for r in rows]
-    data.append(curve("equal rewards", x, equal, "@ink", "%{y:.0%}", width=1.8, dash="dot"))
+    kinds = (("all_bad", "all bad", "@bad"), ("mixed", "mixed", "@mixed"), ("all_good", "all good", "@good"))
+    shares = {
+        kind: [float(r[kind]) / float(r["groups"]) for r in rows] for kind in (*(k for k, _, _ in kinds), "no_signal")
+    }
+    data = [bar(words, x, shares[kind], role, "%{y:.0%}") for kind, words, role in kinds]
+    data.append(curve("equal rewards", x, shares["no_signal"], "@ink", "%{y:.0%}", width=1.8, dash="dot"))
     return Figure(
         "groups",
         "Group mix",
         "Of the groups (one problem's samples in one step): all pass, some pass, none passes. Groups with equal rewards teach "
         f"nothing but the KL to the teacher. {binned(width).capitalize()}.",
-        data,
-        layout(
-            xaxis=axis("step"),
-            yaxis=axis("share of groups", **PERCENT),
-            barmode="stack",
-            bargap=0.08,
-            legend={"traceorder": "normal"},
-        ),
+        data if rows else [],
+        layout(xaxis=axis("step"), yaxis=axis("share of groups", **PERCENT), **STACKED),
     )
-
-
-assert all(stage in PALETTE for stage in _STAGES)

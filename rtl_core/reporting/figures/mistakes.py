@@ -5,7 +5,18 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, bin_width, binned, curve, draw, left_out, parts_of
+from rtl_core.reporting.blocks import (
+    Block,
+    Figure,
+    Source,
+    Table,
+    bin_width,
+    binned,
+    curve,
+    draw,
+    parts_of,
+    problems_left_out,
+)
 from rtl_core.reporting.evaluations import evaluations_of_rhythm
 from rtl_core.reporting.figures import SECTIONS, section
 from rtl_core.reporting.theme import LEVELS, LINES, axis, faded, layout, line
@@ -78,7 +89,7 @@ def flow(source: Source) -> Figure | None:
     )
 
 
-def levels(source: Source) -> Table | None:
+def levels(source: Source) -> Table:
     """Failed training answers by level at the run's beginning and end."""
     parts = parts_of(source)
     rows = source.ask(
@@ -90,8 +101,6 @@ def levels(source: Source) -> Table | None:
         " count(*) FILTER (WHERE part = last) / (SELECT answers FROM graded WHERE part = any_value(last)) AS late"
         " FROM failed, ends GROUP BY level ORDER BY answers DESC, level"
     )
-    if not rows:
-        return None
     return Table(
         "failure-levels",
         "What kind of failing",
@@ -107,31 +116,20 @@ def levels(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def kinds(source: Source) -> Figure | None:
+def kinds(source: Source) -> Figure:
     """Interface mistakes per answer, by kind, over steps."""
     width = bin_width(source)
     rows = source.ask(
-        "SELECT bin, kind, n / answers AS rate FROM (SELECT step // $width AS bin, kind, count(*) AS n FROM"
-        " interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL) JOIN (SELECT step // $width AS bin,"
-        " count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL) USING (bin) ORDER BY bin",
+        "WITH graded AS (SELECT step // $width AS bin, count(*) AS answers FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY ALL),"
+        " missed AS (SELECT step // $width AS bin, kind, count(*) AS n FROM interface_mismatches WHERE run = $run AND purpose = 'train' GROUP BY ALL)"
+        " SELECT kind, bin, coalesce(n, 0) / answers AS rate FROM graded CROSS JOIN (SELECT DISTINCT kind FROM missed) LEFT JOIN missed USING (bin, kind)"
+        " ORDER BY sum(rate) OVER (PARTITION BY kind) DESC, kind, bin",
         width=width,
     )
-    if not rows:
-        return None
-    totals: dict[str, float] = {}
-    for r in rows:
-        totals[r["kind"]] = totals.get(r["kind"], 0.0) + r["rate"]
-    bins = [
-        r["bin"]
-        for r in source.ask(
-            "SELECT DISTINCT step // $width AS bin FROM verdicts WHERE run = $run AND purpose = 'train' ORDER BY bin",
-            width=width,
-        )
-    ]
     data = []
-    for i, kind in enumerate(sorted(totals, key=lambda k: -totals[k])):
-        rates = {r["bin"]: r["rate"] for r in rows if r["kind"] == kind}
-        x, y = [(b + 0.5) * width - 0.5 for b in bins], [rates.get(b, 0.0) for b in bins]
+    for i, kind in enumerate(dict.fromkeys(r["kind"] for r in rows)):
+        mine = [r for r in rows if r["kind"] == kind]
+        x, y = [(r["bin"] + 0.5) * width - 0.5 for r in mine], [r["rate"] for r in mine]
         data.append(curve(kind.replace("_", " "), x, y, line(i), "%{y:.2f}", dash="solid" if i < LINES else "dot"))
     return Figure(
         "mistake-kinds",
@@ -142,7 +140,7 @@ def kinds(source: Source) -> Figure | None:
     )
 
 
-def common(source: Source) -> Table | None:
+def common(source: Source) -> Table:
     """The most common interface mistakes, and whether they are dying out."""
     rows = source.ask(
         "WITH span AS (SELECT max(step) + 1 AS steps FROM verdicts WHERE run = $run AND purpose = 'train')"
@@ -153,8 +151,6 @@ def common(source: Source) -> Table | None:
         " GROUP BY kind, name, expected, got ORDER BY rollouts DESC, kind, name, expected, got LIMIT $most",
         most=MOST,
     )
-    if not rows:
-        return None
     return Table(
         "mistakes",
         "The most common interface mistakes",
@@ -170,7 +166,7 @@ def common(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def named(source: Source) -> Table | None:
+def named(source: Source) -> Table:
     """Mistakes by name at the run's beginning and end: ports, widths, reset polarity and behaviour, bit order, failing checks."""
     parts = parts_of(source)
     rows = source.ask(
@@ -187,8 +183,6 @@ def named(source: Source) -> Table | None:
         " GROUP BY m.mistake ORDER BY answers DESC, m.mistake LIMIT $most",
         most=MOST,
     )
-    if not rows:
-        return None
     return Table(
         "named-mistakes",
         "Mistakes by name",
@@ -205,19 +199,17 @@ def named(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def never_solved(source: Source) -> Table | None:
+def never_solved(source: Source) -> Table:
     """Training problems without one passing answer, the most tried first."""
     rows = source.ask(
         "SELECT problem_id, difficulty, coalesce(family, category) AS family, rollouts, usual_outcome, last_step,"
         " count(*) OVER () AS problems FROM never_solved WHERE run = $run ORDER BY rollouts DESC, problem_id LIMIT $most",
         most=MOST,
     )
-    if not rows:
-        return None
     return Table(
         "never-solved",
         "Never solved in training",
-        f"Problems that were tried and never passed: too hard, or wrong themselves.{left_out(len(rows), rows[0]['problems'], 'problems')}",
+        f"Problems that were tried and never passed: too hard, or wrong themselves.{problems_left_out(rows)}",
         [("problem", "code"), ("difficulty", "left"), ("family", "left"), ("answers", "right"), ("usual outcome", "left"), ("last step", "right")],
         [
             [r["problem_id"], r["difficulty"], r["family"], str(r["rollouts"]), r["usual_outcome"].replace("_", " "), str(r["last_step"])]
@@ -226,7 +218,7 @@ def never_solved(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def harness(source: Source) -> Table | None:
+def harness(source: Source) -> Table:
     """Problems that validation did not find fit, with its evidence."""
     rows = source.ask(
         "SELECT r.problem_id, r.split, v.status, v.evidence, count(*) OVER () AS problems FROM run_problems r"
@@ -235,18 +227,16 @@ def harness(source: Source) -> Table | None:
         " ORDER BY v.status, r.problem_id LIMIT $most",
         most=MOST,
     )
-    if not rows:
-        return None
     return Table(
         "harness-problems",
         "Harness problems",
-        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{left_out(len(rows), rows[0]['problems'], 'problems')}",
+        f"What validation found unfit: a golden answer that fails, a wrong one that passes, a verdict that flips.{problems_left_out(rows)}",
         [("problem", "code"), ("split", "left"), ("status", "left"), ("evidence", "left")],
         [[r["problem_id"], r["split"], r["status"], _evidence(r["evidence"])] for r in rows],
     )
 
 
-def regrades(source: Source) -> Table | None:
+def regrades(source: Source) -> Table:
     """What regrading with other tools or another seed changed, with one such rollout to look at."""
     rows = source.ask(
         "SELECT g.label, count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS changed,"
@@ -254,8 +244,6 @@ def regrades(source: Source) -> Table | None:
         " min(g.rollout) FILTER (WHERE g.outcome <> v.outcome) AS example"
         " FROM regrades g JOIN verdicts v USING (rollout) WHERE g.run = $run GROUP BY g.label ORDER BY max(g.graded_at), g.label"
     )
-    if not rows:
-        return None
     return Table(
         "regrades",
         "Graded again",

@@ -76,7 +76,7 @@ def _words(row: dict[str, Any] | None, difficulty: str) -> str:
     return "" if row is None else f"{plain(difficulty)}, {int(row['passed'])} of {int(row['samples'])} passed"
 
 
-def time_by_step(source: Source) -> Figure | None:
+def time_by_step(source: Source) -> Figure:
     """Wall seconds of each stage by step."""
     width = bin_width(source)
     rows = source.ask(
@@ -84,8 +84,6 @@ def time_by_step(source: Source) -> Figure | None:
         " AND stage NOT IN ('work', 'store_waited') GROUP BY step // $width, stage ORDER BY 1",
         width=width,
     )
-    if not rows:
-        return None
     stages = sorted(
         {r["stage"] for r in rows}, key=lambda s: (s == "total", -sum(r["seconds"] for r in rows if r["stage"] == s))
     )
@@ -104,14 +102,12 @@ def time_by_step(source: Source) -> Figure | None:
     )
 
 
-def time_table(source: Source) -> Table | None:
+def time_table(source: Source) -> Table:
     """Seconds by stage over the whole run."""
     rows = source.ask(
         "SELECT stage, steps, seconds, mean_s, share_of_total FROM time_by_stage WHERE run = $run"
         " ORDER BY stage = 'total', seconds DESC"
     )
-    if not rows:
-        return None
     return Table(
         "time-table",
         "Where the time went",
@@ -126,14 +122,12 @@ def time_table(source: Source) -> Table | None:
     )  # fmt: skip
 
 
-def cost(source: Source) -> Table | None:
+def cost(source: Source) -> Table:
     """What the service charged, where the run recorded it (metrics named `cost/...`)."""
     rows = source.ask(
         "SELECT name, sum(value) AS total, avg(value) AS mean FROM step_metrics WHERE run = $run AND name LIKE 'cost/%'"
         " GROUP BY name ORDER BY total DESC"
     )
-    if not rows:
-        return None
     return Table(
         "cost",
         "Cost",

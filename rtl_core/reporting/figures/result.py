@@ -10,18 +10,16 @@ import numpy as np
 
 from rtl_core.learning.intervals import Interval, mean_interval
 from rtl_core.learning.passk import pass_at_k_P
-from rtl_core.reporting.blocks import Block, Figure, Source, Table, draw, plain
+from rtl_core.reporting.blocks import Block, Figure, Source, Table, curve, draw, plain, rates
 from rtl_core.reporting.evaluations import (
     MIXTURE,
     ROLES,
     EvaluationView,
     RunResult,
     over_warm_start,
-    paired,
     run_result,
 )
 from rtl_core.reporting.figures import SECTIONS, section
-from rtl_core.reporting.text import p_in_words, rate_in_words
 from rtl_core.reporting.theme import PERCENT, axis, faded, layout
 
 
@@ -50,14 +48,10 @@ def forest(source: Source, result: RunResult) -> Figure:
     for row, name, view in reversed(shown):
         rate = view.pass_at_1
         data.append(
-            {
-                "type": "scatter", "mode": "markers+text",
-                "cliponaxis": False, "name": plain(row), "x": [rate.mean], "y": [plain(row)],
-                "error_x": error_bar([rate], ROLES[name]), "marker": {"size": 13, "color": ROLES[name]},
-                "text": [f"{100 * rate.mean:.1f} %"], "textposition": "top center",
-                "textfont": {"size": 13, "color": "@ink"},
-                "hovertemplate": f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
-            }
+            rates(
+                plain(row), [rate], [plain(row)], ROLES[name], f"%{{y}}: %{{x:.1%}} [{100 * rate.lo:.1f}, {100 * rate.hi:.1f}]<extra></extra>",
+                size=13, mode="markers+text", text=[f"{100 * rate.mean:.1f} %"], textposition="top center", textfont={"size": 13, "color": "@ink"},
+            )
         )  # fmt: skip
     record = result.shown[0][1].record
     source.ask(
@@ -80,19 +74,11 @@ def forest(source: Source, result: RunResult) -> Figure:
 
 def table(source: Source, result: RunResult) -> Table:
     """The figures behind it, with gain and p-value."""
-    ks = sorted({k for _, view in result.shown for k in view.record.pass_at_k if k > 1})
-    rows = []
-    for label, name, view, before in (
-        (label, *shown, part.before) for label, part in result.parts for shown in part.shown
-    ):
-        test = paired(before, view) if before and view is not before else None
-        gain = f"{100 * test.gain:+.1f} [{100 * test.lo:.1f}, {100 * test.hi:.1f}]" if test else ""
-        passes = [f"{100 * view.record.pass_at_k[k]:.1f} %" if k in view.record.pass_at_k else "–" for k in ks]
-        p_value = p_in_words(test.p_value) if test else ""
-        where = [label, str(view.record.n_problems)] if label else []
-        rows.append(
-            [*where, name, rate_in_words(view.pass_at_1), *passes, rate_in_words(view.interface), gain, p_value]
-        )
+    ks, rows = result.ks, []
+    for label, part in result.parts:
+        for name, view in part.shown:
+            where = [label, str(view.record.n_problems)] if label else []
+            rows.append([*where, name, *part.cells(view, ks)])
     columns = [("source", "left"), ("problems", "right")] if result.mixed else []
     columns += [("policy", "left"), ("pass@1", "right"), *[(f"pass@{k}", "right") for k in ks]]
     columns += [("interface right", "right"), ("gain in points", "right"), ("p", "right")]
@@ -173,17 +159,14 @@ def by_label(source: Source, result: RunResult, label: str) -> Figure | None:
     row = {group: i for i, group in enumerate(groups)}
     data = []
     for place, (name, view) in enumerate(result.shown):
-        found = [(g, mean_interval(rates)) for g in groups if (rates := _rates(view, labels, g))]
+        found = [(g, mean_interval(own)) for g in groups if (own := _rates(view, labels, g))]
         lift = 0.2 * ((len(result.shown) - 1) / 2 - place)  # side by side in the row, in reading order
         data.append(
-            {
-                "type": "scatter", "mode": "markers",
-                "cliponaxis": False, "name": name, "x": [i.mean for _, i in found], "y": [row[g] + lift for g, _ in found],
-                "error_x": error_bar([i for _, i in found], ROLES[name], thin=True), "marker": {"size": 8, "color": ROLES[name]},
-                "customdata": [[plain(g), i.lo, i.hi, i.n] for g, i in found],
-                "hovertemplate": "%{customdata[0]}: %{x:.1%} [%{customdata[1]:.0%}, %{customdata[2]:.0%}], %{customdata[3]} problems"
-                f"<extra>{name}</extra>",
-            }
+            rates(
+                name, [i for _, i in found], [row[g] + lift for g, _ in found], ROLES[name],
+                f"%{{customdata[0]}}: %{{x:.1%}} [%{{customdata[1]:.0%}}, %{{customdata[2]:.0%}}], %{{customdata[3]}} problems<extra>{name}</extra>",
+                customdata=[[plain(g), i.lo, i.hi, i.n] for g, i in found],
+            )
         )  # fmt: skip
         source.ask(
             "SELECT * FROM evaluation_problems WHERE run = $run AND evaluation = $evaluation",
@@ -209,14 +192,6 @@ def _rates(view: EvaluationView, labels: dict[str, str], group: str) -> list[flo
     return [rate for problem_id, rate in view.rates.items() if labels.get(problem_id) == group]
 
 
-def error_bar(intervals: list[Interval], role: str, thin: bool = False) -> dict[str, Any]:
-    """Plotly's error bar from intervals."""
-    return {
-        "type": "data", "symmetric": False, "array": [i.hi - i.mean for i in intervals],
-        "arrayminus": [i.mean - i.lo for i in intervals], "color": role, "thickness": 1.3 if thin else 2.5, "width": 0 if thin else 6,
-    }  # fmt: skip
-
-
 def band(
     x: list[Any], intervals: list[Interval], name: str, role: str, *, markers: bool = False, dash: str = "solid"
 ) -> list[dict[str, Any]]:
@@ -226,10 +201,8 @@ def band(
         "type": "scatter", "x": [*x, *reversed(x)], "y": edge, "fill": "toself", "fillcolor": faded(role), "mode": "lines",
         "line": {"width": 0, "color": role}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name, "name": f"{name}, 95 %",
     }  # fmt: skip
-    line = {
-        "type": "scatter", "x": list(x), "y": [i.mean for i in intervals], "name": name, "legendgroup": name,
-        "mode": "lines+markers" if markers else "lines", "line": {"color": role, "width": 2, "dash": dash}, "marker": {"size": 7},
-        "customdata": [[i.lo, i.hi] for i in intervals],
-        "hovertemplate": "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]",
-    }  # fmt: skip
+    line = curve(
+        name, list(x), [i.mean for i in intervals], role, "%{y:.1%} [%{customdata[0]:.0%}, %{customdata[1]:.0%}]", dash=dash, legendgroup=name,
+        mode="lines+markers" if markers else "lines", marker={"size": 7}, customdata=[[i.lo, i.hi] for i in intervals],
+    )  # fmt: skip
     return [shade, line]
