@@ -96,7 +96,7 @@ def test_a_wrongly_paid_answer_is_found_and_named_and_honest_ones_are_not(run: A
     parts = {part.name: part for part in summary.parts}
     assert parts["cvdp"].counts["passes"] == 4
     assert parts["starter"].different == 0
-    assert parts["starter: counter"].passes == 1
+    assert parts["starter: counter"].counts["passes"] == 1
     assert summary.whole.doubtful is not None
     assert summary.whole.doubtful.mean == pytest.approx(2 / 16)
     assert 0.03 < summary.whole.doubtful.lo < 0.04 < 0.36 < summary.whole.doubtful.hi < 0.37
