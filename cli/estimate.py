@@ -243,8 +243,6 @@ def _extras(config: RunConfig, steps: int) -> str:
     learning, words = config.learning, ""
     if learning.replacements and any(learning.replaces_equal_at(step, steps) for step in range(steps)):
         words += f", every group that may be replaced replaced {_times(learning.replacements)}"
-    if config.refinement.turns > 1:
-        words += f", every answer followed up {_times(config.refinement.turns - 1)}"
     return words
 
 

@@ -21,7 +21,7 @@ from rtl_core.run.session import Session, open_session
 from rtl_distill.flows.validate import validated_ahead
 from rtl_distill.tasks.cluster import cluster_of
 from rtl_distill.tasks.logs import lines_in_flow_run_log
-from rtl_distill.tasks.steps import grade_group, play_group, refine_group, sample_group
+from rtl_distill.tasks.steps import grade_group, play_group, sample_group
 
 
 @flow(name="evaluate", flow_run_name="evaluate {policy} of {run}", validate_parameters=True)
@@ -126,14 +126,12 @@ async def evaluate_policy(
             await ahead.finished([problem_id])
         if problem_id in session.unfit:
             return
-        if player is None or player.policy is None:
-            await sample_group(session, held, problem_id)
-        else:
-            await play_group(session, held, problem_id, player)
         try:
+            if player is None or player.policy is None:
+                await sample_group(session, held, problem_id)
+            else:
+                await play_group(session, held, problem_id, player)
             await grade_group(session, held, problem_id)
-            for turn in range(2, session.config.refinement.turns + 1):
-                await refine_group(session, held, turn, problem_id)
         except RunHealthError as error:
             if session.trains:
                 raise
@@ -147,7 +145,7 @@ async def evaluate_policy(
         await all_of(map(group, held.problem_ids))
         record = await evaluation.record(session, held, plan)
         tell.line(evaluation.in_words(session, plan, record))
-        for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(held)]:
+        for line in [*evaluation.sources_in_words(session, record), *evaluation.turns_in_words(session, held)]:
             tell.line(line)
     except Exception as error:
         await evaluation.record_failure(session, plan)

@@ -30,7 +30,6 @@ from rtl_distill.tasks.orchestration import cancelled_with_its_flow_run, named_b
 from rtl_distill.tasks.steps import (
     grade_group,
     order_problems,
-    refine_group,
     sample_group,
     score_group,
     take_start,
@@ -158,8 +157,6 @@ async def prepare_step(session: Session, ahead: ValidationAhead, state: StepStat
                 await stage(session, step, problem_id)
         else:
             await asyncio.gather(*(stage(session, step, problem_id) for stage in stages))
-        for turn in range(2, session.config.refinement.turns + 1):
-            await refine_group(session, step, turn, problem_id)
         await doubt(session, step, problem_id)
         credit_group(session, step, problem_id)
 

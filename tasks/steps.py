@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from rtl_core.rollouts import batch, planning, playing, scoring, training, turns
+from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
 from rtl_core.run.stopping import is_transient
@@ -57,6 +57,5 @@ sample_group = step_task("sample group", "sample {problem_id} ({batch.title})")(
 play_group = step_task("play group", "play {problem_id} ({batch.title})")(playing.play)
 grade_group = step_task("grade group", "grade {problem_id} ({batch.title})")(batch.grade)
 score_group = step_task("teacher-score group", "score {problem_id} ({batch.title})")(scoring.score)
-refine_group = step_task("refine group", "turn {turn} of {problem_id} ({batch.title})")(turns.refine)
 train_step = step_task("train step", "train {batch.title}")(training.train)
 regrade_problem = step_task("regrade problem", "regrade {problem_id} ({self.label})")(Regrading.grade)

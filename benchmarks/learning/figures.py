@@ -117,8 +117,8 @@ def added(ledger: Ledger) -> list[Added]:
         seeds = sorted(set(ours) & set(theirs))
         if seeds:
             line = ledger.tiers[SETTINGS[asked.setting].tier]
-            ours_SP = _table([ours[seed] for seed in seeds], asked.by, line)
-            theirs_SP = _table([theirs[seed] for seed in seeds], asked.to, line)
+            ours_SP = _table([ours[seed] for seed in seeds], "pass@1", line)
+            theirs_SP = _table([theirs[seed] for seed in seeds], "pass@1", line)
             found.append(Added(asked, len(seeds), crossed_interval(ours_SP - theirs_SP)))
     return found
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rtl_core.learning.passk import pass_at_k
 from rtl_core.problems.starter.spec import Tier
 
 LEDGER = Path(__file__).with_name("ledger.jsonl")
@@ -72,8 +71,6 @@ class Cell:
     recipe: str
     """Hash of the settings and models: a line of another recipe is no result of this one."""
     after: Counts
-    second_turn_P: list[float]
-    """With refinement: share of each problem's answers that had passed by the end of the second turn; else empty."""
     steps: list[Step]
     evaluations: list[tuple[int, int]]
     """(train steps, passed answers of the test problems) of each evaluation during the run, the first and the last apart."""
@@ -83,15 +80,11 @@ class Cell:
     ran: Ran
 
     def figure_P(self, name: str, samples: int) -> np.ndarray:
-        """`pass@1`, `pass@2`, `interface` or `turn 2` of each problem after training. ValueError for another name."""
+        """`pass@1` or `interface` of each problem after training. ValueError for another name."""
         if name == "pass@1":
             return np.array(self.after.passed_P) / samples
         if name == "interface":
             return np.array(self.after.interface_P) / samples
-        if name == "pass@2":
-            return np.array([pass_at_k(samples, passed, 2) for passed in self.after.passed_P])
-        if name == "turn 2":
-            return np.array(self.second_turn_P)
         raise ValueError(f"no figure is called {name!r}")
 
 

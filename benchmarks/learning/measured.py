@@ -20,10 +20,6 @@ _ANSWERS_SQL = (
     " JOIN verdicts v USING (rollout) WHERE r.run = $run AND r.purpose = 'train' AND r.policy = 'student' AND r.turn = 1 GROUP BY r.step"
 )
 _ALL_ANSWERS_SQL = "SELECT count(*) AS n FROM rollouts WHERE run = $run AND evaluation IS NULL"
-_TURN_SQL = (
-    "SELECT t.problem_id, count(*) FILTER (WHERE v.outcome = 'passed') AS passed FROM rollout_turns t JOIN verdicts v USING (rollout)"
-    " WHERE t.run = $run AND t.base = $evaluation AND t.turn = 2 GROUP BY t.problem_id"
-)
 
 
 def problems_of(history: History, run: str) -> list[str]:
@@ -41,13 +37,6 @@ def counts_of(history: History, run: str, policy: str, problems: Sequence[str], 
         raise LookupError(f"run {run}: {len(missing)} test problems were not graded whole, {missing[0]} first")
     share = {row["problem_id"]: row["share"] for row in history.query(INTERFACE_SQL, place).to_pylist()}
     return Counts([passed[p] for p in problems], [round(share.get(p, 0.0) * samples[p]) for p in problems])
-
-
-def second_turn_of(history: History, run: str, problems: Sequence[str], after: Counts, samples: int) -> list[float]:
-    """Share of each problem's answers that had passed by the end of the second turn of the newest evaluation."""
-    place = {"run": run, "evaluation": _evaluation(history, run, "student", None)}
-    later = {row["problem_id"]: row["passed"] for row in history.query(_TURN_SQL, place).to_pylist()}
-    return [(first + later.get(p, 0)) / samples for p, first in zip(problems, after.passed_P, strict=True)]
 
 
 def steps_of(history: History, run: str) -> list[Step]:

@@ -161,16 +161,12 @@ class Matrix:
         found, run = History(config.run.history, read_only=True), config.run.name
         tier = self.ledger.tiers[setting.tier]
         after = measured.counts_of(found, run, "student", tier.problems_P)
-        later: list[float] = []
-        if config.refinement.turns > 1:
-            later = measured.second_turn_of(found, run, tier.problems_P, after, tier.samples)
         return Cell(
             setting.name,
             setting.tier,
             seed,
             recipe_of(setting, self.extra),
             after,
-            later,
             measured.steps_of(found, run),
             measured.evaluations_of(found, run, tier.problems_P),
             measured.answers_of(found, run),

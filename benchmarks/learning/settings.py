@@ -50,10 +50,6 @@ class Comparison:
     against: str
     ingredient: str
     """What the first has and the second has not."""
-    by: str = "pass@1"
-    """Figure of `setting`: `pass@1`, or `turn 2` (passed by the end of the second turn)."""
-    to: str = "pass@1"
-    """Figure of `against`: `pass@1`, or `pass@2` (of two answers at least one passes: a second turn has had two tries)."""
 
 
 def _setting(entry: dict[str, Any]) -> Setting:

@@ -28,21 +28,16 @@ Inputs = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """The G answers to one problem in one turn of a step, graded and, where the step uses the KL, scored by the teacher."""
+    """The G answers to one problem of a step, graded and, where the step uses the KL, scored by the teacher."""
 
     answers: Sequence[StoredRollout]
-    before: Sequence[StoredRollout] | None = None
-    """In a later turn, the answer that each follows; None in the first."""
 
     @property
     def earned_G(self) -> NDArray[np.float64]:
         """The reward of each answer. RuntimeError: one has no verdict."""
-        return _earned(self.answers)
-
-    @property
-    def before_G(self) -> NDArray[np.float64] | None:
-        """The reward of the answer that each follows; None in the first turn. RuntimeError: one has no verdict."""
-        return None if self.before is None else _earned(self.before)
+        if missing := [stored.rollout.key for stored in self.answers if stored.reward is None]:
+            raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on")
+        return np.array([stored.reward.total for stored in self.answers if stored.reward is not None], np.float64)
 
     @property
     def lengths_G(self) -> list[int]:
@@ -58,12 +53,6 @@ class Group:
     def doubtful_G(self) -> list[bool]:
         """Whether each is a pass that was found doubtful."""
         return [stored.audit == "different" for stored in self.answers]
-
-
-def _earned(answers: Sequence[StoredRollout]) -> NDArray[np.float64]:
-    if missing := [stored.rollout.key for stored in answers if stored.reward is None]:
-        raise RuntimeError(f"{missing[0]} has no verdict; it must not be trained on, nor what follows it")
-    return np.array([stored.reward.total for stored in answers if stored.reward is not None], np.float64)
 
 
 class Algorithm(ABC):

@@ -17,7 +17,7 @@ class Grpo(Algorithm):
     """The student's own answers, each against its group, with the reverse KL to the teacher at every token.
 
     Needs: answers sampled by the student, their rewards and, where λ > 0, the teacher's log-probabilities of their tokens.
-    Credit: `A_i = ρ (R_i − mean(R))`, R with a later turn's improvement and the penalty of a cut answer (learning/credit.py).
+    Credit: `A_i = ρ (R_i − mean(R))`, R with the penalty of a cut answer (learning/credit.py).
     Loss inputs: the sampler's log-probabilities, and `a_t = A − λ Σ_{u ≥ t} γ^(u−t) (s_u − q_u)` (learning/advantage.py); λ is 0
     where the teacher is not heard: with `kl_on` = `failed` in answers that passed and are paid, and as `kl_unsure_below` and `kl_after_error` say.
 
@@ -37,12 +37,11 @@ class Grpo(Algorithm):
             penalty=learning.overlong_penalty,
             buffer=learning.overlong_buffer,
             doubtful=learning.doubtful,
-            improvement_weight=self.config.refinement.improvement_weight,
             baseline=learning.baseline,
             normalise_std=learning.normalise_std,
             reward_weight=learning.reward_weight,
         )
-        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.before_G, group.doubtful_G)
+        return credit(group.earned_G, group.lengths_G, group.cut_G, rules, group.doubtful_G)
 
     def loss_inputs(self, answer: StoredRollout, kl_weight: float) -> Inputs:
         return {

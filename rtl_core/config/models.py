@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from rtl_core.config.episode import Bounds
 from rtl_core.config.grading import GradingSection, RewardSection
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
-from rtl_core.config.refinement import RefinementSection
 from rtl_core.config.tinker import TinkerSection
 from rtl_core.config.tracking import TrackingSection
 from rtl_core.problems.problem_set import SplitBy
@@ -170,7 +169,6 @@ class RunConfig(Section):
     reward: RewardSection = RewardSection()
     learning: LearningSection = LearningSection()
     curriculum: CurriculumSection = CurriculumSection()
-    refinement: RefinementSection = RefinementSection()
     episode: Bounds = Bounds()
     health: HealthSection = HealthSection()
     evaluation: EvaluationSection = EvaluationSection()
@@ -186,7 +184,11 @@ class RunConfig(Section):
     @property
     def trained_limit(self) -> int:
         """Tokens that the student may write in one rollout of a train step."""
-        return self.episode.tokens if self.learning.episodes else self.sampling.max_tokens
+        return self._limit(self.sampling.max_tokens)
+
+    def _limit(self, turn: int) -> int:
+        """Tokens of an answer whose turns have at most `turn`."""
+        return min(self.episode.tokens, self.episode.most_turns * turn) if self.learning.episodes else turn
 
     @property
     def limit_key(self) -> str:
@@ -196,7 +198,7 @@ class RunConfig(Section):
     @property
     def evaluated_limit(self) -> int:
         """The same in an evaluation."""
-        return self.episode.tokens if self.learning.episodes else self.evaluation.max_tokens or self.sampling.max_tokens
+        return self._limit(self.evaluation.max_tokens or self.sampling.max_tokens)
 
     @property
     def warm_start_group(self) -> int:
@@ -215,6 +217,20 @@ class RunConfig(Section):
         while (left := problems - sum(sizes)) > 0:
             sizes.append(min(self.problems_of_step(first + len(sizes)), left))
         return sizes
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, data: Any) -> Any:
+        """The section `refinement` of earlier versions is left out where it asks for no further turn; the bound on the grader's words stays."""
+        if not isinstance(data, dict) or not isinstance(before := data.get("refinement"), dict):
+            return data
+        if before.get("turns", 1) != 1:
+            raise ValueError(
+                "refinement.turns: further turns are episodes without tools: in place of this section set learning.episodes = true,"
+                f" episode.tools = [] and episode.attempts = {before['turns']}"
+            )
+        kept = {key: before[key] for key in ("feedback_chars",) if key in before}
+        return {**{k: v for k, v in data.items() if k != "refinement"}, "episode": {**kept, **data.get("episode", {})}}
 
     @model_validator(mode="after")
     def _learning_fits(self) -> RunConfig:
@@ -271,7 +287,8 @@ class RunConfig(Section):
         learning = self.learning
         for key, wrong, why in (
             ("learning.episodes", self.run.purpose == "evaluation", "nothing is trained; set evaluation.agentic"),
-            ("refinement.turns", self.refinement.turns > 1, "an episode has its own turns; set 1"),
+            ("episode.tools", self.episode.tools == () and self.episode.attempts == 1, "with neither tools nor a second attempt an answer is single-shot: set learning.episodes = false"),
+            ("learning.permute_results", self.episode.tools == () and learning.permute_results, "there are none without tools"),
             ("learning.warm_start_steps", learning.warm_start_steps > 0, "known-good answers are no conversations; set 0"),
             ("learning.algorithm", learning.self_taught, "its hints stand in the prompt of a single turn; take grpo"),
             ("learning.kl_after_error", learning.kl_after_error, "it compares answers of one turn; set false"),
@@ -334,5 +351,5 @@ class RunConfig(Section):
             raise ValueError(
                 'grading.until: pools move by pass rates, which need "tests"; choose another curriculum.order'
             )
-        if self.refinement.turns > 1:
-            raise ValueError('grading.until: further turns are for answers that fail their tests; needs "tests"')
+        if self.learning.episodes and self.episode.attempts > 1:
+            raise ValueError('grading.until: further attempts are for answers that fail their tests; needs "tests"')

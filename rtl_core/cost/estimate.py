@@ -1,8 +1,7 @@
 """What a run will use: tokens by kind, from its configuration and stated assumptions.
 
 Two figures by the same rules. `at_most` is the bill that no run of the configuration exceeds: every answer as long as it may be, every
-rollout trained on, every group replaced as often as it may be, every answer followed up in every further turn, every episode as long as its
-bounds allow, and no prompt found in the service's cache. `likely` takes the workload's means and shares in place of these.
+rollout trained on, every group replaced as often as it may be, every episode as long as its bounds allow, and no prompt found in the service's cache. `likely` takes the workload's means and shares in place of these.
 
 In neither: what a crash takes before it is recorded, train steps that are repeated after it, storage of checkpoints.
 """
@@ -49,8 +48,6 @@ class Workload:
     """Mean tokens of an answer; of an episode those that the model writes."""
     trained_share: float = 1.0
     """Of what is sampled in a step without a KL, the share of tokens that is trained on: groups of equal rewards are not."""
-    failed_share: float = 1.0
-    """Share of answers that fail, and so are followed up where there are further turns."""
     turns: float = 1.0
     """Mean turns of an episode; 1 where answers are single-shot."""
     tool_tokens: float = 0.0
@@ -112,8 +109,6 @@ class _Rules:
 
     config: RunConfig
     work: Workload
-    further_prompt: float
-    """Tokens of the prompt of a further turn."""
     other_prompt: float
     """Tokens of the prompt of a problem that replaces another."""
     cached: bool
@@ -123,23 +118,14 @@ class _Rules:
     evaluated: float
     """Tokens of an answer in an evaluation."""
 
-    def ask(self, groups: float, prompt: float, samples: int, turns: int = 1) -> _Answers:
-        """`groups` groups of `samples` answers to prompts of `prompt` tokens, each answer that fails followed up in `turns` turns."""
-        asked = self._group(prompt, samples)
-        share = 1.0
-        for _ in range(1, turns):
-            share *= self.work.failed_share
-            # Each answer has a further prompt of its own.
-            asked += self._group(self.further_prompt, 1) * (samples * share)
-        return asked * groups
-
-    def _group(self, prompt: float, samples: int) -> _Answers:
+    def ask(self, groups: float, prompt: float, samples: int) -> _Answers:
+        """`groups` groups of `samples` answers to prompts of `prompt` tokens."""
         whole = self.work.completion + self.work.tool_tokens
         # What a self-teacher reads besides: an answer, and a sentence.
         hint = self.work.completion + 20 if self.config.learning.self_taught else 0.0
         sampling = sampled(prompt, [self.work.completion] * samples) + self._later_turns(prompt, whole) * samples
         scoring = scored(prompt + hint, [whole] * samples)
-        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, [whole] * samples))
+        return _Answers(samples, self._read(sampling), self._read(scoring), trained(prompt, [whole] * samples)) * groups
 
     def _later_turns(self, prompt: float, whole: float) -> Tokens:
         """What an episode's turns behind the first read: turns of equal length or, without a cache, all of it at each."""
@@ -166,8 +152,6 @@ def likely(config: RunConfig, work: Workload) -> Estimate:
     rules = _Rules(
         config,
         work,
-        # A further turn's prompt holds the answer before it and what was said of it.
-        further_prompt=min(work.train.mean + work.completion, config.prompting.max_prompt_tokens),
         other_prompt=work.train.mean,
         cached=True,
         replacements=0,
@@ -201,13 +185,12 @@ def at_most(config: RunConfig, work: Workload, prices: Prices | None = None) -> 
         replace(train, mean=planned),
         replace(heldout, mean=limit if heldout.most is None else heldout.most),
         completion=float(config.trained_limit),
-        turns=float(config.episode.turns) if config.learning.episodes else 1.0,
+        turns=float(config.episode.most_turns) if config.learning.episodes else 1.0,
         tool_tokens=float(config.episode.most_tool_tokens) if config.learning.episodes else 0.0,
     )
     rules = _Rules(
         config,
         most,
-        further_prompt=limit,
         other_prompt=longest,
         cached=False,
         replacements=config.learning.replacements,
@@ -236,7 +219,7 @@ def _estimate(rules: _Rules) -> Estimate:
     evaluations = 2 + ((steps - 1) // every if every else 0) + extra
     by_teacher = int(config.evaluation.teacher and teacher is not None)
     held = replace(rules, work=replace(work, completion=rules.evaluated))
-    one = held.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples, config.refinement.turns)
+    one = held.ask(work.heldout.count, work.heldout.mean, config.evaluation.samples)
     evaluating: list[Usage] = [{student: one.sampling * evaluations}]
     if by_teacher:
         evaluating.append(rules.by_teachers(one.sampling, work.heldout.sources))
@@ -260,10 +243,10 @@ def _reinforced(rules: _Rules, groups: int, step: int, steps: int) -> tuple[floa
     """A step of rewards: answers that are sampled, and its usages."""
     config, work = rules.config, rules.work
     student, learning, samples = config.tinker.student, config.learning, config.sampling.group_size
-    asked = rules.ask(groups, work.train.mean, samples, config.refinement.turns)
+    asked = rules.ask(groups, work.train.mean, samples)
     if learning.replaces_equal_at(step, steps) and rules.replacements:
         others = min(groups * rules.replacements, max(work.train.count - groups, 0))
-        asked += rules.ask(others, rules.other_prompt, samples, config.refinement.turns)
+        asked += rules.ask(others, rules.other_prompt, samples)
     if not learning.uses_kl_at(step, steps):
         return asked.count, [{student: asked.sampling + asked.training * work.trained_share}]
     scoring = {student: asked.scoring} if learning.self_taught else rules.by_teachers(asked.scoring, work.train.sources)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from rtl_core.episodes.episode import Reply
@@ -88,9 +89,10 @@ class Conversation:
             calls = [
                 Call(c["function"]["name"], c["function"]["arguments"], c["id"]) for c in turn.get("tool_calls", ())
             ]
-            told = [message["content"] for message in messages[self._read + 1 :][: len(calls)]]
-            self._read += 1 + len(calls)
-            if calls and not (ended and self._read == len(messages)):
+            behind = messages[self._read + 1 :]
+            told = [message["content"] for message in takewhile(lambda one: one["role"] != "assistant", behind)]
+            self._read += 1 + len(told)
+            if told and not (ended and self._read == len(messages)):
                 rendered = self._tools.after(calls, told)
                 self._add(rendered, [0.0] * len(rendered), own=False)
 

@@ -1,4 +1,6 @@
-"""One episode: a policy and the tools in turns, until it submits, stops calling, or a bound is reached.
+"""One episode: a policy and the tools in turns, until it submits for the last time, stops calling, or a bound is reached.
+
+A submission that fails, and is not the last that `Bounds.attempts` allows, is met with the grader's words. Without tools every turn is one.
 
 A *policy* is whatever answers a conversation: a model that samples tokens (conversation.py) or
 answers at an endpoint (endpoint.py), a script, a person in a terminal. Every turn is told
@@ -14,9 +16,12 @@ from typing import Any, Protocol
 
 from rtl_core.config.episode import Bounds
 from rtl_core.episodes.prompt import episode_messages
-from rtl_core.episodes.tools import Result, Toolbox
+from rtl_core.episodes.tools import Judge, Result, Toolbox
 from rtl_core.grading.executors.base import Executor
+from rtl_core.prompting.answer_to import answer_to, response_of
 from rtl_core.prompting.calls import Call
+from rtl_core.prompting.feedback import ASK
+from rtl_core.prompting.templates import Message
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Ended
@@ -54,8 +59,14 @@ class Turn:
 
     reply: Reply
     results: tuple[Result, ...] = ()
+    """Of a turn without tools: what the grader said of it, if there is a further attempt."""
     seconds: float = 0.0
     """That the policy took, on the clock."""
+
+    @property
+    def told(self) -> list[tuple[Call | None, Result]]:
+        """The results with the call that each is of; None where there are no tools."""
+        return list(zip(self.reply.calls or [None] * len(self.results), self.results, strict=True))
 
 
 @dataclass
@@ -67,20 +78,32 @@ class Episode:
     bounds: Bounds = field(default_factory=Bounds)
     turns: list[Turn] = field(default_factory=list)
     ended: Ended | None = None
+    judge: Judge | None = None
+    """Asked between two attempts; None: the first ends the episode."""
+    opening: Sequence[Message] | None = None
+    """The first prompt, in place of `episode_messages`."""
 
     def __post_init__(self) -> None:
-        self.tools = Toolbox(self.problem, self.executor, self.bounds)
-        self.messages: list[dict[str, Any]] = [*episode_messages(self.problem, self.bounds, list(self.tools.offered))]
+        self.tools = Toolbox(self.problem, self.executor, self.bounds, self.judge)
+        opening = self.opening or episode_messages(self.problem, self.bounds, list(self.tools.offered))
+        self.messages: list[dict[str, Any]] = [*opening]
         recorded, self.turns = self.turns, []
         for turn in recorded:
-            for call, result in zip(turn.reply.calls, turn.results, strict=True):
+            for call, result in turn.told:
                 self.tools.again(call, result)
             self._take(turn)
 
     @property
+    def text(self) -> str:
+        """A response that holds the answer: the files as they are; without tools what the model wrote last, if it wrote anything."""
+        if self.tools.offered:
+            return response_of(self.tools.workspace.answer().files)
+        return next((turn.reply.text for turn in reversed(self.turns) if turn.reply.text), "")
+
+    @property
     def answer(self) -> Answer:
         """The files that are asked for, as they are."""
-        return self.tools.workspace.answer()
+        return self.tools.workspace.answer() if self.tools.offered else answer_to(self.problem, self.text)
 
     @property
     def n_tokens(self) -> int:
@@ -96,7 +119,7 @@ class Episode:
             seconds = time.monotonic() - started
             if reply.cut:  # its last call may be half of one
                 reply = replace(reply, calls=())
-            turn = Turn(reply, tuple(self._results(reply.calls)), seconds)
+            turn = Turn(reply, tuple(self._results(reply.calls) if self.tools.offered else self._said(reply)), seconds)
             on_turn(turn)
             self._take(turn)
         return self.answer
@@ -114,6 +137,14 @@ class Episode:
                 found.append(self.tools.call(call))
         return found
 
+    def _said(self, reply: Reply) -> list[Result]:
+        """What the grader says of a turn without tools, if a further attempt may follow."""
+        if reply.cut:
+            return []
+        started = time.monotonic()
+        words = self.tools.submit(answer_to(self.problem, reply.text))
+        return [] if words is None else [Result(f"{words}\n{ASK}", False, time.monotonic() - started)]
+
     def _take(self, turn: Turn) -> None:
         """Add a turn to the conversation, and see whether it is the last."""
         self.turns.append(turn)
@@ -126,21 +157,24 @@ class Episode:
         more = {"tool_calls": calls, "reasoning_content": reply.thought, **sampled}
         said = {key: value for key, value in more.items() if value}
         self.messages.append({"role": "assistant", "content": reply.text, **said})
-        self.ended = self._why_ended(reply)
-        for number, (call, result) in enumerate(zip(reply.calls, turn.results, strict=True)):
+        self.ended = self._why_ended(turn)
+        for number, (call, result) in enumerate(turn.told):
+            if call is None:
+                self.messages.append({"role": "user", "content": result.text})
+                continue
             told = self.bounds.explain and number + 1 == len(turn.results) and self.ended is None
             left = f"\n({self._left()})" if told else ""
             self.messages.append(
                 {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": result.text + left}
             )
 
-    def _why_ended(self, reply: Reply) -> Ended | None:
+    def _why_ended(self, turn: Turn) -> Ended | None:
         if self.tools.submitted:
             return "submitted"
-        if reply.cut:
+        if turn.reply.cut:
             return "cut"
-        if not reply.calls:
-            return "no call"
+        if not turn.results:
+            return "no call" if self.tools.offered else "submitted"
         if len(self.turns) >= self.bounds.turns:
             return "turns"
         if self.n_tokens >= self.bounds.tokens:
@@ -148,10 +182,11 @@ class Episode:
         return "seconds" if self.tools.used_s >= self.bounds.seconds else None
 
     def _left(self) -> str:
-        used_s = self.tools.used_s
+        used_s, tries = self.tools.used_s, self.bounds.attempts
+        submitted = f", {self.tools.attempts} of {tries} submissions" if tries > 1 else ""
         return (
             f"turn {len(self.turns)} of {self.bounds.turns}, {self.n_tokens:,} of {self.bounds.tokens:,} tokens,"
-            f" {used_s:.1f} of {self.bounds.seconds:g} s"
+            f" {used_s:.1f} of {self.bounds.seconds:g} s{submitted}"
         )
 
 

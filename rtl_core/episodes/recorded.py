@@ -19,8 +19,17 @@ def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
         tokens_T=reply.tokens_T, logprobs_T=reply.logprobs_T,
     )  # fmt: skip
     told = [
-        MessageRecord(rollout, at, "tool", r.text, r.ok, r.seconds, call=asdict(call), used_s=r.used_s)
-        for at, (call, r) in enumerate(zip(reply.calls, turn.results, strict=True), first + 1)
+        MessageRecord(
+            rollout,
+            at,
+            "tool" if call else "user",
+            r.text,
+            r.ok,
+            r.seconds,
+            call=asdict(call) if call else None,
+            used_s=r.used_s,
+        )
+        for at, (call, r) in enumerate(turn.told, first + 1)
     ]
     return [said, *told]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from rtl_core.grading.executors.base import Executor, Job, Step, StepResult
 from rtl_core.grading.jobs import SOURCE_SUFFIXES
 from rtl_core.grading.limits import Limits
 from rtl_core.prompting.calls import Call
+from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 
 _OVERRUNS = {
@@ -48,6 +49,16 @@ class Result:
     """Of the call, on the clock."""
     used_s: float = 0.0
     """In which its programs computed or slept."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the call was not carried out."""
+        return not self.ok and self.text.startswith(_ERROR)
+
+
+Judge = Callable[[Answer], str | None]
+"""What the grader says of an answer that failed; None: it passed."""
+_ERROR = "error: "
 
 
 def _listed(value: Any) -> Any:
@@ -175,8 +186,8 @@ class Submit(Tool):
     def run(self, bench: Toolbox) -> str:
         if not bench.workspace.answer().files:
             raise CallError("none of the files that are asked for was written: " + ", ".join(bench.workspace.targets))
-        bench.submitted = True
-        return "submitted"
+        words = bench.submit(bench.workspace.answer())
+        return "submitted" if words is None else f"{words}\nCorrect it, and submit again."
 
 
 TOOLS: dict[str, type[Tool]] = {
@@ -187,8 +198,8 @@ TOOLS: dict[str, type[Tool]] = {
 class Toolbox:
     """The tools over one workspace."""
 
-    def __init__(self, problem: Problem, executor: Executor, bounds: Bounds) -> None:
-        """`executor`: another one than the grader's."""
+    def __init__(self, problem: Problem, executor: Executor, bounds: Bounds, judge: Judge | None = None) -> None:
+        """`executor`: another one than the grader's. `judge`: asked between two attempts; None: there is one."""
         self.workspace = Workspace.of(problem, bounds)
         self.bounds = bounds
         self.tools = executor.tools()
@@ -199,9 +210,11 @@ class Toolbox:
             and (kind.needs is None or executor.has_module(kind.needs))
         }
         self.submitted = False
+        """Whether an answer was handed in behind which there is no further attempt."""
+        self.attempts = 0
         self.used_s = 0.0
         """In which programs computed or slept, all calls together."""
-        self._executor = executor
+        self._executor, self._judge = executor, judge
 
     def call(self, call: Call) -> Result:
         """Carry out a call, whatever a model wrote in it. Raises InfrastructureError where the sandbox fails."""
@@ -209,15 +222,27 @@ class Toolbox:
         try:
             text, ok = self._tool(call).run(self), not self._failed
         except CallError as error:
-            text, ok = f"error: {error}", False
+            text, ok = f"{_ERROR}{error}", False
         text = shortened(text, self.bounds.result_bytes)
         return Result(text, ok, time.monotonic() - started, self.used_s - used_s)
 
-    def again(self, call: Call, result: Result) -> None:
-        """Bring the workspace to where a recorded call left it. Programs change no file, so none is run."""
+    def again(self, call: Call | None, result: Result) -> None:
+        """Bring the workspace to where a recorded call left it. Programs change no file, so none is run; nor is an answer graded again (None: of a
+        turn without tools)."""
         self.used_s += result.used_s
-        if result.ok and call.name in ("write", "replace", "submit"):
-            self.call(call)
+        if call is not None and call.name != "submit":
+            if result.ok and call.name in ("write", "replace"):
+                self.call(call)
+        elif not result.refused:
+            self.attempts += 1
+            self.submitted = result.ok
+
+    def submit(self, answer: Answer) -> str | None:
+        """Hand in an answer; the grader's words where it fails and may be followed by another. Raises what the judge raises."""
+        self.attempts += 1
+        words = self._judge(answer) if self._judge is not None and self.attempts < self.bounds.attempts else None
+        self.submitted, self._failed = words is None, words is not None
+        return words
 
     def definitions(self) -> list[dict[str, Any]]:
         """The tools as chat templates and endpoints take them: name, description, JSON schema of the arguments."""

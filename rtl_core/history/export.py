@@ -7,7 +7,6 @@ long. What a running run adds between two of them may be in a later file and not
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -106,7 +105,7 @@ _TALKED = "SELECT DISTINCT rollout FROM messages JOIN rollouts USING (rollout) W
 
 
 def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = False) -> int:
-    """All rollouts of a run as JSON Lines, training by step, then evaluations, each with its later turns; returns how many.
+    """All rollouts of a run as JSON Lines, training by step, then evaluations; returns how many.
 
     Answers that are conversations have their `messages` in OpenAI's form. `tokens` adds the token ids and both models' log-probabilities.
     """
@@ -120,16 +119,13 @@ def export_rollouts(history: History, run: str, path: Path, *, tokens: bool = Fa
         nonlocal count
         for place in places:
             with history.reading():
-                for turn in itertools.count(1):
-                    found = history.rollouts_of(run, place, "refinement" if turn > 1 else None, turn=turn)
-                    if not found:
-                        break
-                    for stored in found:
-                        line = _line(stored, prompts, tokens)
-                        if stored.rollout.key in talked:
-                            line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
-                        file.write(json.dumps(line) + "\n")
-                    count += len(found)
+                found = [*history.rollouts_of(run, place), *history.rollouts_of(run, place, "refinement")]
+                for stored in found:
+                    line = _line(stored, prompts, tokens)
+                    if stored.rollout.key in talked:
+                        line |= _conversation(history.messages(stored.rollout.key), line["prompt"], tokens)
+                    file.write(json.dumps(line) + "\n")
+                count += len(found)
 
     _replace(path, write)
     return count
@@ -173,7 +169,9 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
                 said |= {"tokens": list(message.tokens_T), "logprobs": list(message.logprobs_T)}
             made.append(said)
             continue
-        assert message.call is not None, "a tool's message has a call"
+        if message.call is None:
+            made.append({"role": "user", "content": message.text, "ok": message.ok})
+            continue
         name, id_ = message.call["name"], message.call["id"]
         function = {"name": name, "arguments": message.call["arguments"]}
         calls.append({"id": id_, "type": "function", "function": function})

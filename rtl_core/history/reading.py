@@ -89,15 +89,14 @@ class Reading(Transactions):
         purpose: Purpose | None = None,
         *,
         policy: PolicyName | None = None,
-        turn: int = 1,
     ) -> list[StoredRollout]:
         """All that is stored of a step (int) or of an evaluation (its key) by problem and sample: of one purpose (by default train or
-        evaluation), one policy (or all: None) and one turn."""
+        evaluation) and one policy (or all: None)."""
         purpose = purpose or ("train" if isinstance(place, int) else "evaluation")
         with self._reading() as con:
             column = "evaluation IS NULL AND step" if isinstance(place, int) else "evaluation"
-            condition = f"run = ? AND {column} = ? AND purpose = ? AND turn = ? AND (? IS NULL OR policy = ?)"
-            return _stored_rollouts(con, condition, [run, place, purpose, turn, policy, policy])
+            condition = f"run = ? AND {column} = ? AND purpose = ? AND (? IS NULL OR policy = ?)"
+            return _stored_rollouts(con, condition, [run, place, purpose, policy, policy])
 
     def rollout(self, key: str) -> StoredRollout | None:
         """All that is stored of one rollout, or None."""

@@ -253,7 +253,7 @@ class MessageRecord:
 
     rollout: str
     position: int
-    who: Literal["model", "tool"]
+    who: Literal["model", "tool", "user"]
     text: str
     ok: bool
     seconds: float

@@ -155,7 +155,7 @@ CREATE TABLE rollouts (
     rollout      VARCHAR PRIMARY KEY,
     run          VARCHAR NOT NULL,
     purpose      VARCHAR NOT NULL,          -- train | set_aside (and sampled anew) | evaluation | warm_start (the student imitates it) | measurement (of difficulty,
-                                            -- before the run) | refinement (a later turn of a train step or an evaluation)
+                                            -- before the run) | refinement (of earlier versions: an answer that follows one that failed)
     evaluation   VARCHAR,                   -- key of the evaluation that it belongs to, in whatever turn; NULL outside of evaluations
     epoch        INTEGER NOT NULL,
     step         INTEGER NOT NULL,
@@ -169,8 +169,8 @@ CREATE TABLE rollouts (
     text         VARCHAR NOT NULL,          -- what the model wrote, verbatim, behind what its prompt had opened: hostile, escape it before showing it
     recorded_at  TIMESTAMP NOT NULL,
     policy       VARCHAR NOT NULL,          -- student | teacher: who wrote it
-    turn         INTEGER NOT NULL,          -- 1, and more for an answer that follows one that failed
-    parent       VARCHAR,                   -- the rollout that it follows; NULL in turn 1
+    turn         INTEGER NOT NULL,          -- 1; of `refinement` 2 or 3
+    parent       VARCHAR,                   -- of `refinement`, the rollout that it follows
     ended        VARCHAR,                   -- why an episode ended: submitted | no call | cut | turns | tokens | seconds; NULL of a single-shot answer
     n_turns      INTEGER                    -- turns of the model in an episode
 );
@@ -179,7 +179,7 @@ CREATE TABLE rollouts (
 CREATE TABLE messages (
     rollout     VARCHAR NOT NULL,           -- its row is written when the conversation has ended
     position    INTEGER NOT NULL,           -- order within the conversation, from 0; a turn is a message of the model and those that follow it
-    who         VARCHAR NOT NULL,           -- model | tool
+    who         VARCHAR NOT NULL,           -- model | tool | user (without tools: the grader's words on the answer before)
     text        VARCHAR NOT NULL,           -- what the model wrote, or what it was told: hostile, escape it before showing it
     thought     VARCHAR NOT NULL,           -- of the model, where its endpoint tells it apart
     call        JSON,                       -- of a tool: {id, name, arguments as the model wrote them}
@@ -343,7 +343,7 @@ CREATE TABLE advantages (
     step        INTEGER NOT NULL,
     problem_id  VARCHAR NOT NULL,
     advantage   DOUBLE NOT NULL,            -- scalar, `learning.reward_weight` included; of a warm start 1 where it is imitated
-    reward      DOUBLE,                     -- with a later turn's improvement, less the penalty of a cut answer
+    reward      DOUBLE,                     -- less the penalty of a cut answer
     counts      BOOLEAN                     -- false: masked, no part of the baseline and of the loss
 );
 
@@ -537,13 +537,6 @@ SELECT g.label, g.run, g.rollout, g.problem_id, v.outcome AS was, g.outcome AS n
        v.executor AS was_executor, g.executor AS now_executor
 FROM regrades g JOIN verdicts v USING (rollout)
 WHERE g.outcome <> v.outcome;
-
--- Answers by turn: 1 is single-shot; a later turn's answer follows its `parent`, which failed. `base` is the evaluation, or NULL
--- for a train step.
-CREATE OR REPLACE VIEW rollout_turns AS
-SELECT rollout, run, CASE WHEN evaluation IS NULL THEN 'train' ELSE 'evaluation' END AS purpose, evaluation AS base, epoch, step,
-       problem_id, sample, turn, parent
-FROM rollouts WHERE purpose IN ('train', 'evaluation', 'refinement');
 
 -- Episodes, one row each: conversations with tools, apart from answers of one turn at an endpoint. Of the seconds `model_s` and `tools_s` are on the
 -- clock, waits for a core included; in `sandbox_s` programs computed or slept. `ended` is how it ended; the last three are bounds (config/episode.py).

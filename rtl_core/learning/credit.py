@@ -1,9 +1,8 @@
 """Credit: what the answers of one group are trained on, from what they earned.
 
-For answer i of a group of G answers to one problem in one turn, with earned reward E_i (reward.py) and, in a later turn, the reward
-B_i of the answer that it follows:
+For answer i of a group of G answers to one problem, with earned reward E_i (reward.py):
 
-    R_i = E_i + w (E_i − B_i) − P_i       w: `improvement_weight`; P: `overlong_penalty`, with `penalise`
+    R_i = E_i − P_i                       P: `overlong_penalty`, with `penalise`
     A_i = ρ (R_i − baseline)              ρ: `reward_weight`; baseline and spread over the answers that count (advantage.py)
 
 Answers that were cut at the token limit are the limit's doing as much as the model's. Three ways: `keep` takes their reward as it is;
@@ -72,7 +71,6 @@ class Rules:
     buffer: int = 0
     """With `penalise`: over how many tokens before the limit the penalty rises."""
     doubtful: Doubtful = "keep"
-    improvement_weight: float = 0.0
     baseline: Baseline = "group_mean"
     normalise_std: bool = False
     reward_weight: float = 1.0
@@ -83,7 +81,6 @@ def credit(
     lengths_G: Sequence[int],
     cut_G: Sequence[bool],
     rules: Rules,
-    before_G: FloatArray | Sequence[float] | None = None,
     doubtful_G: Sequence[bool] | None = None,
 ) -> GroupCredit:
     """Credit of the G answers of one group, by the formulas above.
@@ -94,15 +91,12 @@ def credit(
         earned_G: rewards as recorded.
         lengths_G: tokens of each completion.
         cut_G: whether it was cut at `rules.limit` tokens.
-        before_G: in a later turn, the reward of the answer that each follows; None in the first.
         doubtful_G: whether it is a pass that was found doubtful; None where nothing was looked at.
     """
     rewards_G: NDArray[np.float64] = np.array(earned_G, np.float64)
     doubted_G = np.zeros(len(rewards_G), bool) if doubtful_G is None else np.asarray(doubtful_G, bool)
     if rules.doubtful == "zero":
         rewards_G[doubted_G] = 0.0
-    if before_G is not None:
-        rewards_G = rewards_G + rules.improvement_weight * (rewards_G - np.asarray(before_G, np.float64))
     counts_G: NDArray[np.bool_] = np.ones(len(rewards_G), bool)
     if rules.truncated == "mask":
         counts_G = ~np.asarray(cut_G, bool)

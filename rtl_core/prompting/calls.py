@@ -1,4 +1,4 @@
-"""Calls of tools in a model's own format, and conversations that only grow.
+"""Calls of tools in a model's own format, and conversations that only grow, with tools or without.
 
 Everything is read off what the chat template renders for calls with made-up names, as in chat.py; no model is known by name. Three
 formats are told apart:
@@ -59,7 +59,7 @@ class _Tags:
 
 
 class ToolChat:
-    """A chat in which the model calls tools.
+    """A chat in which the model calls tools or, where there are none, answers and is told something by the user.
 
     Args:
         chat: how the model is talked to.
@@ -72,35 +72,38 @@ class ToolChat:
     def __init__(self, chat: Chat, tools: Sequence[Mapping[str, Any]]) -> None:
         self.chat, self.tools = chat, list(tools)
         self._turns: list[dict[str, Any]] = []
-        """The calls so far with what they gave, without texts: some templates number calls through the conversation."""
-        self._read_format()
+        """The turns so far without texts: some templates number calls through the conversation."""
+        if self.tools:
+            self._read_format()
         self._refuse_rewriting()
 
     def first(self, messages: Sequence[Message]) -> list[int]:
         """Tokens of the prompt of the first turn. Raises PolicyError where the template refuses the messages."""
         self._turns = []
-        return list(self.chat.apply(messages, tokenize=True, add_generation_prompt=True, tools=self.tools))
+        return list(self.chat.apply(messages, tokenize=True, add_generation_prompt=True, tools=self.tools or None))
 
     def after(self, calls: Sequence[Call], results: Sequence[str]) -> list[int]:
-        """Tokens that follow a turn's: what its calls gave, and the header of the next turn.
+        """Tokens that follow a turn's: what its calls gave or, without tools, the one thing that the user says; and the header of the next turn.
 
         Raises:
             PolicyError: the template refuses it, such as two calls where it knows one a turn.
         """
-        places = [f"{_VALUES[0]}-{place}" for place in range(len(calls))]
-        made = [_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=True)]
-        asked = [*_ASKED, *self._turns, self._assistant(made)]
+        places = [f"{_VALUES[0]}-{place}" for place in range(len(results))]
+        made = [_call(call.name, {_KEYS[0]: place}, call.id) for call, place in zip(calls, places, strict=bool(calls))]
+        turn = self._assistant(made, "" if made else places[0])
         told = [
             {"role": "tool", "name": call.name, "tool_call_id": call.id, "content": result}
-            for call, result in zip(calls, results, strict=True)
-        ]
-        text = self._text([*asked, *told], add_generation_prompt=True)
+            for call, result in zip(calls, results, strict=bool(calls))
+        ] or [{"role": "user", "content": results[0]}]
+        text = self._text([*_ASKED, *self._turns, turn, *told], add_generation_prompt=True)
         behind = text[self._last_turn(text) :].partition(places[-1])[2]
-        self._turns += [self._assistant(made), *({**one, "content": _ANSWER} for one in told)]
+        self._turns += [turn, *({**one, "content": _ANSWER} for one in told)]
         return self.chat.tokenizer.encode(self._behind_turn(behind), add_special_tokens=False)
 
     def read(self, text: str) -> tuple[Call, ...]:
         """The calls of a turn's text (with what its prompt had opened). What is meant as a call and is none keeps what was written."""
+        if not self.tools:
+            return ()
         part = text.rpartition(_HEADER)[2] if _CHANNEL in text else without_thoughts(text)
         if not self._mark:
             return (self._object(part.strip()),) if part.strip().startswith("{") else ()
@@ -186,16 +189,18 @@ class ToolChat:
 
     def _refuse_rewriting(self) -> None:
         """Play two turns, and see whether each rendering begins with the one before."""
-        one = [_call("tool42", _ARGUMENTS, "call_0")]
-        told = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
+        turn, told = self._assistant([], _VALUES[0]), {"role": "user", "content": _ANSWER}
+        if self.tools:
+            turn = self._assistant([_call("tool42", _ARGUMENTS, "call_0")])
+            told = {"role": "tool", "name": "tool42", "tool_call_id": "call_0", "content": _ANSWER}
         prompt = self._text(_ASKED, add_generation_prompt=True)
-        first = self._text([*_ASKED, self._assistant(one), told])
-        second = self._text([*_ASKED, self._assistant(one), told, self._assistant(one), told])
+        first = self._text([*_ASKED, turn, told])
+        second = self._text([*_ASKED, turn, told, turn, told])
         lost = self.chat.thinks and _THOUGHT not in second
         if lost or not first.startswith(prompt) or not second.startswith(first):
             what = "drops the thoughts of earlier turns" if lost else "writes earlier turns otherwise than they were"
             raise ConfigError(
-                f"the chat template of {self.chat.model} {what}, so a conversation with tools cannot only grow",
+                f"the chat template of {self.chat.model} {what}, so a conversation of several turns cannot only grow",
                 "set prompting.thinking otherwise, or choose a model whose template keeps them",
             )
 
@@ -204,12 +209,13 @@ class ToolChat:
         text = self._text([*_ASKED, self._assistant(calls)])
         return text[_shared_prefix(text, self._text(_ASKED, add_generation_prompt=True)) :]
 
-    def _assistant(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _assistant(self, calls: Sequence[Mapping[str, Any]], content: str = "") -> dict[str, Any]:
         thought = dict.fromkeys(("reasoning_content", "thinking"), _THOUGHT) if self.chat.thinks else {}
-        return {"role": "assistant", "content": "", "tool_calls": list(calls), **thought}
+        made = {"tool_calls": list(calls)} if calls else {}
+        return {"role": "assistant", "content": content, **made, **thought}
 
     def _text(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = False) -> str:
-        how = {"tokenize": False, "add_generation_prompt": add_generation_prompt, "tools": self.tools}
+        how = {"tokenize": False, "add_generation_prompt": add_generation_prompt, "tools": self.tools or None}
         return str(self.chat.apply(messages, **how))
 
     def _last_turn(self, text: str) -> int:

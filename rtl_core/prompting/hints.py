@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from rtl_core.errors import PolicyError
 from rtl_core.prompting.chat import Chat
+from rtl_core.prompting.feedback import ASK, feedback
 from rtl_core.prompting.messages import Message
-from rtl_core.prompting.refinement import chat_messages, feedback
+from rtl_core.prompting.thoughts import without_thoughts
 from rtl_core.types.verdict import Verdict
 
 RIGHT = "This is correct. Give the whole answer again."
@@ -27,12 +28,14 @@ def after_right_answer(messages: Sequence[Message], answer: str) -> list[Message
 
 
 def after_verdict(messages: Sequence[Message], answer: str, verdict: Verdict, most_chars: int) -> list[Message]:
-    """The chat of a problem, a failed answer to it, what the grader said of that, and the demand to correct it.
+    """The chat of a problem, a failed answer to it without its thoughts, what the grader said of that, and the demand to correct it.
 
     Raises:
         ValueError: the answer passed.
     """
-    return chat_messages(messages, answer, feedback(verdict, most_chars))
+    # The empty thought, told apart, keeps templates from looking for one in the answer, where `</think>` may stand in a string.
+    said_before = {"role": "assistant", "reasoning_content": "", "content": without_thoughts(answer).strip()}
+    return [*messages, said_before, {"role": "user", "content": f"{feedback(verdict, most_chars)}\n{ASK}"}]
 
 
 def hinted(chat: Chat, messages: Sequence[Message], max_tokens: int | None) -> list[int] | None:

@@ -44,7 +44,6 @@ def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[
         if message.text.strip():
             yield Padding(Text(visible(message.text.strip())), (0, 0, 0, 2))
         return
-    assert message.call is not None, "a tool's message has a call"
     line, long = call_in_words(message.call)
     style = "green" if message.ok else "red"
     yield Padding(Text.assemble((line, f"bold {style}"), (f"  {message.seconds:.1f} s", "dim")), (0, 0, 0, 2))
@@ -53,8 +52,11 @@ def _message(message: MessageRecord, mine: Sequence[MessageRecord]) -> Iterator[
     yield Padding(Text(visible(message.text.rstrip()), style="" if message.ok else "red"), (0, 0, 0, 4))
 
 
-def call_in_words(call: Mapping[str, str]) -> tuple[str, list[str]]:
-    """A call in a line, such as `read docs/spec.md, first 1`, and its long arguments. What is no JSON is shown as it is."""
+def call_in_words(call: Mapping[str, str] | None) -> tuple[str, list[str]]:
+    """A call in a line, such as `read docs/spec.md, first 1`, and its long arguments. What is no JSON is shown as it is. Without a call the
+    grader speaks."""
+    if call is None:
+        return "the grader", []
     try:
         given = json.loads(call["arguments"] or "{}")
         items = list(given.items())

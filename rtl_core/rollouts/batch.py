@@ -25,6 +25,7 @@ from rtl_core.observe.progress import progress
 from rtl_core.observe.stage_clock import StageClock
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.session import Session
+from rtl_core.types.answer import Answer
 from rtl_core.types.netlist import Netlist
 from rtl_core.types.rollout import PolicyName, Purpose, Rollout
 from rtl_core.types.verdict import Outcome, Stage, Verdict
@@ -59,29 +60,13 @@ class Batch(BatchPlan):
     """Problems that may replace others, in order; None until they are first needed."""
     quarantined: set[str] = field(factory=set)
     """Problems whose answers could not be graded; they take no part in the step."""
-    later: dict[int, Batch] = field(factory=dict)
-    """Turn (2, 3) -> the batch of the further answers to what failed (turns.py)."""
-    before: Batch | None = None
-    """Of a later turn: the batch of the turn before."""
     failed_grades: Counter[str] = field(factory=Counter)
     """Problem id -> how often grading itself failed."""
     clock: StageClock = field(factory=StageClock)
 
     @property
-    def turn(self) -> int:
-        return 1 if self.before is None else self.before.turn + 1
-
-    @property
-    def key(self) -> str:
-        """The batch's name in the seeds of later turns."""
-        place = f"{self.sampler}/measurement" if self.purpose == "measurement" else f"step {self.step}"
-        return (self.evaluation or place) + (f"/turn-{self.turn}" if self.turn > 1 else "")
-
-    @property
     def title(self) -> str:
         """The batch in words, with steps counted from 1 as in the run's log; names of task runs."""
-        if self.before is not None:
-            return f"{self.before.title}, turn {self.turn}"
         match self.purpose:
             case "evaluation":
                 return f"{self.sampler} after {self.step} steps" if self.sampler == "student" else self.sampler
@@ -109,7 +94,6 @@ class Batch(BatchPlan):
         self, run: str, problem_id: str, sample: int, prompt_P: Sequence[int], answer: SampledAnswer
     ) -> Rollout:
         """A fresh answer to a prompt of P tokens as the rollout that it is in this batch."""
-        parent = None if self.before is None else self.before.rollouts[problem_id, sample].rollout.key
         return Rollout(
             run=run,
             purpose=self.purpose,
@@ -125,8 +109,6 @@ class Batch(BatchPlan):
             text=answer.text,
             policy_step=self.policy_step,
             policy=self.sampler,
-            turn=self.turn,
-            parent=parent,
         )
 
     def update(self, stored: StoredRollout, **found: Any) -> None:
@@ -143,7 +125,7 @@ class Batch(BatchPlan):
 def open_batch(session: Session, batch: Batch) -> Batch:
     """Start work on a batch with what the history already holds of it."""
     place = batch.step if batch.evaluation is None else batch.evaluation
-    found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler, turn=batch.turn)
+    found = session.history.rollouts_of(session.run, place, batch.purpose, policy=batch.sampler)
     batch.take_up(found)
     return batch
 
@@ -240,8 +222,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
     with batch.clock.measure("grade"):
         answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
-        until = Stage(session.config.grading.last_stage(batch.purpose, batch.step))
-        verdicts = await grade_all(session.graders.grader, session.graders.pool, problem, answers, until)
+        verdicts = await verdicts_on(session, batch, problem_id, answers)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -251,22 +232,40 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         rows.append((stored.rollout.key, verdict, earned))
         batch.update(stored, verdict=verdict, reward=earned)
     session.recorder.put("record_verdicts", rows)
-    session.recorder.put("record_cached_verdicts", list(session.graders.cache.drain().items()))
     if failed:
-        batch.failed_grades[problem_id] += 1
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
-        if batch.failed_grades[problem_id] > session.config.grading.retries:
-            if batch.purpose in ("train", "warm_start") and session.config.curriculum.quarantine:
-                batch.quarantined.add(problem_id)
-                if 2 * len(batch.quarantined) <= len(batch.problem_ids):
-                    progress.get().line(f"quarantined: {why}")
-                    return 0
-            raise RunHealthError(
-                f"{why} (tried {batch.failed_grades[problem_id]} times)",
-                "mend what it names; the same command goes on and grades these answers again",
-            )
-        raise InfrastructureError(why)
+        grading_failed(session, batch, problem_id, why)
+        return 0
     return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
+
+
+async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:
+    """Verdicts on answers to one problem of a batch, in order; see `grade_all`. What is new is kept in the history's cache."""
+    graders, until = session.graders, Stage(session.config.grading.last_stage(batch.purpose, batch.step))
+    verdicts = await grade_all(graders.grader, graders.pool, session.problems[problem_id], answers, until)
+    session.recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))
+    return verdicts
+
+
+def grading_failed(session: Session, batch: Batch, problem_id: str, why: str) -> None:
+    """Count that grading itself failed for a problem. Returns if that quarantines it.
+
+    Raises:
+        InfrastructureError: it may be tried again.
+        RunHealthError: it was, `grading.retries` times.
+    """
+    batch.failed_grades[problem_id] += 1
+    if batch.failed_grades[problem_id] <= session.config.grading.retries:
+        raise InfrastructureError(why)
+    if batch.purpose in ("train", "warm_start") and session.config.curriculum.quarantine:
+        batch.quarantined.add(problem_id)
+        if 2 * len(batch.quarantined) <= len(batch.problem_ids):
+            progress.get().line(f"quarantined: {why}")
+            return
+    raise RunHealthError(
+        f"{why} (tried {batch.failed_grades[problem_id]} times)",
+        "mend what it names; the same command goes on and grades these answers again",
+    )
 
 
 def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Netlist | None = None) -> Reward:
@@ -274,7 +273,7 @@ def reward_of(session: Session, rollout: Rollout, verdict: Verdict, netlist: Net
     problem, bounds = session.problems[rollout.problem_id], session.config.episode
     conduct = None
     if rollout.ended is not None:
-        used = (rollout.n_turns or 0) / bounds.turns, rollout.n_own / bounds.tokens
+        used = (rollout.n_turns or 0) / bounds.most_turns, rollout.n_own / bounds.tokens
         conduct = Conduct(rollout.ended == "submitted", *(min(1.0, share) for share in used))
     graded = Graded(problem, verdict, rollout.text, rollout.tokens_T, rollout.stop_reason, netlist, conduct)
     return reward(graded, session.config.reward.weights, session.graders.ceilings.get(problem.id, math.inf))

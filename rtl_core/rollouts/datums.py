@@ -35,24 +35,19 @@ def algorithm_of(config: RunConfig, batch: Batch) -> Algorithm:
 
 
 def credit_group(session: Session, batch: Batch, problem_id: str) -> None:
-    """Credit the answers to one problem of a train step, in all turns, and record it. Quarantined problems get none.
+    """Credit the answers to one problem of a train step, and record it. Quarantined problems get none.
 
     Raises:
         RuntimeError: an answer has no verdict.
     """
     if batch.purpose in ("train", "warm_start") and problem_id not in batch.quarantined:
-        algorithm = algorithm_of(session.config, batch)
-        for turn in (batch, *batch.later.values()):
-            session.recorder.put("record_advantages", credited(turn, problem_id, algorithm))
+        session.recorder.put("record_advantages", credited(batch, problem_id, algorithm_of(session.config, batch)))
 
 
 def credited(batch: Batch, problem_id: str, algorithm: Algorithm) -> list[tuple[str, Credit]]:
-    """Credit the answers to one problem in one turn; returns (rollout key, credit) of each."""
-    group, before = batch.group(problem_id), batch.before
-    if not group:
-        return []
-    parents = None if before is None else [before.rollouts[problem_id, one.rollout.sample] for one in group]
-    found = algorithm.credit(Group(group, parents)).answers()
+    """Credit the answers to one problem; returns (rollout key, credit) of each."""
+    group = batch.group(problem_id)
+    found = algorithm.credit(Group(group)).answers()
     for stored, one in zip(group, found, strict=True):
         batch.update(stored, credit=one)
     return [(stored.rollout.key, one) for stored, one in zip(group, found, strict=True)]
@@ -166,11 +161,10 @@ def signal_share(batch: Batch, config: RunConfig, kl_weight: float) -> float:
 
 
 def answers_that_count(batch: Batch) -> Iterator[StoredRollout]:
-    """Every answer of a credited batch, of all turns, that is part of the loss."""
-    for turn in (batch, *batch.later.values()):
-        for problem_id in turn.problem_ids:
-            if problem_id not in batch.quarantined:
-                yield from (stored for stored in turn.group(problem_id) if credit_of(stored).counts)
+    """Every answer of a credited batch that is part of the loss."""
+    for problem_id in batch.problem_ids:
+        if problem_id not in batch.quarantined:
+            yield from (stored for stored in batch.group(problem_id) if credit_of(stored).counts)
 
 
 def permute(rows: list[tuple[StoredRollout, Inputs]], rng: random.Random) -> list[tuple[StoredRollout, Inputs]]:

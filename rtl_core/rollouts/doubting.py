@@ -20,15 +20,10 @@ WHILE_TRAINING = "while training"
 
 
 async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
-    """Look at the passes of one group, in all turns of a train step. A failure of the executor is no finding."""
+    """Look at the passes of one group of a train step. A failure of the executor is no finding."""
     needed = session.config.learning.doubtful != "keep" or session.config.reward.pays_size
     if not needed or batch.purpose != "train":
         return
-    for turn in (batch, *batch.later.values()):
-        await _look(session, turn, problem_id)
-
-
-async def _look(session: Session, batch: Batch, problem_id: str) -> None:
     group, graders = batch.group(problem_id), session.graders
     graders.doubts.graded_s += sum(s.verdict.cpu_s for s in group if s.verdict is not None and not s.verdict.cached)
     passes = [s for s in group if s.verdict is not None and s.verdict.passed and s.audit is None]

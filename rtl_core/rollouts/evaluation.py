@@ -266,13 +266,12 @@ def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
     ]
 
 
-def turns_in_words(batch: Batch) -> list[str]:
-    """One line for each later turn: pass@1 by its end, with its interval. None for a single-shot evaluation."""
+def turns_in_words(session: Session, batch: Batch) -> list[str]:
+    """Of episodes without tools, one line for each turn: pass@1 by its end, with its interval; by the first it is single-shot pass@1."""
     lines = []
-    for turn, rates in passed_by_turn(batch).items():
-        if turn > 1:
-            interval = mean_interval(list(rates.values()))
-            lines.append(f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]")
+    for turn, rates in passed_by_turn(batch, session.config.episode).items():
+        interval = mean_interval(list(rates.values()))
+        lines.append(f"  by turn {turn}: pass@1 {interval.mean:.3f} [{interval.lo:.3f}, {interval.hi:.3f}]")
     return lines
 
 

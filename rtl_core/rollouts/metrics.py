@@ -113,26 +113,25 @@ def warm_start_metrics(batch: Batch, trained: StepResult) -> dict[str, float]:
 def batch_usage(
     batch: Batch, train_tokens: int, config: RunConfig, problems: Mapping[str, Problem] | None = None
 ) -> dict[str, Tokens]:
-    """Tokens of one training batch: sampled and scored in all its turns, and the `train_tokens` that were trained on. `problems`, by id,
+    """Tokens of one training batch: sampled and scored, and the `train_tokens` that were trained on. `problems`, by id,
     tell whose teacher it was where there are several."""
-    groups: dict[tuple[str, str, tuple[int, ...]], PaidGroup] = {}
+    groups: dict[tuple[str, tuple[int, ...]], PaidGroup] = {}
     scored: set[tuple[object, ...]] = set()
-    for turn in (batch, *batch.later.values()):
-        for stored in turn.rollouts.values():
-            rollout = stored.rollout
-            place = turn.key, rollout.problem_id, rollout.prompt_P
-            source = problems[rollout.problem_id].source if problems else None
-            group = groups.setdefault(place, PaidGroup(turn.sampler == "teacher", len(rollout.prompt_P), source))
-            group.completions.append(rollout.n_own)
-            if rollout.own_T:
-                group.own.append(rollout.own_T)
-            if stored.teacher is None:
-                continue
-            read = stored.teacher.n_prompt or len(rollout.prompt_P)
-            if (text := (place, read, rollout.tokens_T)) not in scored:
-                scored.add(text)
-                group.scorer = stored.teacher.teacher
-                group.scored.append((read, len(rollout.tokens_T)))
+    for stored in batch.rollouts.values():
+        rollout = stored.rollout
+        place = rollout.problem_id, rollout.prompt_P
+        source = problems[rollout.problem_id].source if problems else None
+        group = groups.setdefault(place, PaidGroup(batch.sampler == "teacher", len(rollout.prompt_P), source))
+        group.completions.append(rollout.n_own)
+        if rollout.own_T:
+            group.own.append(rollout.own_T)
+        if stored.teacher is None:
+            continue
+        read = stored.teacher.n_prompt or len(rollout.prompt_P)
+        if (text := (place, read, rollout.tokens_T)) not in scored:
+            scored.add(text)
+            group.scorer = stored.teacher.teacher
+            group.scored.append((read, len(rollout.tokens_T)))
     return usage_of(groups.values(), train_tokens, config)
 
 

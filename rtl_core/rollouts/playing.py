@@ -1,6 +1,7 @@
-"""Answers that are conversations: episodes in which a model works with tools, and single-shot answers of one at an endpoint.
+"""Answers that are conversations: episodes in which a model works with tools or tries again, and single-shot answers of one at an endpoint.
 
-The text of such a rollout are the files, as a single-shot answer would give them. So it is graded, regraded and audited like any other. Its
+The text of such a rollout are the files, as a single-shot answer would give them, or its last answer. So it is graded, regraded and audited like
+any other; what was graded between two attempts is not graded again. Its
 tokens are those of the whole conversation, where the model samples here, with a mask of those that it sampled: so it is trained on as one
 sequence. What the model wrote and was told are messages of the history, recorded turn by turn: an episode whose process died goes on from there.
 """
@@ -25,9 +26,10 @@ from rtl_core.episodes.conversation import Conversation
 from rtl_core.episodes.endpoint import Endpoint
 from rtl_core.episodes.episode import Episode, Policy, Turn
 from rtl_core.episodes.recorded import to_messages, to_turns
-from rtl_core.errors import PolicyError
+from rtl_core.episodes.tools import Judge
+from rtl_core.errors import InfrastructureError, PolicyError
 from rtl_core.history.records import Conditions, MessageRecord, StoredRollout
-from rtl_core.prompting.answer_to import response_of
+from rtl_core.prompting.feedback import feedback
 from rtl_core.prompting.messages import build_messages
 from rtl_core.reporting.figures.episodes import compared_table
 from rtl_core.reporting.transcript import transcript_view
@@ -36,7 +38,9 @@ from rtl_core.rollouts.batch import Batch, rollout_seed, sampler_of, sampling_of
 from rtl_core.rollouts.evaluation import EvaluationPlan, evaluation_batch, plan_evaluation
 from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
 from rtl_core.run.session import Session
+from rtl_core.types.answer import Answer
 from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Verdict
 
 
 @define(eq=False)
@@ -71,7 +75,7 @@ async def players(session: Session) -> AsyncIterator[list[Evaluated]]:
     async with open_conversation_pool(session.config, held.agentic) as pool:
         found = [Evaluated(policy if held.endpoint else None, pool, False, plan)]
         if held.agentic:
-            found.append(Evaluated(policy, pool, True, replace(plan, other=Conditions(turns=bounds.turns))))
+            found.append(Evaluated(policy, pool, True, replace(plan, other=Conditions(turns=bounds.most_turns))))
         yield found
 
 
@@ -93,6 +97,31 @@ def sampling_policy(session: Session, batch: Batch, problem_id: str, sample: int
     return Conversation(policy.chat, ask, policy.context)
 
 
+def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
+    """What the run's grader says between two attempts of a group; equal answers are graded once, and not again with the group. To be
+    called where the session's loop runs, and used in another thread. The judge raises InfrastructureError where grading itself fails."""
+    loop = asyncio.get_running_loop()
+    asked: dict[str, asyncio.Task[Verdict]] = {}
+
+    async def grade(answer: Answer) -> Verdict:
+        with batch.clock.measure("grade"):
+            (verdict,) = await batches.verdicts_on(session, batch, problem_id, [answer])
+        if batch.purpose == "train" and not verdict.cached:
+            session.graders.doubts.graded_s += verdict.cpu_s
+        return verdict
+
+    async def once(answer: Answer) -> Verdict:
+        name = answer.model_dump_json()
+        asked[name] = asked.get(name) or loop.create_task(grade(answer))
+        return await asked[name]
+
+    def judge(answer: Answer) -> str | None:
+        verdict = asyncio.run_coroutine_threadsafe(once(answer), loop).result()
+        return None if verdict.passed else feedback(verdict, session.config.episode.feedback_chars)
+
+    return judge
+
+
 async def answer(session: Session, batch: Batch, problem_id: str) -> int:
     """Have what is missing of one group answered: in one turn each or, in a run that trains on episodes, in episodes. Raises what `play` raises."""
     pool = session.policy.conversations
@@ -104,12 +133,14 @@ async def answer(session: Session, batch: Batch, problem_id: str) -> int:
 async def play(session: Session, batch: Batch, problem_id: str, player: Player) -> int:
     """Have what is missing of one group answered; returns how many answers there are now that were not before.
 
-    Raises BackendUnavailableError and InfrastructureError; the turns so far are recorded, and a repeat goes on from them.
+    Raises BackendUnavailableError and what `grade` raises where the sandbox or the grading between attempts fails; the turns so far are recorded,
+    and a repeat goes on from them.
     """
     policy_of = player.policy
     assert policy_of is not None, "it is asked for a conversation"
     missing = [sample for sample in range(batch.group_size) if (problem_id, sample) not in batch.rollouts]
     loop = asyncio.get_running_loop()
+    judge = grader_between(session, batch, problem_id) if session.config.episode.attempts > 1 else None
 
     async def one(sample: int) -> Rollout:
         rollout = batch.rollout(session.run, problem_id, sample, (), SampledAnswer([], [], "stop", ""))
@@ -118,7 +149,7 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
         def record(first: int, turn: Turn) -> None:
             loop.call_soon_threadsafe(session.recorder.put, "record_messages", to_messages(rollout.key, first, turn))
 
-        work = partial(_converse, session, player, policy_of(batch, problem_id, sample), rollout, known, record)
+        work = partial(_converse, session, player, policy_of(batch, problem_id, sample), judge, rollout, known, record)
         return await loop.run_in_executor(player.pool.threads, work)
 
     with batch.clock.measure("sample"):
@@ -126,9 +157,12 @@ async def play(session: Session, batch: Batch, problem_id: str, player: Player) 
     rollouts = [found for found in done if isinstance(found, Rollout)]
     batch.take_up(map(StoredRollout, rollouts))
     session.recorder.put("record_rollouts", rollouts)
-    for found in done:
-        if isinstance(found, BaseException):
-            raise found
+    failed = [found for found in done if isinstance(found, BaseException)]
+    for error in failed:
+        if type(error) is not InfrastructureError:  # the service's are others
+            raise error
+    if failed:
+        batches.grading_failed(session, batch, problem_id, f"an episode of {problem_id} broke off: {failed[0]}")
     return len(rollouts)
 
 
@@ -136,12 +170,15 @@ def _converse(
     session: Session,
     player: Player,
     policy: Policy,
+    judge: Judge | None,
     rollout: Rollout,
     known: Sequence[MessageRecord],
     record: Callable[[int, Turn], None],
 ) -> Rollout:
     """The rollout with what its conversation gave. `known` are the messages of it that are recorded."""
     problem, turns, place = session.problems[rollout.problem_id], to_turns(known), len(known)
+    prompt, template = session.prompts.get(problem.id), session.config.prompting.template
+    single_shot = prompt.messages if prompt else build_messages(problem, template)  # of an endpoint no token is counted
 
     def on_turn(turn: Turn) -> None:
         nonlocal place
@@ -152,17 +189,18 @@ def _converse(
     if not player.agentic:
         if not turns:
             started = time.monotonic()
-            messages = build_messages(problem, session.config.prompting.template)
-            reply = policy.reply(messages, (), session.config.episode.tokens)
+            reply = policy.reply(single_shot, (), session.config.episode.tokens)
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
         return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})
     assert player.pool.executor is not None, "the pool is one with tools"
     if session.config.learning.permute_results and rollout.purpose == "train":
         problem = problem.model_copy(update={"context": _other_files(session, rollout)})
-    episode = Episode(problem, player.pool.executor, session.config.episode, list(turns))
-    text = response_of(episode.play(policy, on_turn).files)
-    found: dict[str, Any] = {"text": text, "ended": episode.ended, "n_turns": len(episode.turns)}
+    bounds = session.config.episode
+    opening = single_shot if bounds.tools == () else None
+    episode = Episode(problem, player.pool.executor, bounds, list(turns), judge=judge, opening=opening)
+    episode.play(policy, on_turn)
+    found: dict[str, Any] = {"text": episode.text, "ended": episode.ended, "n_turns": len(episode.turns)}
     found["stop_reason"] = "stop" if episode.ended in ("submitted", "no call") else "length"
     if isinstance(policy, Conversation):
         found |= asdict(policy.played(episode.messages, episode.tools.definitions()))

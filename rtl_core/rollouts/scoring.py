@@ -133,7 +133,7 @@ def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, l
         if right is not None:
             name, shown = "passed", after_right_answer(messages, without_thoughts(right.rollout.text).strip())
         else:
-            most_chars = session.config.refinement.feedback_chars
+            most_chars = session.config.episode.feedback_chars
             name, shown = "verdict", after_verdict(messages, stored.rollout.text, stored.verdict, most_chars)
     room = None if session.policy.context is None else session.policy.context - len(stored.rollout.tokens_T)
     tokens_P = hinted(session.policy.chat, shown, room)

@@ -123,7 +123,7 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     metrics = {
         **batch_metrics(batch),
         **equal_difficulty_metrics(session, batch),
-        **turn_metrics(batch),
+        **turn_metrics(batch, config.episode),
         **drift_metrics(datums, trained),
         **reported(trained, rate),
         "learning/kl_weight": kl_weight,

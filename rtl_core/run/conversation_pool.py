@@ -56,4 +56,5 @@ async def open_conversation_pool(config: RunConfig, with_tools: bool) -> AsyncIt
     finally:
         if executor is not None:
             executor.close()
-        threads.shutdown(cancel_futures=True)
+        # Not in the loop's own thread, on which they may wait.
+        await asyncio.to_thread(threads.shutdown, cancel_futures=True)

@@ -20,7 +20,7 @@ from rtl_core.problems.problem_set import LoadedProblems
 
 # What a run may not change when it goes on: anything that the figures of its earlier steps depend on.
 _FIXED = (
-    "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "refinement", "grading",
+    "problems", "prompting", "sampling", "reward", "learning", "tinker", "backend", "curriculum", "grading",
     "evaluation", "episode",
 )  # fmt: skip
 _MAY_CHANGE = {
@@ -52,10 +52,12 @@ def config_of(history: History, run: str) -> RunConfig:
 def as_stored(data: Mapping[str, Any]) -> RunConfig:
     """A configuration from a history; keys that it lacks get what the run was begun with.
 
-    That is their default, except for `problems.split`: before that key existed problems were held out one by one.
+    That is their default, except for `problems.split`: before that key existed problems were held out one by one. Further turns
+    by refinement, of an earlier version, are left out: what the run did is in its rows, and `check_unchanged` refuses to go on.
     Raises ValidationError for keys or values that are refused today.
     """
-    return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}})
+    refinement = {"refinement": {**data["refinement"], "turns": 1}} if "refinement" in data else {}
+    return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}, **refinement})
 
 
 def pause_path(config: RunConfig) -> Path:
@@ -109,6 +111,10 @@ def check_unchanged(
         return
     old, new = _with_defaults(before.config), config.model_dump(mode="json")
     changes = []
+    if (turns := before.config.get("refinement", {}).get("turns", 1)) > 1:
+        changes.append(
+            f"refinement.turns: was {turns}; further turns are now episodes without tools (docs/episodes.md)"
+        )
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":

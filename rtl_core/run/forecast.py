@@ -16,10 +16,9 @@ from rtl_core.pretrained import MODELS
 
 SHARE_OF_LIMIT = 0.35
 """Mean length of an answer as a share of `sampling.max_tokens`, where nothing was measured."""
-FAILED_SHARE = 0.5
-"""Share of answers that fail and get a further turn, where nothing was measured."""
-TURNS_SHARE, TOOL_TOKENS_PER_TURN = 0.25, 400.0
-"""Mean turns of an episode as a share of `episode.turns`, and tokens that tools give a turn, where nothing was measured."""
+TURNS_SHARE, TOOL_TOKENS_PER_TURN, FAILED_SHARE = 0.25, 400.0, 0.5
+"""Where nothing was measured: mean turns of an episode as a share of `episode.turns`, tokens that tools or the grader give a turn, and the share
+of turns without tools that are followed by another."""
 SERVICE_TOKENS_PER_S, TINY_TOKENS_PER_S, LOCAL_TOKENS_PER_S = 1_300.0, 5_000.0, 45.0
 """Tokens of answers a second where nothing was measured, with grading, scoring and training: on a hosted service with 100 answers at once;
 with the embedded service's tiny models; with a model of 135 million parameters on two cores."""
@@ -74,11 +73,7 @@ def forecast(
         )
     turns, tool_tokens = _episodes(config, known, assumptions)
     trained_share = _trained_share(config, train.count, known, assumptions)
-    failed_share = FAILED_SHARE if known is None or known.failed_share is None else known.failed_share
-    if config.refinement.turns > 1:
-        origin = "assumed" if known is None or known.failed_share is None else "measured"
-        assumptions.append(f"further turns: {failed_share:.0%} of the answers fail, {origin}")
-    work = Workload(train, heldout, completion, trained_share, failed_share, turns, tool_tokens)
+    work = Workload(train, heldout, completion, trained_share, turns, tool_tokens)
     tokens_per_s = _tokens_per_s(config, known, assumptions)
     assumptions.append("within a group the prompt is read once and then cached; no group is replaced")
     prices = prices or load_prices(config.cost.prices)
@@ -96,8 +91,6 @@ class Measured:
     """Tokens of the answers of a step for each second that it took."""
     trained_share: float | None
     """Of the tokens sampled in steps without a KL, the share that was trained on."""
-    failed_share: float | None
-    """Share of first answers that failed."""
     turns: float | None
     """Mean turns of an episode."""
     tool_tokens: float | None
@@ -105,19 +98,19 @@ class Measured:
 
 
 _MEASURED = """
-WITH mine AS (SELECT run FROM runs WHERE student = $student AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes),
+WITH mine AS (SELECT run FROM runs WHERE student = $student AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes
+              AND (NOT $episodes OR (coalesce(config ->> '$.episode.tools', '') = '[]') = $bare)),
 of_tools AS (SELECT rollout, len(own_T) - n_tokens AS tool_tokens FROM tokens JOIN rollouts USING (rollout) WHERE own_T IS NOT NULL),
 sampled AS (
     SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(tool_tokens, 0) - 1) AS tokens
     FROM rollouts LEFT JOIN of_tools USING (rollout)
-    WHERE run IN (FROM mine) AND (purpose = 'train' OR (purpose = 'refinement' AND evaluation IS NULL))
+    WHERE run IN (FROM mine) AND purpose IN ('train', 'refinement') AND evaluation IS NULL
     GROUP BY run, step)
 SELECT
     (SELECT avg(n_tokens) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS completion,
     (SELECT sum(n.answered) / nullif(sum(t.seconds), 0) FROM step_times t JOIN sampled n USING (run, step) WHERE t.stage = 'total') AS tokens_per_s,
     (SELECT sum(s.train_tokens) / sum(n.tokens) FROM steps s JOIN sampled n USING (run, step) JOIN step_metrics w USING (run, step)
      WHERE w.name = 'learning/kl_weight' AND w.value = 0) AS trained_share,
-    (SELECT avg(CAST(outcome <> 'passed' AS INTEGER)) FROM verdicts WHERE purpose = 'train' AND run IN (FROM mine)) AS failed_share,
     (SELECT avg(n_turns) FROM rollouts WHERE purpose = 'train' AND run IN (FROM mine)) AS turns,
     (SELECT avg(tool_tokens) FROM rollouts JOIN of_tools USING (rollout) WHERE purpose = 'train' AND run IN (FROM mine)) AS tool_tokens
 """
@@ -127,7 +120,11 @@ def measured(config: RunConfig, notes: list[str], history: History | None = None
     """What the history tells of the same student; None without a history, or where it has no training rollouts of it."""
     if not config.run.history.is_file():
         return None
-    student = {"student": config.tinker.student, "episodes": config.learning.episodes}
+    student = {
+        "student": config.tinker.student,
+        "episodes": config.learning.episodes,
+        "bare": config.episode.tools == (),
+    }
     try:
         reader = history or History(config.run.history, read_only=True)
         (row,) = reader.query(_MEASURED, student).to_pylist()
@@ -144,8 +141,9 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
     if known is not None and known.turns is not None and known.tool_tokens is not None:
         turns, tool_tokens, origin = known.turns, known.tool_tokens, f"measured in {config.run.history}"
     else:
-        turns = max(1.0, TURNS_SHARE * config.episode.turns)
-        tool_tokens, origin = TOOL_TOKENS_PER_TURN * turns, "assumed; after a first run they are measured"
+        most, bare = config.episode.most_turns, config.episode.tools == ()
+        turns = sum(FAILED_SHARE**turn for turn in range(most)) if bare else max(1.0, TURNS_SHARE * most)
+        tool_tokens, origin = TOOL_TOKENS_PER_TURN * (turns - bare), "assumed; after a first run they are measured"
     notes.append(f"episodes: {turns:,.1f} turns, in which tools give {tool_tokens:,.0f} tokens, {origin}")
     return turns, tool_tokens
 

@@ -29,8 +29,7 @@ from rtl_core.tinymodels import MODEL_NAMES, model_path
 from rtl_core.types.problem import Problem
 
 _WORK = """
-SELECT count(*) FILTER (WHERE purpose = 'train') AS answers, count(*) FILTER (WHERE purpose = 'refinement') AS further,
-       coalesce(sum(n_tokens), 0) AS tokens
+SELECT count(*) FILTER (WHERE purpose = 'train') AS answers, coalesce(sum(n_tokens), 0) AS tokens
 FROM rollouts WHERE run = ? AND policy = 'student' AND evaluation IS NULL AND step <= ?
 """
 

@@ -47,9 +47,9 @@ class Rollout(BaseModel):
     policy: PolicyName = "student"
     """Who wrote the answer."""
     turn: int = Field(default=1, ge=1)
-    """1, and more for an answer that follows one that failed (purpose `refinement`)."""
+    """1; 2 or 3 of purpose `refinement`, by which earlier versions followed up an answer that failed."""
     parent: str | None = None
-    """Of a later turn: key of the answer that it follows."""
+    """Of `refinement`: key of the answer that it follows."""
     own_T: tuple[bool, ...] = ()
     """Which of the T tokens the policy sampled, of an episode; the others are the template's rendering of what tools gave, with the
     log-probability 0. Empty: all."""

@@ -14,10 +14,10 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.view.questions import Row
 
-AGAINST: dict[str, str] = {"golden": "the golden answer", "parent": "the turn before", "passing": "a passing answer"}
+AGAINST: dict[str, str] = {"golden": "the golden answer", "passing": "a passing answer"}
 
 _GROUP = """
-SELECT r.rollout, r.sample, r.turn, r.parent, v.outcome, w.total AS reward
+SELECT r.rollout, r.sample, r.turn, v.outcome, w.total AS reward
 FROM rollouts r LEFT JOIN verdicts v USING (rollout) LEFT JOIN rewards w USING (rollout)
 WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluation IS NOT DISTINCT FROM $evaluation
 AND (r.purpose = $purpose OR 'refinement' IN (r.purpose, $purpose)) ORDER BY r.turn, r.sample
@@ -45,15 +45,8 @@ class Whole:
     """What kind of failing, in words; None where it did not fail."""
     others: dict[str, tuple[str, str]] = field(default_factory=dict)
     """What the answer can be compared with: `AGAINST` -> (key of that rollout or "", response)."""
-    turns: list[StoredRollout] = field(default_factory=list)
-    """The turns before this one, first to last."""
     messages: list[MessageRecord] = field(default_factory=list)
     """Those of its conversation, if it had one."""
-
-    @property
-    def next_turns(self) -> list[Row]:
-        """The answers that follow this one."""
-        return [row for row in self.group if row["parent"] == self.stored.rollout.key]
 
 
 def whole(history: History, key: str) -> Whole:
@@ -86,10 +79,6 @@ def whole(history: History, key: str) -> Whole:
             level_of(history, r.key),
             messages=history.messages(r.key),
         )  # fmt: skip
-        parent = r.parent
-        while parent is not None and len(made.turns) < 32 and (before := history.rollout(parent)) is not None:
-            made.turns.insert(0, before)
-            parent = before.rollout.parent
         passing = next(
             (row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None
         )
@@ -101,8 +90,6 @@ def whole(history: History, key: str) -> Whole:
                 history.query("SELECT text FROM rollouts WHERE rollout = $key", {"key": passing}).column(0).to_pylist()
             )
             made.others["passing"] = (passing, texts[0])
-    if made.turns:
-        made.others["parent"] = (made.turns[-1].rollout.key, made.turns[-1].rollout.text)
     if problem is not None:
         made.answer = answer_to(problem, r.text)
         if problem.golden:

@@ -136,9 +136,7 @@ def a_run(*overrides: str) -> RunConfig:
 
 
 UNCOUNTED = Workload(Prompts(4, 50), Prompts(1, 40), completion=20)
-SMALL = Workload(
-    Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25, failed_share=0.5
-)
+SMALL = Workload(Prompts(4, 50, most=50, longest=70), Prompts(1, 40, most=40), completion=20, trained_share=0.25)
 
 
 def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_price() -> None:
@@ -157,19 +155,17 @@ def test_the_most_counts_every_answer_at_its_limit_and_every_prompt_at_the_full_
     )
 
 
-def test_the_most_counts_replacements_and_further_turns_and_trains_on_them() -> None:
-    config = a_run("learning.kl_weight=0", "learning.replacements=2", "refinement.turns=2")
+def test_the_most_counts_replacements_and_trains_on_them() -> None:
+    config = a_run("learning.kl_weight=0", "learning.replacements=2")
     found = at_most(config, SMALL)
     # Of the two other problems each step may take both, in place of the four that its two places could ask for.
     first, others = 12, 12
     assert found.training["student"] == Tokens(
-        prefill=first * 50 + others * 70 + (first + others) * 500,
-        sample=2 * (first + others) * 100,
-        train=first * 149 + others * 169 + (first + others) * 599,
+        prefill=first * 50 + others * 70, sample=(first + others) * 100, train=first * 149 + others * 169
     )
     usual = likely(config, SMALL)
-    assert usual.training["student"].train == pytest.approx(0.25 * (12 * 69 + 0.5 * 12 * (70 + 19)))
-    assert (usual.rollouts, found.rollouts) == (12 + 6 + 3, 48 + 4)
+    assert usual.training["student"].train == pytest.approx(0.25 * 12 * 69)
+    assert (usual.rollouts, found.rollouts) == (12 + 2, 24 + 2)
 
 
 def test_an_episode_pays_for_what_each_turn_reads() -> None:
@@ -266,7 +262,9 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -
         "learning.warm_start_steps=0",
         "learning.kl_schedule=constant",
         "learning.replacements=1",
-        "refinement.turns=2",
+        "learning.episodes=true",
+        "episode.tools=[]",
+        "episode.attempts=2",
         "evaluation.teacher=false",
         f"run.history={tmp_path / 'none.duckdb'}",
     )
@@ -277,8 +275,7 @@ def test_estimate_names_the_most_first_and_then_what_is_likely(tmp_path: Path) -
     figures = re.findall(r"\$([\d,]+\.\d+)", done.output)
     assert done.output.index("at most $") < done.output.index("likely  $")
     config = load_config("demo", changes, environment={})
-    # 24 answers a place and turn, each as long as it may be and trained on with a prompt of its own: more than the whole of what
-    # a run without further turns would be said to cost.
+    # Each answer twice as long as single-shot ones may be, with the grader's words, read whole by the second turn.
     answers = 4 * config.sampling.group_size
-    turns = answers * (config.sampling.max_tokens + 2 * config.prompting.max_prompt_tokens) / 1e6
-    assert float(figures[0]) > turns > float(figures[1])
+    twice = answers * 3 * 2 * config.sampling.max_tokens / 1e6
+    assert float(figures[0]) > twice > float(figures[1])

@@ -116,6 +116,37 @@ def test_an_episode_goes_on_from_its_recorded_turns_with_the_same_end(arbiter, e
     assert (ended.ended, ended.answer.files) == ("submitted", arbiter.golden)
 
 
+def test_a_submission_that_fails_is_met_with_the_graders_words_until_the_last(arbiter, executor):
+    target, judged, played = arbiter.targets[0], [], []
+
+    def judge(answer):
+        judged.append(len(played))  # in which turn
+        return None if answer.files == arbiter.golden else "It does not compile:"
+
+    wrong, right = (
+        [("write", json.dumps({"path": target, "content": text})), ("submit", "{}")]
+        for text in ("module", arbiter.golden[target])
+    )
+    script = Script([("submit", "{}"), *wrong, *wrong, *right])
+    for attempts, asked_in, n_turns in ((4, [2, 4, 6], 7), (2, [2], 5), (1, [], 3)):
+        judged, played = [], []
+        whole = Episode(arbiter, executor, Bounds(attempts=attempts), judge=judge)
+        whole.play(script, played.append)
+        assert (whole.ended, len(whole.turns), judged) == ("submitted", n_turns, asked_in)
+        assert "none of the files" in whole.turns[0].results[0].text  # nothing was handed in
+        told = [turn.results[0] for turn in whole.turns[2::2]]
+        assert [result.ok for result in told] == [False] * (len(told) - 1) + [True]
+        assert all(one.text == "It does not compile:\nCorrect it, and submit again." for one in told[:-1])
+        if attempts > 1:
+            assert f"1 of {attempts} submissions" in whole.messages[7]["content"]
+        for count in range(n_turns + 1):
+            judged, played = [], whole.turns[:count]
+            resumed = Episode(arbiter, executor, Bounds(attempts=attempts), list(played), judge=judge)
+            resumed.play(script, played.append)
+            assert (resumed.messages, resumed.ended) == (whole.messages, "submitted")
+            assert judged == [turn for turn in asked_in if turn >= count]  # none twice
+
+
 def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):
     target = arbiter.targets[0]
     (tmp_path / "answer.sv").write_text(arbiter.golden[target])

@@ -183,7 +183,8 @@ def wait_for(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None
 
 def test_what_is_for_one_turn_alone_is_refused_with_episodes(tmp_path: Path) -> None:
     for more, said in (
-        (["refinement.turns=2"], "`refinement.turns`: not with episodes"),
+        (["refinement.turns=2"], r"`refinement.turns`: .* episode.tools = \[\] and episode.attempts = 2"),
+        (["episode.tools=[]"], "`episode.tools`: .* set learning.episodes = false"),
         (
             ["learning.warm_start_steps=2", "learning.warm_start_source=golden"],
             "`learning.warm_start_steps`: not with episodes",

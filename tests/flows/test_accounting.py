@@ -89,7 +89,7 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
 @pytest.mark.parametrize(
     ("name", "overrides"),
     [
-        # Rewards alone, nearly always equal: groups are replaced, and what stays equal is not trained on. A second turn.
+        # Rewards alone, nearly always equal: groups are replaced, and what stays equal is not trained on.
         (
             "rewards",
             (
@@ -99,7 +99,6 @@ def train(prefect: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]
                 "learning.replacements=1",
                 "reward.weights={syntax = 1.0}",
                 "learning.truncated=mask",
-                "refinement.turns=2",
             ),
         ),
         # A supervised step, then one by rewards and the teacher's KL, which trains on every answer.

@@ -67,16 +67,6 @@ def test_penalise_takes_off_before_the_group_is_centred() -> None:
     assert counts.all()
 
 
-def test_a_later_turn_is_paid_for_its_improvement_and_penalised_after_it() -> None:
-    found = credit([0.6, 1.6], [40, 100], [False, True], Rules(100, improvement_weight=0.5), [0.6, 0.1])
-    assert found.rewards_G.tolist() == pytest.approx([0.6, 1.6 + 0.75])
-    found = credit(
-        [0.6, 1.6], [40, 100], [False, True], Rules(100, improvement_weight=0.5, truncated="penalise", penalty=0.35, reward_weight=2.0), [0.6, 0.1],
-    )  # fmt: skip
-    assert [one.reward for one in found.answers()] == pytest.approx([0.6, 2.0])
-    assert [one.advantage for one in found.answers()] == pytest.approx([-1.4, 1.4])
-
-
 def test_leave_one_out_of_two_that_count_is_their_difference() -> None:
     _, advantages, _ = credit(REWARDS, LENGTHS, CUT, Rules(100, truncated="mask", baseline="leave_one_out"))
     assert advantages.tolist() == pytest.approx([0.5, -0.5, 0.0])

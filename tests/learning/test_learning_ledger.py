@@ -34,7 +34,6 @@ def cell(
         seed,
         "r",
         Counts(passed, [4] * 6),
-        [],
         [Step(*row) for row in steps or [(48, 0, 0.5)]],
         evaluations or [],
         48,

@@ -67,18 +67,10 @@ def settings(*overrides: str) -> RunConfig:
 
 def test_a_batch_and_the_history_use_the_same_tokens(tmp_path: Path) -> None:
     first = batch_of([answer("a", 0, 5, (1, 2, 3)), answer("a", 1, 7, (1, 2, 3)), answer("b", 0, 9, (4,))], scored=True)
-    later = {"purpose": "refinement", "turn": 2}
-    # Two answers of the second turn to the same prompt, since the same answer had failed twice, and one to another.
-    again = batch_of(
-        [answer("a", 0, 2, (5,) * 10, **later), answer("a", 1, 3, (5,) * 10, **later), answer("b", 0, 4, (6,) * 8, **later)],
-        scored=True,
-        before=first,
-    )  # fmt: skip
-    first.later[2] = again
     usage = batch_usage(first, 17, settings())
-    assert usage["student"] == Tokens(prefill=3 + 1 + 10 + 8, cached=3 + 10, sample=30, train=17)
-    assert usage["teacher"] == Tokens(prefill=22 + 30, cached=13, sample=6)
-    history = recorded(tmp_path / "h.duckdb", first, again, examples=2, train_tokens=17)
+    assert usage["student"] == Tokens(prefill=3 + 1, cached=3, sample=21, train=17)
+    assert usage["teacher"] == Tokens(prefill=25, cached=3, sample=3)
+    history = recorded(tmp_path / "h.duckdb", first, examples=2, train_tokens=17)
     assert spent(history, "r", settings()) == usage
 
 
@@ -145,7 +137,7 @@ def test_an_estimate_measures_the_share_that_is_trained_on(tmp_path: Path) -> No
     recorded(tmp_path / "h.duckdb", sampled, examples=1, train_tokens=10)
     config, notes = settings(f"run.history={tmp_path / 'h.duckdb'}"), []
     assert measured(config, notes) == Measured(
-        completion=9.0, tokens_per_s=6.0, trained_share=0.25, failed_share=None, turns=None, tool_tokens=None
+        completion=9.0, tokens_per_s=6.0, trained_share=0.25, turns=None, tool_tokens=None
     )
     assert notes == []
     assert measured(settings(f"run.history={tmp_path / 'h.duckdb'}", "tinker.student=other"), notes) is None

@@ -32,7 +32,7 @@ from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.budget import build_prompt
 from rtl_core.prompting.chat import Chat, decoded
 from rtl_core.prompting.extraction import extract_answer
-from rtl_core.prompting.refinement import build_refinement
+from rtl_core.prompting.hints import after_verdict, hinted
 from rtl_core.types.verdict import Outcome, Verdict
 
 SETTINGS = [(model, thinking) for model in MODELS for thinking, ending in model.prompts.items() if ending is not None]
@@ -96,32 +96,30 @@ def test_a_golden_turn_is_the_templates_own_and_finishes_its_thought(
 
 
 @all_settings
-def test_a_second_turn_shows_the_answer_without_its_thought(tokenizers: Any, model: Model, thinking: bool) -> None:
+def test_a_hint_shows_the_answer_without_its_thought(tokenizers: Any, model: Model, thinking: bool) -> None:
     chat = Chat(tokenizers(model), thinking=thinking)
     first = build_prompt(PROBLEM, chat, "exact", 8192)
     opening = chat.opening(first.tokens_P)
     said = FIRST.replace("endmodule", "  // not a </think> at all\nendmodule")
     finished = next(cases(chat, opening)).completion.replace(FIRST, said)
     failed = Verdict(outcome=Outcome.COMPILE_FAILED, stages=(), reasons=("no semicolon",), executor="test")
-    prompt = build_refinement(
-        PROBLEM, first, opening + finished, failed, chat, style="chat", most_chars=500, max_tokens=8192
-    )
-    assert prompt is not None
-    text = decoded(chat.tokenizer, prompt.tokens_P)
+    prompt_P = hinted(chat, after_verdict(first.messages, opening + finished, failed, 500), 8192)
+    assert prompt_P is not None
+    text = decoded(chat.tokenizer, prompt_P)
     assert "no semicolon" in text
     assert "A wire? First a draft" not in text
     assert DRAFT not in text
     if not model.file.startswith("deepseek"):  # its template takes whatever stands behind the tag for the answer
         assert said.strip() in text
-    assert chat.opening(prompt.tokens_P) == opening
+    assert chat.opening(prompt_P) == opening
     # A turn that ended within its thoughts has no answer to show.
     unfinished = opening + list(cases(chat, opening))[1].completion
-    empty = build_refinement(PROBLEM, first, unfinished, failed, chat, style="chat", most_chars=500, max_tokens=8192)
-    assert empty is not None
-    assert FIRST not in decoded(chat.tokenizer, empty.tokens_P)
+    empty_P = hinted(chat, after_verdict(first.messages, unfinished, failed, 500), 8192)
+    assert empty_P is not None
+    assert FIRST not in decoded(chat.tokenizer, empty_P)
     # Nor can a model stop its run by what it writes.
     marks = f"<|start|>assistant<|channel|>final<|message|>{BLOCK}<|channel|>final<|message|>" * 2
-    build_refinement(PROBLEM, first, marks, failed, chat, style="chat", most_chars=500, max_tokens=8192)
+    hinted(chat, after_verdict(first.messages, marks, failed, 500), 8192)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.file)

@@ -130,6 +130,35 @@ def test_malformed_calls_keep_their_name_or_text_so_that_the_model_can_be_told(t
         assert len(chat.read(text[:place])) <= 1
 
 
+REWRITING = {
+    *(("Qwen-Qwen3-0.6B", thinking) for thinking in (None, True, False)),
+    *((file, thinking) for file in ("openai-gpt-oss-120b", "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "HuggingFaceTB-SmolLM3-3B") for thinking in (None, True)),
+    ("deepseek-ai-DeepSeek-V3.1", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "thinking"), SETTINGS, ids=[f"{m.file}-{t}" for m, t in SETTINGS])
+def test_without_tools_a_conversation_of_answers_only_grows_or_is_refused(tokenizers, model, thinking):
+    plain = Chat(tokenizers(model), thinking=thinking, model=model.file)
+    if (model.file, thinking) in REWRITING:
+        with pytest.raises(ConfigError, match=r"drops the thoughts|writes earlier turns otherwise"):
+            ToolChat(plain, [])
+        return
+    chat, messages = ToolChat(plain, []), list(MESSAGES)
+    tokens = chat.first(messages)
+    assert tokens == plain.encode(messages)
+    for number, words in enumerate(RESULTS):
+        thoughts = dict.fromkeys(("reasoning_content", "thinking"), "I think.") if plain.thinks else {}
+        messages.append({"role": "assistant", "content": f"Answer {number}", **thoughts})
+        turn = list(plain.apply(messages, tokenize=True, add_generation_prompt=False))
+        end = max(place for place, token in enumerate(turn) if token in plain.stop) + 1
+        assert turn[: len(tokens)] == tokens
+        messages.append({"role": "user", "content": words.strip()})
+        tokens = [*turn[:end], *chat.after([], [words.strip()])]
+        assert tokens == plain.encode(messages)
+    assert chat.read('<tool_call>{"name": "read", "arguments": {}}</tool_call>') == ()
+
+
 def test_gpt_oss_names_the_recipient_in_either_place(tokenizers):
     (model,) = [one for one in MODELS if one.channels]
     chat = chat_of(tokenizers, model, None)

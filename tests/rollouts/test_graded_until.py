@@ -67,7 +67,7 @@ def test_only_training_is_graded_to_a_stage() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    ["curriculum.order=pools", "refinement.turns=2", 'reward.weights={"tests" = 1.0, "tests_fraction" = 0.5}'],
+    ["curriculum.order=pools", "episode.attempts=2", 'reward.weights={"tests" = 1.0, "tests_fraction" = 0.5}'],
 )
 def test_what_needs_the_tests_cannot_go_with_less(setting: str) -> None:
     with pytest.raises(ConfigError, match=r"grading\.until"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl_core.config import RunConfig, load_config
+from rtl_core.config import RunConfig, load_config, to_toml
 from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.problems.load import load_problems
@@ -42,6 +42,28 @@ def test_a_key_that_has_come_since_is_a_change_when_it_is_not_at_its_default(tmp
     with pytest.raises(ConfigError, match=r"learning\.staleness: was 0, is 1"):
         check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=False)
     check_unchanged(stale, LoadedProblems(), history, TOOLS, accept_changes=True)
+
+
+def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be_read_if_it_had(tmp_path: Path) -> None:
+    config, other = (
+        load_config("demo", [f"run.name=of-{turns}", "episode.feedback_chars=900"], environment={}) for turns in (1, 2)
+    )
+    history = History(tmp_path / "h.duckdb")
+    for turns, one in ((1, config), (2, other)):
+        record = run_record(one, LoadedProblems(), TOOLS)
+        stored = {key: value for key, value in record.config.items() if key != "episode"}
+        stored["refinement"] = {"turns": turns, "improvement_weight": 0.5, "style": "chat", "feedback_chars": 900}
+        history.start_run(record.model_copy(update={"config": stored}))
+        assert config_of(history, one.run.name).episode.feedback_chars == 900
+    check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
+    with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes without tools"):
+        check_unchanged(other, LoadedProblems(), history, TOOLS, accept_changes=False)
+    left = tmp_path / "config.toml"
+    left.write_text(to_toml(config) + "\n[refinement]\nturns = 1\nfeedback_chars = 400\n")
+    assert load_config(left, environment={}) == config
+    left.write_text(left.read_text().replace("turns = 1\n", "turns = 3\n"))
+    with pytest.raises(ConfigError, match=r"`refinement.turns`: .*episode.attempts = 3"):
+        load_config(left, environment={})
 
 
 def test_other_tools_are_a_change_and_another_image_with_the_same_ones_is_none(tmp_path: Path) -> None:

@@ -202,17 +202,6 @@ def test_an_overlay_without_data_says_so(view, demo):
     assert "was not trained on" in view.get(rollout_link(evaluated, overlay="mask")).text
 
 
-def test_turns_are_shown_with_the_answer_before_and_a_comparison_with_it(view, demo):
-    second = keys(demo, "SELECT rollout FROM rollouts WHERE turn = 2")[0]
-    page = view.get(rollout_link(second)).text
-    parent = demo.find_rollout(second).rollout.parent
-    assert rollout_link(parent) in [html.unescape(a) for a in hrefs(page, "/rollout")]
-    assert "against the turn before" in page
-    assert "second_try" in view.get(rollout_link(parent)).text or rollout_link(second) in html.unescape(
-        view.get(rollout_link(parent)).text
-    )
-
-
 def test_what_goes_wrong_counts_what_the_history_holds(view, demo):
     total = demo.query(
         "SELECT count(*) AS n FROM verdicts WHERE run = 'demo' AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch')"

@@ -1,12 +1,11 @@
--- Answers by turn of every evaluation with refinement: how many, how many passed, and pass@1 by the end of the turn.
+-- Evaluations in episodes, by turn: answers that took so many turns, how many of them passed, and the share of all that had passed by the end of the turn.
 WITH answers AS (
-    SELECT t.base AS evaluation, t.turn, t.problem_id, t.sample, v.outcome = 'passed' AS passed
-    FROM rollout_turns t JOIN verdicts v USING (rollout)
-    WHERE t.run = $run AND t.purpose = 'evaluation' AND v.outcome <> 'infrastructure_error'),
-firsts AS (SELECT evaluation, count(*) AS n FROM answers WHERE turn = 1 GROUP BY evaluation),
-counted AS (SELECT evaluation, turn, count(*) AS answers, count(*) FILTER (WHERE passed) AS passed FROM answers GROUP BY evaluation, turn)
-SELECT c.evaluation, c.turn, c.answers, c.passed,
-       sum(c.passed) OVER (PARTITION BY c.evaluation ORDER BY c.turn) / f.n AS passed_by_then
-FROM counted c JOIN firsts f USING (evaluation)
-WHERE c.evaluation IN (SELECT evaluation FROM counted WHERE turn > 1)
-ORDER BY c.evaluation, c.turn
+    SELECT r.evaluation, coalesce(r.n_turns, r.turn) AS turn, r.turn = 1 AS first, v.outcome = 'passed' AS passed -- turn > 1: refinement of earlier versions
+    FROM rollouts r JOIN verdicts v USING (rollout)
+    WHERE r.run = $run AND r.evaluation IS NOT NULL AND v.outcome <> 'infrastructure_error')
+SELECT evaluation, turn, count(*) AS answers, count(*) FILTER (WHERE passed) AS passed,
+       sum(count(*) FILTER (WHERE passed)) OVER (PARTITION BY evaluation ORDER BY turn)
+       / sum(count(*) FILTER (WHERE first)) OVER (PARTITION BY evaluation) AS passed_by_then
+FROM answers GROUP BY evaluation, turn
+QUALIFY max(turn) OVER (PARTITION BY evaluation) > 1
+ORDER BY evaluation, turn

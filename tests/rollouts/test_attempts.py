@@ -1,0 +1,215 @@
+"""Episodes without tools, in which the grader's words follow an answer that failed: real service, simulators and database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rtl_core.config import RunConfig, load_config
+from rtl_core.episodes.episode import Turn
+from rtl_core.episodes.recorded import to_turns
+from rtl_core.errors import ConfigError, InfrastructureError
+from rtl_core.history.named_queries import named_query
+from rtl_core.history.records import Conditions, EvaluationRecord
+from rtl_core.history.store import History
+from rtl_core.prompting.answer_to import answer_to
+from rtl_core.prompting.calls import ToolChat
+from rtl_core.prompting.feedback import ASK, feedback
+from rtl_core.reporting.breakdown import in_words
+from rtl_core.rollouts import batch as batches
+from rtl_core.rollouts import evaluation, planning, playing, training
+from rtl_core.rollouts.batch import Batch
+from rtl_core.rollouts.datums import credit_group
+from rtl_core.run.session import Session, open_session
+from rtl_core.types.rollout import Rollout
+from rtl_core.types.verdict import Outcome, Verdict
+
+
+def settings(folder: Path, *more: str) -> RunConfig:
+    return load_config(
+        "demo",
+        [
+            "run.name=again", f"run.directory={folder}", f"run.history={folder / 'history.duckdb'}", "run.epochs=1",
+            "problems.sources.0.train=2", "problems.sources.0.heldout=2", "curriculum.problems_per_step=2", "sampling.group_size=6",
+            "learning.warm_start_steps=0", "learning.kl_weight=0", "learning.kl_schedule=constant", "learning.replacements=0",
+            "evaluation.teacher=false", "evaluation.samples=2", "evaluation.k=[1]", "sampling.seeded=true",
+            "tinker.local_deterministic=true", "prompting.max_prompt_tokens=700", "learning.episodes=true", "episode.tools=[]", "episode.attempts=2", *more,
+        ],
+        environment={},
+    )  # fmt: skip
+
+
+async def begin(session: Session) -> Batch:
+    if not session.weights.steps:
+        await planning.plan_run(session)
+    return batches.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
+
+
+async def one_step(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, Session, Counter[str]]:
+    """A whole train step, and how often each answer was graded."""
+    graded: Counter[str] = Counter()
+    async with open_session(config) as session:
+        step, grader = await begin(session), session.graders.grader
+        under_seeds = grader._under_seeds
+
+        def counted(problem, answer, until):
+            graded[f"{problem.id} {sorted(answer.files.items())}"] += bool(answer.files)
+            return under_seeds(problem, answer, until)
+
+        monkeypatch.setattr(grader, "_under_seeds", counted)
+        await asyncio.gather(*(playing.answer(session, step, problem_id) for problem_id in step.planned))
+        for problem_id in step.planned:
+            await batches.grade(session, step, problem_id)
+            credit_group(session, step, problem_id)
+        await training.train(session, step)
+    return step, session, graded
+
+
+def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]]:
+    """Tokens behind the prompt, turn by turn, and which of them were sampled."""
+    tokens: list[int] = []
+    own: list[bool] = []
+    for turn in turns:
+        tokens += turn.reply.tokens_T
+        own += [True] * len(turn.reply.tokens_T)
+        if turn is not turns[-1]:
+            rendered = chat.after([], [result.text for result in turn.results])
+            tokens += rendered
+            own += [False] * len(rendered)
+    return tokens, own
+
+
+def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, session, graded = asyncio.run(one_step(settings(tmp_path), monkeypatch))
+    history, grader, seen = session.history, session.graders.grader, Counter()
+    for stored in step.rollouts.values():
+        rollout, problem = stored.rollout, session.problems[stored.rollout.problem_id]
+        turns = to_turns(history.messages(rollout.key))
+        assert rollout.prompt_P == tuple(session.prompts[problem.id].tokens_P), "turn 1 is the single-shot answer"
+        tokens, own = as_fed(ToolChat(session.policy.chat, []), turns)
+        assert (list(rollout.tokens_T), list(rollout.own_T)) == (tokens, own)
+        assert rollout.text == turns[-1].reply.text
+        first = grader.cache.get(grader.key(problem, answer_to(problem, turns[0].reply.text)))
+        if first is None:
+            first = grader.grade(problem, answer_to(problem, turns[0].reply.text))  # no file: not kept
+            assert first.outcome is Outcome.NO_ANSWER or rollout.ended == "cut"
+        assert stored.verdict is not None
+        if rollout.n_turns == 1:
+            assert rollout.ended == "cut" or (stored.verdict.passed and stored.verdict.cached)
+        else:
+            assert turns[0].results[0].text == f"{feedback(first, 1500)}\n{ASK}"
+            assert history.messages(rollout.key)[1].who == "user"
+        seen[rollout.n_turns, stored.verdict.passed] += 1
+    assert seen[1, True], "no answer passed at once"
+    assert seen[2, True] + seen[2, False], "no answer failed"
+    assert max(graded.values()) == 1
+    metrics = {r["name"]: r["value"] for r in history.query("SELECT name, value FROM step_metrics").to_pylist()}
+    assert metrics["optim/kl_sample_train_v2"] < 1e-6
+    assert metrics["turn-1/passed_by_then"] == pytest.approx(seen[1, True] / len(step.rollouts))
+    assert metrics["turn-2/passed_by_then"] == pytest.approx((seen[1, True] + seen[2, True]) / len(step.rollouts))
+    for stored in step.rollouts.values():
+        assert stored.credit is not None
+        assert np.isfinite(stored.credit.advantage)
+    key = asyncio.run(evaluated(tmp_path / "history.duckdb"))
+    record = history.evaluation(key)
+    assert record is not None
+    assert (record.status, record.split, record.n_problems, record.template) == ("done", "heldout", 2, "table")
+    assert in_words(record) == "student after 0 steps (× 2, template table, temperature 0.2, top_p 0.9, max_tokens 100)"
+
+
+async def evaluated(history: Path) -> str:
+    other = Conditions(template="table", temperature=0.2, top_p=0.9, max_tokens=100)
+    async with open_session(evaluation.config_for(history, "again", "heldout", other), as_visitor=True) as session:
+        plan = evaluation.plan_at(session, "student", 0, 2, other)
+        held = batches.open_batch(session, evaluation.evaluation_batch(session, plan))
+        assert batches.sampling_of(session.config, held) == (100, 0.2, 0.9)
+        for problem_id in held.problem_ids:
+            await playing.answer(session, held, problem_id)
+            await batches.grade(session, held, problem_id)
+        await evaluation.record(session, held, plan)
+        assert [line.split(":")[0] for line in evaluation.turns_in_words(session, held)] == [
+            "  by turn 1",
+            "  by turn 2",
+        ]
+        return plan.key("again")
+
+
+def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
+
+    async def played(most: int | None, broken: bool = False) -> tuple[Batch, int]:
+        asked = 0
+        async with open_session(config) as session:
+            step, sample = await begin(session), session.policy.backend.sample
+
+            async def counted(*arguments, **named):
+                nonlocal asked
+                asked += 1
+                if most is not None and asked > most:
+                    raise ConfigError("dead", "a repeat goes on")
+                return await sample(*arguments, **named)
+
+            monkeypatch.setattr(session.policy.backend, "sample", counted)
+            if broken:
+                failure = Verdict(
+                    outcome=Outcome.INFRASTRUCTURE_ERROR, stages=(), reasons=("no disk",), executor="test"
+                )
+                monkeypatch.setattr(session.graders.grader, "grade", lambda *_: failure)
+            (problem_id,) = step.planned
+            expected = (InfrastructureError, "no disk") if broken else (ConfigError, "dead")
+            if broken or most is not None:
+                with pytest.raises(expected[0], match=expected[1]):
+                    await playing.answer(session, step, problem_id)
+            else:
+                await playing.answer(session, step, problem_id)
+            return step, asked
+
+    step, _ = asyncio.run(played(None, broken=True))
+    history = History(tmp_path / "history.duckdb", read_only=True)
+    assert not history.query("FROM messages WHERE who = 'user'").num_rows
+    asyncio.run(played(3))
+    recorded = history.query("SELECT rollout, position FROM messages WHERE who = 'model'").num_rows
+    assert recorded
+    step, asked = asyncio.run(played(None))
+    assert asked == sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values()) - recorded
+
+
+def test_evaluations_tell_what_had_passed_by_each_turn_those_of_earlier_versions_too(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.duckdb")
+
+    def answer(evaluation: str, sample: int, passed: bool, **more) -> None:
+        rollout = Rollout(
+            run="r", epoch=0, step=5, problem_id="p", sample=sample, prompt_P=(1, 2), tokens_T=(3,), logprobs_T=(-0.5,),
+            stop_reason="stop", text="x", policy_step=5, evaluation=evaluation, **{"purpose": "evaluation", **more},
+        )  # fmt: skip
+        outcome = Outcome.PASSED if passed else Outcome.TESTS_FAILED
+        history.record_rollouts([rollout])
+        history.record_verdicts([(rollout.key, Verdict(outcome=outcome, stages=(), executor="test"), None)])
+
+    for key in ("episodes", "older", "single-shot"):
+        history.record_evaluation(
+            EvaluationRecord(key=key, run="r", policy="student", step=0, split="test", status="done")
+        )
+    for sample, (passed, turns) in enumerate([(True, 1), (True, 3), (False, 3), (False, 1)]):
+        answer("episodes", sample, passed, n_turns=turns, ended="submitted")
+    for sample, passed in enumerate([True, False]):
+        answer("older", sample, passed)
+        answer("single-shot", sample, passed)
+    answer("older", 1, True, purpose="refinement", turn=2, parent="r/eval/older/p/1")
+    rows = [tuple(row.values()) for row in history.query(named_query("turns").sql, {"run": "r"}).to_pylist()]
+    assert rows == [
+        ("episodes", 1, 2, 1, 0.25),
+        ("episodes", 3, 2, 1, 0.5),
+        ("older", 1, 2, 1, 0.5),
+        ("older", 2, 1, 1, 1.0),
+    ]
+    assert [one.rollout.turn for one in history.rollouts_of("r", "older", "refinement")] == [2]
