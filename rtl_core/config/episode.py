@@ -58,11 +58,7 @@ class Bounds(Section):
 
     def in_words(self) -> str:
         """All of them, for the model."""
-        again = (
-            f" You may submit {self.attempts} times: of a submission that fails you are told why."
-            if self.attempts > 1
-            else ""
-        )
+        again = f" You may submit {self.attempts} times: if one fails you are told why." if self.attempts > 1 else ""
         return (
             f"You have at most {self.turns} turns, {self.tokens:,} tokens of your own and {self.seconds:g} seconds of programs"
             f" ({self.call_seconds:g} a program); at most {self.calls} calls a turn. A result is at most {self.result_bytes:,} bytes"

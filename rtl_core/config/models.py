@@ -351,5 +351,5 @@ class RunConfig(Section):
             raise ValueError(
                 'grading.until: pools move by pass rates, which need "tests"; choose another curriculum.order'
             )
-        if self.learning.episodes and self.episode.attempts > 1:
+        if self.episode.attempts > 1:
             raise ValueError('grading.until: further attempts are for answers that fail their tests; needs "tests"')

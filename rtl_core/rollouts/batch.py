@@ -220,9 +220,8 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
     """
     problem = session.problems[problem_id]
     waiting = [stored for stored in batch.group(problem_id) if stored.verdict is None]
-    with batch.clock.measure("grade"):
-        answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
-        verdicts = await verdicts_on(session, batch, problem_id, answers)
+    answers = [answer_to(problem, stored.rollout.text) for stored in waiting]
+    verdicts = await verdicts_on(session, batch, problem_id, answers)
     rows, failed = [], []
     for stored, verdict in zip(waiting, verdicts, strict=True):
         if verdict.outcome is Outcome.INFRASTRUCTURE_ERROR:
@@ -242,7 +241,10 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
 async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:
     """Verdicts on answers to one problem of a batch, in order; see `grade_all`. What is new is kept in the history's cache."""
     graders, until = session.graders, Stage(session.config.grading.last_stage(batch.purpose, batch.step))
-    verdicts = await grade_all(graders.grader, graders.pool, session.problems[problem_id], answers, until)
+    with batch.clock.measure("grade"):
+        verdicts = await grade_all(graders.grader, graders.pool, session.problems[problem_id], answers, until)
+    if batch.purpose == "train":
+        graders.doubts.graded_s += sum(verdict.cpu_s for verdict in verdicts if not verdict.cached)
     session.recorder.put("record_cached_verdicts", list(graders.cache.drain().items()))
     return verdicts
 

@@ -25,7 +25,6 @@ async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
     if not needed or batch.purpose != "train":
         return
     group, graders = batch.group(problem_id), session.graders
-    graders.doubts.graded_s += sum(s.verdict.cpu_s for s in group if s.verdict is not None and not s.verdict.cached)
     passes = [s for s in group if s.verdict is not None and s.verdict.passed and s.audit is None]
     pays_size = session.config.reward.pays_size
     if not passes:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rtl_core.config import RunConfig
+from rtl_core.config.episode import Bounds
 from rtl_core.errors import HistoryError, PolicyError, ProblemError
-from rtl_core.history.records import OWN, Conditions, EvaluationRecord, utc_now
+from rtl_core.history.records import OWN, Conditions, EvaluationRecord, StoredRollout, utc_now
 from rtl_core.history.store import History
 from rtl_core.learning.intervals import mean_interval
 from rtl_core.learning.passk import pass_at_k
@@ -20,7 +21,6 @@ from rtl_core.problems.sources import FileSource
 from rtl_core.reporting import breakdown
 from rtl_core.reporting.evaluations import by_source, counts_of, view_of
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.turns import passed_by_turn
 from rtl_core.run.folder import config_of
 from rtl_core.run.session import Session
 from rtl_core.types.rollout import PolicyName
@@ -264,6 +264,19 @@ def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
         f"  {source}: pass@1 {view.pass_at_1.mean:.3f} [{view.pass_at_1.lo:.3f}, {view.pass_at_1.hi:.3f}] on {view.pass_at_1.n}"
         for source, view in (found.items() if len(found) > 1 else ())
     ]
+
+
+def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
+    """Turn -> problem -> share of its answers that had passed by the end of the turn, of episodes without tools; of other answers empty."""
+    if bounds.tools != () or not any(stored.rollout.n_turns for stored in batch.rollouts.values()):
+        return {}
+    groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
+
+    def rate(group: list[StoredRollout], turn: int) -> float:
+        passed = (s.verdict is not None and s.verdict.passed and (s.rollout.n_turns or 0) <= turn for s in group)
+        return sum(passed) / max(len(group), 1)
+
+    return {turn: {p: rate(group, turn) for p, group in groups.items()} for turn in range(1, bounds.most_turns + 1)}
 
 
 def turns_in_words(session: Session, batch: Batch) -> list[str]:

@@ -101,22 +101,16 @@ def grader_between(session: Session, batch: Batch, problem_id: str) -> Judge:
     """What the run's grader says between two attempts of a group; equal answers are graded once, and not again with the group. To be
     called where the session's loop runs, and used in another thread. The judge raises InfrastructureError where grading itself fails."""
     loop = asyncio.get_running_loop()
-    asked: dict[str, asyncio.Task[Verdict]] = {}
+    asked: dict[str, asyncio.Task[list[Verdict]]] = {}
 
     async def grade(answer: Answer) -> Verdict:
-        with batch.clock.measure("grade"):
-            (verdict,) = await batches.verdicts_on(session, batch, problem_id, [answer])
-        if batch.purpose == "train" and not verdict.cached:
-            session.graders.doubts.graded_s += verdict.cpu_s
-        return verdict
-
-    async def once(answer: Answer) -> Verdict:
         name = answer.model_dump_json()
-        asked[name] = asked.get(name) or loop.create_task(grade(answer))
-        return await asked[name]
+        if name not in asked:
+            asked[name] = loop.create_task(batches.verdicts_on(session, batch, problem_id, [answer]))
+        return (await asked[name])[0]
 
     def judge(answer: Answer) -> str | None:
-        verdict = asyncio.run_coroutine_threadsafe(once(answer), loop).result()
+        verdict = asyncio.run_coroutine_threadsafe(grade(answer), loop).result()
         return None if verdict.passed else feedback(verdict, session.config.episode.feedback_chars)
 
     return judge

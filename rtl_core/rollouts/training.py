@@ -19,6 +19,7 @@ from rtl_core.observe.usage import cost_metrics
 from rtl_core.rollouts.batch import Batch
 from rtl_core.rollouts.curriculum_sampling import pool_metrics
 from rtl_core.rollouts.datums import algorithm_of, build_datums, datums_to_imitate, signal_share, trainer_tokens
+from rtl_core.rollouts.evaluation import passed_by_turn
 from rtl_core.rollouts.metrics import (
     batch_metrics,
     batch_usage,
@@ -26,7 +27,6 @@ from rtl_core.rollouts.metrics import (
     equal_difficulty_metrics,
     warm_start_metrics,
 )
-from rtl_core.rollouts.turns import turn_metrics
 from rtl_core.run.session import Session
 
 
@@ -123,7 +123,10 @@ async def reinforce(session: Session, batch: Batch, trainer: Trainer) -> tuple[d
     metrics = {
         **batch_metrics(batch),
         **equal_difficulty_metrics(session, batch),
-        **turn_metrics(batch, config.episode),
+        **{
+            f"turn-{k}/passed_by_then": float(np.mean([*p.values()]))
+            for k, p in passed_by_turn(batch, config.episode).items()
+        },
         **drift_metrics(datums, trained),
         **reported(trained, rate),
         "learning/kl_weight": kl_weight,

@@ -112,9 +112,7 @@ def check_unchanged(
     old, new = _with_defaults(before.config), config.model_dump(mode="json")
     changes = []
     if (turns := before.config.get("refinement", {}).get("turns", 1)) > 1:
-        changes.append(
-            f"refinement.turns: was {turns}; further turns are now episodes without tools (docs/episodes.md)"
-        )
+        changes.append(f"refinement.turns: was {turns}; further turns are now episodes (docs/episodes.md)")
     for section in _FIXED:
         free = _MAY_CHANGE.get(section, set())
         if section == "evaluation" and config.run.purpose == "evaluation":

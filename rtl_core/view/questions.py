@@ -41,7 +41,7 @@ LEFT JOIN teacher_scores t USING (rollout) LEFT JOIN run_problems p ON p.run = r
 WHERE r.rollout IN ({keys}) GROUP BY ALL ORDER BY {order} LIMIT $most OFFSET $skip
 """
 _ROWS = """
-SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.parent, r.policy,
+SELECT r.rollout, r.run, r.purpose, r.evaluation, r.step, r.epoch, r.problem_id, r.sample, r.turn, r.policy,
        coalesce(c.tokens, r.n_tokens) AS n_tokens, c.turns, c.ended,
        r.stop_reason, left(r.text, 2000) AS text, v.outcome, v.tests_passed, v.tests_total, v.reasons[1] AS reason, w.total AS reward,
        a.advantage, a.counts, t.k1_mean AS k1, p.family, p.difficulty, f.level

@@ -56,7 +56,7 @@ def test_a_run_of_an_older_release_goes_on_if_it_had_no_further_turns_and_can_be
         history.start_run(record.model_copy(update={"config": stored}))
         assert config_of(history, one.run.name).episode.feedback_chars == 900
     check_unchanged(config, LoadedProblems(), history, TOOLS, accept_changes=False)
-    with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes without tools"):
+    with pytest.raises(ConfigError, match=r"refinement\.turns: was 2; further turns are now episodes"):
         check_unchanged(other, LoadedProblems(), history, TOOLS, accept_changes=False)
     left = tmp_path / "config.toml"
     left.write_text(to_toml(config) + "\n[refinement]\nturns = 1\nfeedback_chars = 400\n")
