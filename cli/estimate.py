@@ -41,8 +41,8 @@ def estimate(
 ) -> None:
     """Print what a run can cost at most, then what it will likely cost, with every assumption: tokens by kind, dollars, hours.
 
-    `at most` is the bill that the run cannot exceed: every answer as long as `sampling.max_tokens` allows and trained on, every group
-    replaced and every answer followed up as often as the configuration lets them be, no prompt cached. `likely` goes by lengths,
+    `at most` is the bill that the run cannot exceed: every answer as long as its limit of tokens allows and trained on, every group
+    replaced as often as the configuration lets it be, no prompt cached. `likely` goes by lengths,
     shares and speeds that are measured where the history holds rollouts of the same student, and assumed where not.
 
     Examples:
@@ -163,8 +163,8 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
 
     say(f"run {config.run.name!r}: {likely.steps} steps", "bold")
     say(
-        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.sampling.max_tokens:,} tokens each"
-        f" (sampling.max_tokens), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
+        f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
+        f" ({config.limit_key}), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
     )
     say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
     budget = config.cost.budget_usd
