@@ -203,7 +203,7 @@ def rollout(history: History, key: str, against: str, overlay: str, start: int) 
 def _conversation(messages: list[MessageRecord]) -> list[tuple[Turn, list[Row]]]:
     """Turns, each with its calls, or the grader's words: in a line, what is too long for it, and what the call gave."""
     return [
-        (turn, [dict(zip(("line", "long"), call_in_words(call and asdict(call)), strict=True), result=result)
+        (turn, [dict(zip(("line", "long"), call_in_words(asdict(call) if call else None), strict=True), result=result)
                 for call, result in turn.told])
         for turn in to_turns(messages)
     ]  # fmt: skip
