@@ -19,7 +19,7 @@ def to_messages(rollout: str, first: int, turn: Turn) -> list[MessageRecord]:
         tokens_T=reply.tokens_T, logprobs_T=reply.logprobs_T,
     )  # fmt: skip
     told = [
-        MessageRecord(rollout, at, "tool" if call else "user", r.text, r.ok, r.seconds, call=call and asdict(call), used_s=r.used_s)
+        MessageRecord(rollout, at, "tool" if call else "user", r.text, r.ok, r.seconds, call=asdict(call) if call else None, used_s=r.used_s)
         for at, (call, r) in enumerate(turn.told, first + 1)
     ]  # fmt: skip
     return [said, *told]
