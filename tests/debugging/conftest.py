@@ -15,7 +15,7 @@ from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
 from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.problems.sources.verilog_eval import read_verilog_eval
-from rtl_core.problems.starter.problems import starter_problems
+from rtl_core.problems.starter import starter_problems
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem

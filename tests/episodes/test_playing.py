@@ -70,7 +70,7 @@ def test_answers_and_every_message_are_recorded_and_what_is_recorded_is_not_aske
         before = len(server.asked)
         table, history = asyncio.run(play(config))
         assert len(server.asked) - before == 2 * 8 - 9  # no turn twice
-        rows = list(zip(*(column.cells for column in table.columns), strict=True))
+        rows = list(zip(*(map(str, column.cells) for column in table.columns), strict=True))
         assert [(row[0], *row[3:]) for row in rows] == [
             ("single-shot", "10", "1.0"), ("episodes of up to 30 turns", "70", "7.0"), ("single-shot, any of 2", "20", "2"),
         ]  # fmt: skip
