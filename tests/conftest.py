@@ -110,7 +110,9 @@ def _no_module_silences_the_next() -> Iterator[None]:
     assert logging.getLogger("rtl_distill").level == logging.NOTSET
 
 
-LONGEST_FIRST = ("flows", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels")
+LONGEST_FIRST = (
+    "durability", "flows", "learning", "pretrained", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels",
+)  # fmt: skip
 """Folders whose tests start services; begun first, so that no worker ends with one of them alone."""
 
 
