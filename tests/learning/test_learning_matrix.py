@@ -13,6 +13,7 @@ TWO_STEPS = [
     'problems.sources=[{kind="starter", tier="hard", train=8, heldout=7, heldout_split="test"}]',
     "curriculum.problems_per_step=4",
     "sampling.group_size=4",
+    "problems.validation_mutants=1",
 ]
 
 
