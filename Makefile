@@ -34,7 +34,7 @@ test: setup-test ## Run the test suite (minutes)
 
 test-slow: setup-test ## Run the tests that take minutes each
 	@scripts/system-packages.sh pg_ctlcluster=postgresql
-	@$(PY) -m pytest $(PARALLEL) -n 4 -m "slow and not docker" $(ARGS)
+	@$(PY) -m pytest $(PARALLEL) -m "slow and not docker" $(ARGS)
 
 test-timing: setup-test ## Run the tests with a time limit, on an idle machine
 	@$(PY) -m pytest -m timing $(ARGS)
