@@ -111,9 +111,9 @@ def _no_module_silences_the_next() -> Iterator[None]:
 
 
 LONGEST_FIRST = (
-    "durability", "flows", "learning", "pretrained", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels",
+    "durability", "test_benchmarks.py", "flows", "learning", "pretrained", "backend", "localtinker", "run", "validation", "debugging", "problems_sources", "tinymodels",
 )  # fmt: skip
-"""Folders whose tests start services; begun first, so that no worker ends with one of them alone."""
+"""Folders (and a file) whose tests start services; begun first, so that no worker ends with one of them alone."""
 
 
 @pytest.hookimpl(tryfirst=True)
