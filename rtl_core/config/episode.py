@@ -44,15 +44,20 @@ class Bounds(Section):
     """Tell the model how to work, its tools and the bounds. Off: the problem's text alone, for models that were trained on such conversations."""
 
     @property
+    def whole_answers(self) -> bool:
+        """Whether there are no tools, so that each turn is a whole answer."""
+        return self.tools == ()
+
+    @property
     def most_turns(self) -> int:
         """How many times the model may write: without tools each time is an attempt."""
-        return min(self.turns, self.attempts) if self.tools == () else self.turns
+        return min(self.turns, self.attempts) if self.whole_answers else self.turns
 
     @property
     def most_tool_tokens(self) -> int:
         """More tokens than tools or the grader can give in an episode: one for each byte of a result and 100 for what a chat template writes around
         it; calls that are not carried out cost the model a tenth of what they give, or more."""
-        if self.tools == ():
+        if self.whole_answers:
             return (self.most_turns - 1) * (4 * self.feedback_chars + 200)
         return self.turns * self.calls * (self.result_bytes + 100) + 10 * self.tokens
 

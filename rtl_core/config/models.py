@@ -287,8 +287,8 @@ class RunConfig(Section):
         learning = self.learning
         for key, wrong, why in (
             ("learning.episodes", self.run.purpose == "evaluation", "nothing is trained; set evaluation.agentic"),
-            ("episode.tools", self.episode.tools == () and self.episode.attempts == 1, "with neither tools nor a second attempt an answer is single-shot: set learning.episodes = false"),
-            ("learning.permute_results", self.episode.tools == () and learning.permute_results, "there are none without tools"),
+            ("episode.tools", self.episode.whole_answers and self.episode.attempts == 1, "with neither tools nor a second attempt an answer is single-shot: set learning.episodes = false"),
+            ("learning.permute_results", self.episode.whole_answers and learning.permute_results, "there are none without tools"),
             ("learning.warm_start_steps", learning.warm_start_steps > 0, "known-good answers are no conversations; set 0"),
             ("learning.algorithm", learning.self_taught, "its hints stand in the prompt of a single turn; take grpo"),
             ("learning.kl_after_error", learning.kl_after_error, "it compares answers of one turn; set false"),

@@ -268,7 +268,7 @@ def sources_in_words(session: Session, record: EvaluationRecord) -> list[str]:
 
 def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
     """Turn -> problem -> share of its answers that had passed by the end of the turn, of episodes without tools; of other answers empty."""
-    if bounds.tools != () or not any(stored.rollout.n_turns for stored in batch.rollouts.values()):
+    if not bounds.whole_answers or not any(stored.rollout.n_turns for stored in batch.rollouts.values()):
         return {}
     groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
 

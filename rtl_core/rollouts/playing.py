@@ -191,7 +191,7 @@ def _converse(
     if session.config.learning.permute_results and rollout.purpose == "train":
         problem = problem.model_copy(update={"context": _other_files(session, rollout)})
     bounds = session.config.episode
-    opening = single_shot if bounds.tools == () else None
+    opening = single_shot if bounds.whole_answers else None
     episode = Episode(problem, player.pool.executor, bounds, list(turns), judge=judge, opening=opening)
     episode.play(policy, on_turn)
     found: dict[str, Any] = {"text": episode.text, "ended": episode.ended, "n_turns": len(episode.turns)}

@@ -99,7 +99,7 @@ class Measured:
 
 _MEASURED = """
 WITH mine AS (SELECT run FROM runs WHERE student = $student AND coalesce(CAST(config ->> '$.learning.episodes' AS BOOLEAN), false) = $episodes
-              AND (NOT $episodes OR (coalesce(config ->> '$.episode.tools', '') = '[]') = $bare)),
+              AND (NOT $episodes OR (coalesce(config ->> '$.episode.tools', '') = '[]') = $whole_answers)),
 of_tools AS (SELECT rollout, len(own_T) - n_tokens AS tool_tokens FROM tokens JOIN rollouts USING (rollout) WHERE own_T IS NOT NULL),
 sampled AS (
     SELECT run, step, sum(n_tokens) AS answered, sum(n_prompt + n_tokens + coalesce(tool_tokens, 0) - 1) AS tokens
@@ -123,7 +123,7 @@ def measured(config: RunConfig, notes: list[str], history: History | None = None
     student = {
         "student": config.tinker.student,
         "episodes": config.learning.episodes,
-        "bare": config.episode.tools == (),
+        "whole_answers": config.episode.whole_answers,
     }
     try:
         reader = history or History(config.run.history, read_only=True)
@@ -141,9 +141,9 @@ def _episodes(config: RunConfig, known: Measured | None, notes: list[str]) -> tu
     if known is not None and known.turns is not None and known.tool_tokens is not None:
         turns, tool_tokens, origin = known.turns, known.tool_tokens, f"measured in {config.run.history}"
     else:
-        most, bare = config.episode.most_turns, config.episode.tools == ()
-        turns = sum(FAILED_SHARE**turn for turn in range(most)) if bare else max(1.0, TURNS_SHARE * most)
-        tool_tokens, origin = TOOL_TOKENS_PER_TURN * (turns - bare), "assumed; after a first run they are measured"
+        most, whole = config.episode.most_turns, config.episode.whole_answers
+        turns = sum(FAILED_SHARE**turn for turn in range(most)) if whole else max(1.0, TURNS_SHARE * most)
+        tool_tokens, origin = TOOL_TOKENS_PER_TURN * (turns - whole), "assumed; after a first run they are measured"
     notes.append(f"episodes: {turns:,.1f} turns, in which tools give {tool_tokens:,.0f} tokens, {origin}")
     return turns, tool_tokens
 

@@ -321,7 +321,7 @@ async def _open_policy(
 async def _open_conversations(session: Session, stack: AsyncExitStack) -> None:
     """What a run needs that answers in episodes. ConfigError where the chat template cannot hold such a conversation."""
     if session.config.learning.episodes:
-        ToolChat(session.policy.chat, [] if session.config.episode.tools == () else definitions())
+        ToolChat(session.policy.chat, [] if session.config.episode.whole_answers else definitions())
         session.policy.conversations = await stack.enter_async_context(
             open_conversation_pool(session.config, with_tools=True)
         )

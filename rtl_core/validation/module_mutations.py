@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rtl_core.problems.clocking import is_active_low
 from rtl_core.problems.tree import Edit, Node, SourceTree, is_token, name_of, tokens, walk
 from rtl_core.validation.module_text import ModuleText, bounds_of, declarators
-from rtl_core.validation.mutation import Mutation, told
+from rtl_core.validation.mutation import Mutation, changed
 
 _PORTS = ("ImplicitAnsiPort", "ExplicitAnsiPort")
 _DECLARED = ("DataDeclaration", "NetDeclaration")
@@ -69,7 +69,7 @@ def _short_registers(module: ModuleText) -> Iterator[Mutation]:
             continue  # the second half of an older port declaration
         for text, fewer in _narrower(tree, bounds):
             described = f"`{', '.join(declared)}` {tree.text(bounds)} has {fewer}"
-            yield from told(tree, "truncation", described, (bounds, text))
+            yield from changed(tree, "truncation", described, (bounds, text))
 
 
 def _ignored_inputs(module: ModuleText) -> Iterator[Mutation]:
@@ -141,7 +141,7 @@ def _missing_resets(module: ModuleText) -> Iterator[Mutation]:
         for part in walk(branch) if branch is not None else ():
             if name_of(part) == "ExpressionStatement" and name_of(part.expr) in _ASSIGNED:
                 kept = f"`{tree.text(part.expr.left)}` keeps its value while `{words[-1]}` is active"
-                yield from told(tree, "missing reset", kept, (part, ";"))
+                yield from changed(tree, "missing reset", kept, (part, ";"))
 
 
 def _narrower(tree: SourceTree, bounds: Node) -> Iterator[tuple[str, str]]:

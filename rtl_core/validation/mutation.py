@@ -52,7 +52,7 @@ Change = tuple[Node, str]
 """A node or token, and the text in its place."""
 
 
-def told(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
+def changed(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> Iterator[Mutation]:
     """The mutation that makes these changes; none where one of the nodes does not stand in the file as written."""
     spans = [tree.span(node) for node, _ in changes]
     edits = tuple(Edit(*span, text) for span, (_, text) in zip(spans, changes, strict=True) if span)
@@ -62,12 +62,12 @@ def told(tree: SourceTree, kind: Kind, description: str, *changes: Change) -> It
 
 def replaced(tree: SourceTree, kind: Kind, node: Node, text: str) -> Iterator[Mutation]:
     """The mutation that puts `text` in the place of a node or token."""
-    return told(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
+    return changed(tree, kind, f"`{short(tree.text(node))}` becomes `{short(text)}`", (node, text))
 
 
-def said(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterator[Mutation]:
+def changed_within(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterator[Mutation]:
     """A mutation described by the expression around it, before and after."""
-    for mutation in told(tree, kind, "", *changes):
+    for mutation in changed(tree, kind, "", *changes):
         if span := tree.span(whole):
             moved = (replace(edit, start=edit.start - span[0], end=edit.end - span[0]) for edit in mutation.edits)
             after = edited(tree.data[span[0] : span[1]], moved)
@@ -77,7 +77,7 @@ def said(tree: SourceTree, kind: Kind, whole: Node, *changes: Change) -> Iterato
 def swapped(tree: SourceTree, kind: Kind, whole: Node, left: Node, right: Node) -> Iterator[Mutation]:
     """The mutation in which two parts of `whole` change places; none where they are alike."""
     if tree.text(left) != tree.text(right):
-        yield from said(tree, kind, whole, (left, tree.text(right)), (right, tree.text(left)))
+        yield from changed_within(tree, kind, whole, (left, tree.text(right)), (right, tree.text(left)))
 
 
 def prints(node: Node) -> bool:

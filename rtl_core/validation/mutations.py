@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from rtl_core.problems.tree import Edit, Node, SourceTree, children, is_token, name_of, walk
 from rtl_core.validation.module_mutations import module_mutations, shares_header
-from rtl_core.validation.mutation import SHOWN, Mutation, prints, replaced, said, short, swapped, told
+from rtl_core.validation.mutation import SHOWN, Mutation, changed, changed_within, prints, replaced, short, swapped
 from rtl_core.validation.priorities import priority
 from rtl_core.validation.saturation import saturation
 
@@ -111,9 +111,9 @@ def _binary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         return
     token, sign = node.operatorToken, node.operatorToken.rawText
     for other in _OPERATORS.get(sign, "").split():
-        yield from said(tree, "operator", node, (token, other))
+        yield from changed_within(tree, "operator", node, (token, other))
     if sign in _OFF_BY_ONE:
-        yield from said(tree, "off by one", node, (token, _OFF_BY_ONE[sign]))
+        yield from changed_within(tree, "off by one", node, (token, _OFF_BY_ONE[sign]))
     if sign in _ORDERED:
         yield from swapped(tree, "swap", node, node.left, node.right)
 
@@ -124,14 +124,14 @@ def _unary(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     token, sign = node.operatorToken, node.operatorToken.rawText
     if sign in ("!", "~"):
         # The space keeps `&~a` from becoming another operator.
-        yield from said(tree, "polarity", node, (token, " "))
+        yield from changed_within(tree, "polarity", node, (token, " "))
     elif sign in _REDUCTIONS:
-        yield from said(tree, "operator", node, (token, _REDUCTIONS[sign]))
+        yield from changed_within(tree, "operator", node, (token, _REDUCTIONS[sign]))
 
 
 def _edge(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     if name_of(node) == "SignalEventExpression" and node.edge.rawText in _EDGES:
-        yield from said(tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText]))
+        yield from changed_within(tree, "polarity", node, (node.edge, _EDGES[node.edge.rawText]))
 
 
 def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -147,19 +147,19 @@ def _condition(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     which = f"`if ({short(predicate)})`"
     if not predicate.lstrip("( ").startswith(("!", "~")):
         negated = f"{which} becomes `if (!({short(predicate)}))`"
-        yield from told(tree, "polarity", negated, (node.predicate, f"!({predicate})"))
+        yield from changed(tree, "polarity", negated, (node.predicate, f"!({predicate})"))
     if node.elseClause is None:
-        yield from told(tree, "dropped branch", f"{which} does nothing", (node.statement, ";"))
+        yield from changed(tree, "dropped branch", f"{which} does nothing", (node.statement, ";"))
     elif instead := tree.text(node.elseClause.clause):
-        yield from told(tree, "dropped branch", f"{which} loses its else", (node.elseClause, ""))
-        yield from told(tree, "dropped branch", f"{which} is gone, only its else stays", (node, instead))
+        yield from changed(tree, "dropped branch", f"{which} loses its else", (node.elseClause, ""))
+        yield from changed(tree, "dropped branch", f"{which} is gone, only its else stays", (node, instead))
 
 
 def _case(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     items = [item for item in node.items if not is_token(item)] if name_of(node) == "CaseStatement" else []
     for item in items if len(items) > 1 else []:
         label = tree.text(item).split(":", 1)[0]
-        yield from told(tree, "dropped branch", f"case item `{short(label)}` is gone", (item, ""))
+        yield from changed(tree, "dropped branch", f"case item `{short(label)}` is gone", (item, ""))
 
 
 def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -167,7 +167,7 @@ def _assigned(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     for assignment in node.assignments if name_of(node) == "ContinuousAssign" else ():
         if name_of(assignment) == "AssignmentExpression":
             right = assignment.right
-            yield from said(tree, "polarity", assignment, (right, f"~({tree.text(right)})"))
+            yield from changed_within(tree, "polarity", assignment, (right, f"~({tree.text(right)})"))
 
 
 def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -175,7 +175,7 @@ def _concatenation(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         parts = [part for part in node.expressions if not is_token(part)]
         texts = [tree.text(part) for part in parts][::-1]
         if texts != texts[::-1]:
-            yield from said(tree, "bit order", node, *zip(parts, texts, strict=True))
+            yield from changed_within(tree, "bit order", node, *zip(parts, texts, strict=True))
 
 
 def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -187,7 +187,7 @@ def _instance(tree: SourceTree, node: Node) -> Iterator[Mutation]:
         a, b = tree.text(left), tree.text(right)
         if a != b:
             described = f"connections `{short(a)}` and `{short(b)}` change places"
-            yield from told(tree, "swap", described, (left, b), (right, a))
+            yield from changed(tree, "swap", described, (left, b), (right, a))
 
 
 def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -207,7 +207,7 @@ def _number(tree: SourceTree, node: Node) -> Iterator[Mutation]:
     while shown.parent is not None and shown.parent.parent is not None and len(tree.text(shown.parent)) <= SHOWN:
         shown = shown.parent
     for text in _other_values(tree.text(node), near=near, smaller_only=declared):
-        yield from said(tree, "off by one" if near else "constant", shown, (node, text))
+        yield from changed_within(tree, "off by one" if near else "constant", shown, (node, text))
 
 
 def _other_values(literal: str, *, near: bool, smaller_only: bool = False) -> list[str]:

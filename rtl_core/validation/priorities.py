@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from rtl_core.problems.tree import Node, SourceTree, is_token, name_of
-from rtl_core.validation.mutation import Mutation, short, told
+from rtl_core.validation.mutation import Mutation, changed, short
 
 
 def priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
@@ -37,7 +37,7 @@ def priority(tree: SourceTree, node: Node) -> Iterator[Mutation]:
 def _exchanged(tree: SourceTree, parts: list[tuple[Node, Node]], first: Node, second: Node) -> Iterator[Mutation]:
     changes = [change for a, b in parts for change in ((a, tree.text(b)), (b, tree.text(a)))]
     before, behind = (short(tree.text(node).split(":", 1)[0]) for node in (first, second))
-    return told(tree, "priority", f"`{behind}` goes before `{before}`", *changes)
+    return changed(tree, "priority", f"`{behind}` goes before `{before}`", *changes)
 
 
 def _overlapping(case: Node) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from rtl_core.algorithms.base import credit_of
+from rtl_core.backend.base import SampledAnswer
 from rtl_core.config import RunConfig, load_config
 from rtl_core.episodes.recorded import to_turns
 from rtl_core.episodes.tools import definitions
@@ -22,11 +23,11 @@ from rtl_core.errors import ConfigError, HistoryError
 from rtl_core.history.records import MessageRecord
 from rtl_core.history.store import History
 from rtl_core.prompting.calls import ToolChat
-from rtl_core.rollouts import batch as batches
-from rtl_core.rollouts import planning, playing, training
+from rtl_core.rollouts import playing
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.datums import algorithm_of, build_datums, credit_group
-from rtl_core.run.session import Session, open_session
+from rtl_core.rollouts.datums import algorithm_of, build_datums
+from rtl_core.run.session import open_session
+from tests.episodes.steps import begin, break_off_sampling, one_step
 
 
 def overrides(folder: Path, *more: str) -> list[str]:
@@ -39,25 +40,6 @@ def overrides(folder: Path, *more: str) -> list[str]:
 
 def settings(folder: Path, *more: str) -> RunConfig:
     return load_config("demo-episodes", overrides(folder, *more), environment={})
-
-
-async def begin(session: Session) -> Batch:
-    """The first step of a run, opened."""
-    if not session.weights.steps:
-        await planning.plan_run(session)
-    return batches.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
-
-
-async def one_step(config: RunConfig) -> tuple[Batch, Session]:
-    """A whole train step."""
-    async with open_session(config) as session:
-        step = await begin(session)
-        await asyncio.gather(*(playing.answer(session, step, problem_id) for problem_id in step.planned))
-        for problem_id in step.planned:
-            await batches.grade(session, step, problem_id)
-            credit_group(session, step, problem_id)
-        await training.train(session, step)
-    return step, session
 
 
 def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path) -> None:
@@ -110,21 +92,11 @@ def test_the_trainer_is_fed_exactly_what_was_sampled_and_rendered(tmp_path: Path
 
 def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1")
-    asked = 0
 
-    async def interrupted(most: int | None) -> tuple[list[MessageRecord], Batch]:
-        nonlocal asked
+    async def interrupted(most: int | None) -> tuple[list[MessageRecord], Batch, int]:
         async with open_session(config) as session:
-            step, sample = await begin(session), session.policy.backend.sample
-
-            async def counted(*arguments, **named):
-                nonlocal asked
-                asked += 1
-                if most is not None and asked > most:
-                    raise ConfigError("dead", "a repeat goes on")
-                return await sample(*arguments, **named)
-
-            monkeypatch.setattr(session.policy.backend, "sample", counted)
+            step = await begin(session)
+            asked = break_off_sampling(session, monkeypatch, most)
             (problem_id,) = step.planned
             try:
                 await playing.answer(session, step, problem_id)
@@ -132,12 +104,12 @@ def test_an_episode_whose_session_died_goes_on_at_the_turn(tmp_path: Path, monke
                 assert most is not None
             await session.recorder.settle()
             keys = session.history.query("SELECT DISTINCT rollout FROM messages ORDER BY 1").column(0).to_pylist()
-            return [message for key in keys for message in session.history.messages(key)], step
+            messages = [message for key in keys for message in session.history.messages(key)]
+            return messages, step, asked["asked"]
 
-    before, step = asyncio.run(interrupted(7))
+    before, step, _ = asyncio.run(interrupted(7))
     assert len(step.rollouts) < 12
-    asked = 0
-    after, step = asyncio.run(interrupted(None))
+    after, step, asked = asyncio.run(interrupted(None))
     turns = sum(stored.rollout.n_turns or 0 for stored in step.rollouts.values())
     assert len(step.rollouts) == 12
     assert asked == turns - 7, "no turn is sampled twice"
@@ -214,9 +186,7 @@ def test_in_the_control_an_episode_reads_the_document_of_another_problem(tmp_pat
         async with open_session(config) as session:
             step = await begin(session)
             (problem_id, *_) = step.planned
-            rollout = batches.Batch.rollout(
-                step, session.run, problem_id, 0, (), batches.SampledAnswer([], [], "stop", "")
-            )
+            rollout = step.rollout(session.run, problem_id, 0, (), SampledAnswer([], [], "stop", ""))
             return playing._other_files(session, rollout)["docs/specification.md"], session.problems[
                 problem_id
             ].context["docs/specification.md"]

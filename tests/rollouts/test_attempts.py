@@ -22,12 +22,12 @@ from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.feedback import ASK, feedback
 from rtl_core.reporting.breakdown import in_words
 from rtl_core.rollouts import batch as batches
-from rtl_core.rollouts import evaluation, planning, playing, training
+from rtl_core.rollouts import evaluation, playing
 from rtl_core.rollouts.batch import Batch
-from rtl_core.rollouts.datums import credit_group
 from rtl_core.run.session import Session, open_session
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome, Verdict
+from tests.episodes.steps import begin, break_off_sampling, one_step
 
 
 def settings(folder: Path, *more: str) -> RunConfig:
@@ -42,32 +42,6 @@ def settings(folder: Path, *more: str) -> RunConfig:
         ],
         environment={},
     )  # fmt: skip
-
-
-async def begin(session: Session) -> Batch:
-    if not session.weights.steps:
-        await planning.plan_run(session)
-    return batches.open_batch(session, await planning.batch_of(session, session.weights.steps[0]))
-
-
-async def one_step(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> tuple[Batch, Session, Counter[str]]:
-    """A whole train step, and how often each answer was graded."""
-    graded: Counter[str] = Counter()
-    async with open_session(config) as session:
-        step, grader = await begin(session), session.graders.grader
-        under_seeds = grader._under_seeds
-
-        def counted(problem, answer, until):
-            graded[f"{problem.id} {sorted(answer.files.items())}"] += bool(answer.files)
-            return under_seeds(problem, answer, until)
-
-        monkeypatch.setattr(grader, "_under_seeds", counted)
-        await asyncio.gather(*(playing.answer(session, step, problem_id) for problem_id in step.planned))
-        for problem_id in step.planned:
-            await batches.grade(session, step, problem_id)
-            credit_group(session, step, problem_id)
-        await training.train(session, step)
-    return step, session, graded
 
 
 def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]]:
@@ -87,7 +61,18 @@ def as_fed(chat: ToolChat, turns: Sequence[Turn]) -> tuple[list[int], list[bool]
 def test_what_failed_is_answered_again_after_the_graders_words_and_nothing_is_graded_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, session, graded = asyncio.run(one_step(settings(tmp_path), monkeypatch))
+    graded: Counter[str] = Counter()
+
+    def count(session: Session) -> None:
+        under_seeds = session.graders.grader._under_seeds
+
+        def counted(problem, answer, until):
+            graded[f"{problem.id} {sorted(answer.files.items())}"] += bool(answer.files)
+            return under_seeds(problem, answer, until)
+
+        monkeypatch.setattr(session.graders.grader, "_under_seeds", counted)
+
+    step, session = asyncio.run(one_step(settings(tmp_path), count))
     history, grader, seen = session.history, session.graders.grader, Counter()
     for stored in step.rollouts.values():
         rollout, problem = stored.rollout, session.problems[stored.rollout.problem_id]
@@ -147,18 +132,9 @@ def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_sa
     config = settings(tmp_path, "problems.sources.0.train=1", "curriculum.problems_per_step=1", "grading.retries=1")
 
     async def played(most: int | None, broken: bool = False) -> tuple[Batch, int]:
-        asked = 0
         async with open_session(config) as session:
-            step, sample = await begin(session), session.policy.backend.sample
-
-            async def counted(*arguments, **named):
-                nonlocal asked
-                asked += 1
-                if most is not None and asked > most:
-                    raise ConfigError("dead", "a repeat goes on")
-                return await sample(*arguments, **named)
-
-            monkeypatch.setattr(session.policy.backend, "sample", counted)
+            step = await begin(session)
+            asked = break_off_sampling(session, monkeypatch, most)
             if broken:
                 failure = Verdict(
                     outcome=Outcome.INFRASTRUCTURE_ERROR, stages=(), reasons=("no disk",), executor="test"
@@ -171,7 +147,7 @@ def test_a_turn_that_is_recorded_is_not_sampled_again_and_a_grader_that_fails_sa
                     await playing.answer(session, step, problem_id)
             else:
                 await playing.answer(session, step, problem_id)
-            return step, asked
+            return step, asked["asked"]
 
     step, _ = asyncio.run(played(None, broken=True))
     history = History(tmp_path / "history.duckdb", read_only=True)
