@@ -1,9 +1,8 @@
 """Answers that are conversations: episodes in which a model works with tools or tries again, and single-shot answers of one at an endpoint.
 
-The text of such a rollout are the files, as a single-shot answer would give them, or its last answer. So it is graded, regraded and audited like
-any other; what was graded between two attempts is not graded again. Its
-tokens are those of the whole conversation, where the model samples here, with a mask of those that it sampled: so it is trained on as one
-sequence. What the model wrote and was told are messages of the history, recorded turn by turn: an episode whose process died goes on from there.
+The text of such a rollout is its files, in the form of a single-shot answer, or without tools its last answer. So it is graded, regraded and
+audited like any other; what was graded between two attempts is not graded again. Where the model samples here, its tokens are those of the whole
+conversation, with a mask of those that were sampled: it is trained on as one sequence. What the model wrote and was told are messages of the history, recorded turn by turn: an episode whose process died goes on from there.
 """
 
 from __future__ import annotations

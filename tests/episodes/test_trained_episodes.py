@@ -123,9 +123,10 @@ def test_after_kill_9_in_the_middle_of_training_episodes_the_same_command_goes_o
     command += [part for one in given for part in ("--set", one)]
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_LOGGING_LEVEL": "ERROR"}
     reader = History(tmp_path / "history.duckdb", read_only=True)
-    under_way = "SELECT count(DISTINCT rollout) AS n FROM messages WHERE rollout LIKE 'small/step/%' AND rollout NOT IN (SELECT rollout FROM rollouts)"
+    # Which episodes are in the middle is up to the machine; that one goes on at the turn is what the test above shows.
+    played = "SELECT count(*) AS n FROM messages WHERE rollout LIKE 'small/step/%'"
     process = subprocess.Popen(command, env=environment, start_new_session=True)
-    wait_for(lambda: reader.query(under_way).to_pylist()[0]["n"] > 0, process)
+    wait_for(lambda: reader.query(played).to_pylist()[0]["n"] > 0, process)
     process.send_signal(signal.SIGKILL)
     process.wait()
     everything = "SELECT * FROM messages WHERE rollout LIKE 'small/step/%' ORDER BY rollout, position"
