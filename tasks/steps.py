@@ -8,6 +8,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from rtl_core.errors import RtlDistillError
+from rtl_core.observe.progress import progress
 from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
@@ -22,12 +24,21 @@ Step = Callable[Given, Awaitable[Found]]
 PAUSES_S = (2, 5, 10, 30, 60, 120, 300, 300)
 
 
-async def worth_another_try(_task: Any, _task_run: Any, state: Any) -> bool:
-    """Prefect's retry condition: whether time can mend the error of a failed state."""
+TOLD_FROM_S = 10
+"""A pause from which on the run's log says what is waited for; shorter ones are over before anybody asks."""
+
+
+async def worth_another_try(_task: Any, task_run: Any, state: Any) -> bool:
+    """Prefect's retry condition: whether time can mend the error of a failed state. Asked while there are attempts left."""
     try:
         await state.aresult()
     except BaseException as error:
-        return is_transient(error)
+        again = is_transient(error)
+        pause_s = PAUSES_S[min(task_run.run_count, len(PAUSES_S)) - 1]
+        if again and pause_s >= TOLD_FROM_S:
+            why = error.message if isinstance(error, RtlDistillError) else f"{type(error).__name__}: {error}"
+            progress.get().line(f"{task_run.name}: {why}; it is tried again in about {pause_s} s")
+        return again
     return False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.kv_cache import KVCache, round_up
 from rtl_core.localtinker.packing import Layout, packed_passes, padded, padded_passes
-from rtl_core.localtinker.sampling import Row, SampleRequest, choose, requests_of, tensor_of
+from rtl_core.localtinker.sampling import Row, SampleRequest, Vocabulary, choose, requests_of, tensor_of
 from rtl_core.localtinker.scoring import score_prompts
 
 _DEAD_SHARE = 0.15  # compact the cache when more than this share of its slots has stopped
@@ -23,11 +23,11 @@ class GenerationBatch:
     Every slot has its own length, so that prompts of any lengths share a batch without padding the sequences.
     """
 
-    def __init__(self, decoder: DenseDecoder, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decoder: DenseDecoder, vocabulary: Vocabulary) -> None:
         self.decoder = decoder
         self.rows: list[Row] = []
         self._requests: list[SampleRequest] = []  # of these rows
-        self._decode = decode
+        self._vocabulary = vocabulary
         self._cache: KVCache | None = None
         self._tokens_B: list[int] = []
         self._positions_B: list[int] = []
@@ -133,9 +133,9 @@ class GenerationBatch:
         return self.decoder.step(tokens_B, positions_B, self._cache)
 
     def _take(self, logits_BV: Tensor, rows: Sequence[Row]) -> list[int]:
-        tokens, logprobs = choose(logits_BV, rows)
+        tokens, logprobs = choose(logits_BV, rows, self._vocabulary.size)
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
-            if not row.done and row.take(token, logprob, self._decode):
+            if not row.done and row.take(token, logprob, self._vocabulary.decode):
                 row.request.row_done()
         return tokens
 

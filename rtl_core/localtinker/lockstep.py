@@ -7,7 +7,7 @@ different.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rtl_core.localtinker.decoder import PREFILL_TOKENS
 from rtl_core.localtinker.lora import AdapterBank
-from rtl_core.localtinker.sampling import Row, choose
+from rtl_core.localtinker.sampling import Row, Vocabulary, choose
 from rtl_core.localtinker.scoring import score_prompts
 
 
@@ -65,9 +65,9 @@ class LockstepDecoder:
 class LockstepBatch:
     """Rows whose prompts have one length; nothing joins after `admit`."""
 
-    def __init__(self, decoder: LockstepDecoder, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, decoder: LockstepDecoder, vocabulary: Vocabulary) -> None:
         self.decoder = decoder
-        self._decode = decode
+        self._vocabulary = vocabulary
         self._cache: Any = None
         self._tokens: list[int] = []
         self.rows: list[Row] = []
@@ -111,9 +111,9 @@ class LockstepBatch:
         self._take(self.decoder.step(self._tensor(self._tokens), self._cache))
 
     def _take(self, logits_BV: Tensor) -> None:
-        self._tokens, logprobs = choose(logits_BV, self.rows)
+        self._tokens, logprobs = choose(logits_BV, self.rows, self._vocabulary.size)
         for row, token, logprob in zip(self.rows, self._tokens, logprobs, strict=True):
-            if row.take(token, logprob, self._decode):
+            if row.take(token, logprob, self._vocabulary.decode):
                 row.request.row_done()
 
     def _tensor(self, values: Sequence) -> Tensor:

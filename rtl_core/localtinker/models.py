@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from rtl_core.localtinker.lockstep import LockstepDecoder
 from rtl_core.localtinker.lora import AdapterBank, LoraSpec, pairs_by_module
 from rtl_core.localtinker.modules import load_dense
 from rtl_core.localtinker.samplers import Sampler
+from rtl_core.localtinker.sampling import Vocabulary
 from rtl_core.localtinker.settings import context_of
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,7 @@ class ServedModel:
     name: str
     path: Path
     model: Any
-    decode: Callable[[Sequence[int]], str]
-    """The text of tokens, special ones included."""
+    vocabulary: Vocabulary
     adapters: AdapterBank
     eos_ids: frozenset[int]
     vocab_size: int
@@ -92,14 +92,14 @@ class ServedModel:
     def sampler(self, adapter: tuple[Mapping[str, Tensor], LoraSpec] | None, *, deterministic: bool) -> Sampler:
         """What samples from the base alone, or from a frozen adapter on it."""
         if self.dense:
-            return Sampler(self.decoder(adapter), self.decode, deterministic=deterministic)
+            return Sampler(self.decoder(adapter), self.vocabulary, deterministic=deterministic)
         name = None
         if adapter is not None:
             name = f"sampler-{next(_names)}"
             self.adapters.add(name, adapter[1])
             self.adapters.load(name, adapter[0])
         decoder = LockstepDecoder(self.model, self.adapters, name)
-        return Sampler(decoder, self.decode, deterministic=deterministic)
+        return Sampler(decoder, self.vocabulary, deterministic=deterministic)
 
 
 def room_on(device: str, models: Iterable[ServedModel]) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         dense = model is not None
         if not dense:
             model = _by_transformers(path, dtype, device)
-        decode, eos_id = _tokenizer(path, model.config.model_type)
+        vocabulary, eos_id = _tokenizer(path, model.config.model_type)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise PolicyError(f"model {name!r}: cannot load {path}: {error}") from error
     nbytes = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -140,7 +140,7 @@ def load_model(name: str, path: Path, *, dtype: str, device: str, max_context: i
         name=name,
         path=path,
         model=model,
-        decode=decode,
+        vocabulary=vocabulary,
         adapters=AdapterBank(model),
         eos_ids=_eos_ids(path, model, eos_id),
         vocab_size=model.get_input_embeddings().weight.shape[0],
@@ -162,8 +162,8 @@ def _by_transformers(path: Path, dtype: str, device: str) -> Any:
     return model
 
 
-def _tokenizer(folder: Path, model_type: str) -> tuple[Callable[[Sequence[int]], str], int | None]:
-    """The text of tokens, special ones included, and the end token, without transformers where it would say the same.
+def _tokenizer(folder: Path, model_type: str) -> tuple[Vocabulary, int | None]:
+    """What the folder's tokenizer knows, and the end token, without transformers where it would say the same.
 
     That is so where transformers takes tokenizer.json as it is: for classes without a way of their own, with no tokens added beside that
     file. (To a Qwen2 it gives a class of its own, whatever the folder says.)
@@ -177,11 +177,12 @@ def _tokenizer(folder: Path, model_type: str) -> tuple[Callable[[Sequence[int]],
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(own))
-        return partial(tokenizer.decode, skip_special_tokens=False), tokenizer.token_to_id(end)
+        decode = partial(tokenizer.decode, skip_special_tokens=False)
+        return Vocabulary(decode, max(tokenizer.get_vocab().values()) + 1), tokenizer.token_to_id(end)
     from transformers import AutoTokenizer
 
     theirs: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return theirs.decode, theirs.eos_token_id
+    return Vocabulary(theirs.decode, max(theirs.get_vocab().values()) + 1), theirs.eos_token_id
 
 
 def _disable_dropout(model: Any) -> None:

@@ -8,7 +8,7 @@ runs in a batch of its own.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from rtl_core.localtinker.decoder import DenseDecoder
 from rtl_core.localtinker.devices import give_back_free_memory
 from rtl_core.localtinker.lockstep import LockstepBatch, LockstepDecoder
 from rtl_core.localtinker.lora import LoraSpec, read_adapter
-from rtl_core.localtinker.sampling import Row
+from rtl_core.localtinker.sampling import Row, Vocabulary
 
 if TYPE_CHECKING:
     from rtl_core.localtinker.models import ServedModel
@@ -31,11 +31,9 @@ Batch = GenerationBatch | LockstepBatch
 class Sampler:
     """One set of weights, ready to sample."""
 
-    def __init__(
-        self, decoder: DenseDecoder | LockstepDecoder, decode: Callable[[Sequence[int]], str], *, deterministic: bool
-    ) -> None:
+    def __init__(self, decoder: DenseDecoder | LockstepDecoder, vocabulary: Vocabulary, *, deterministic: bool) -> None:
         self.decoder = decoder
-        self._decode = decode
+        self._vocabulary = vocabulary
         self._deterministic = deterministic
 
     def place(self, rows: Sequence[Row], batches: list[Batch]) -> list[tuple[Batch, list[Row]]]:
@@ -51,8 +49,8 @@ class Sampler:
 
     def _new_batch(self) -> Batch:
         if isinstance(self.decoder, DenseDecoder):
-            return GenerationBatch(self.decoder, self._decode)
-        return LockstepBatch(self.decoder, self._decode)
+            return GenerationBatch(self.decoder, self._vocabulary)
+        return LockstepBatch(self.decoder, self._vocabulary)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,16 @@ _LARGEST_UNIFORM = 1.0 - 2.0**-50
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """What a model's tokenizer knows."""
+
+    decode: Callable[[Sequence[int]], str]
+    """The text of tokens, special ones included."""
+    size: int
+    """One above its largest id. A model's matrices can have rows beyond it, to fill them up; such ids are never sampled."""
+
+
+@dataclass(frozen=True)
 class SamplingOptions:
     """How to choose tokens and when to stop. `top_k` -1 and `top_p` 1 mean no limit; temperature 0 is greedy."""
 
@@ -162,47 +172,47 @@ def tensor_of(values: Sequence[float], dtype: type[np.generic], device: torch.de
     return torch.from_numpy(np.array(values, dtype)).to(device)
 
 
-def choose(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Sample one token a row; returns tokens and their log-probabilities under the untempered model.
+def choose(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
+    """Sample one token a row, of ids below `known`; returns tokens and their log-probabilities under the untempered model.
 
     Inverse transform sampling with one uniform number per row and token, so that a row's tokens depend on its own
     logits and its own random stream alone.
     """
     plain = [row.request.options.plain for row in rows]
     if all(plain):
-        return _choose_plain(logits_BV, rows)
+        return _choose_plain(logits_BV, rows, known)
     if not any(plain):
-        return _choose_shaped(logits_BV, rows)
+        return _choose_shaped(logits_BV, rows, known)
     # Apart, so that a row's arithmetic does not depend on what its companions ask for.
     tokens, logprobs = [0] * len(rows), [0.0] * len(rows)
     for kind, choose_kind in ((True, _choose_plain), (False, _choose_shaped)):
         index = [i for i, is_plain in enumerate(plain) if is_plain is kind]
         part_BV = logits_BV.index_select(0, torch.tensor(index, device=logits_BV.device))
-        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index]), strict=True):
+        for i, token, logprob in zip(index, *choose_kind(part_BV, [rows[i] for i in index], known), strict=True):
             tokens[i], logprobs[i] = token, logprob
     return tokens, logprobs
 
 
-def _choose_plain(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+def _choose_plain(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
     """`choose` from the model's own distribution."""
     p_BV = torch.softmax(logits_BV, -1)
-    tokens_B = _draw(p_BV, rows)
+    tokens_B = _draw(p_BV[:, :known], rows)
     return _checked(tokens_B, p_BV.gather(1, tokens_B[:, None])[:, 0].log_())
 
 
-def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+def _choose_shaped(logits_BV: Tensor, rows: Sequence[Row], known: int) -> tuple[list[int], list[float]]:
     """`choose` for rows that have a temperature, a limit on their tokens, or ask for the most likely ones."""
     options = [row.request.options for row in rows]
     logp_BV = torch.log_softmax(logits_BV, -1)
-    shaped_BV = logp_BV
+    shaped_BV = logp_BV[:, :known]
     if any(o.temperature != 1.0 for o in options):
-        shaped_BV = logp_BV / logp_BV.new_tensor([o.temperature or 1.0 for o in options])[:, None]
+        shaped_BV = shaped_BV / logp_BV.new_tensor([o.temperature or 1.0 for o in options])[:, None]
     if any(o.top_k > 0 or o.top_p < 1.0 for o in options):
         shaped_BV = _truncate(shaped_BV, options)
     tokens_B = _draw(torch.softmax(shaped_BV, -1), rows)
     if any(o.temperature == 0 for o in options):
         greedy = torch.tensor([o.temperature == 0 for o in options], device=logits_BV.device)
-        tokens_B = torch.where(greedy, logits_BV.argmax(-1), tokens_B)
+        tokens_B = torch.where(greedy, logits_BV[:, :known].argmax(-1), tokens_B)
     for index, option in enumerate(options):
         if option.topk_logprobs and not rows[index].done:
             top = logp_BV[index].topk(option.topk_logprobs)

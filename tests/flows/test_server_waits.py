@@ -16,8 +16,9 @@ import pytest
 from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.exceptions import PrefectHTTPStatusError
 
+from rtl_core.errors import MalformedAnswerError
 from rtl_core.run.stopping import is_transient
-from rtl_distill.tasks import logs
+from rtl_distill.tasks import logs, steps
 
 
 class Server(ThreadingHTTPServer):
@@ -79,6 +80,27 @@ def test_what_stays_busy_is_worth_trying_again(server: Server) -> None:
     with pytest.raises(PrefectHTTPStatusError) as caught:
         asyncio.run(ask(server.url))
     assert is_transient(caught.value)
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_task_that_waits_for_its_next_attempt_says_for_what(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(steps, "PAUSES_S", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(steps, "TOLD_FROM_S", 0.02)
+    attempts = []
+
+    async def sample(problem_id: str) -> int:
+        attempts.append(problem_id)
+        if len(attempts) < 4:
+            raise MalformedAnswerError("a sample has the token 861", "ask again")
+        return len(attempts)
+
+    with caplog.at_level("INFO", logger="rtl_distill"):
+        assert asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1")) == 4
+    waits = [record.message for record in caplog.records if "tried again" in record.message]
+    why = "sample p1: a sample has the token 861; it is tried again in about"
+    assert waits == [f"{why} 0.02 s", f"{why} 0.03 s"]
 
 
 def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server: Server, tmp_path: Path) -> None:

@@ -93,6 +93,23 @@ def test_sampling_and_scoring_agree_with_transformers(served):
         np.testing.assert_allclose(scores.logprobs_P[1:], expected[: len(prompt) - 1], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "options", [SamplingOptions(40), SamplingOptions(40, temperature=0.0), SamplingOptions(40, top_k=200)]
+)
+def test_ids_that_the_tokenizer_does_not_have_are_never_sampled(tmp_path, options):
+    """A model's matrices are often filled up to a round number of rows."""
+    for name in ("qwen3", "gpt2"):
+        model = localtinker_helpers.served(tmp_path / name, CONFIGS[name][0])
+        known = max(localtinker_helpers.make_tokenizer().get_vocab().values()) + 1
+        assert known < model.vocab_size
+        job = SampleJob(PROMPTS[0], 16, 0, options, PLAIN)
+        ((sequences, _),), _ = answered(model.sampler(None, deterministic=False), [job])
+        assert max(max(sequence.tokens) for sequence in sequences) < known
+        np.testing.assert_allclose(
+            sequences[0].logprobs, truth(model.path, PROMPTS[0] + sequences[0].tokens)[2:], atol=1e-4
+        )
+
+
 def test_an_adapter_trains_and_samples_alike(served):
     """After a few steps, sampler and trainer log-probabilities agree and differ from the base's."""
     model, _ = served
