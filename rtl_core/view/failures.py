@@ -20,21 +20,22 @@ SELECT step * $bins // $steps AS bin, outcome, count(*) AS n, min(step) AS first
 WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY ALL ORDER BY bin
 """
 _MISTAKES = """
-SELECT mistake, step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example, max(step) AS last,
-       arg_max(expected, step) AS expected, arg_max(got, step) AS got
+SELECT 'interface' AS kind, mistake AS name, step * $bins // $steps AS bin, count(*) AS n, 0 AS solvable, arg_max(rollout, step) AS example, max(step) AS last,
+       concat_ws(' · ', 'expected ' || nullif(arg_max(expected, step), ''), 'got ' || nullif(arg_max(got, step), '')) AS words
 FROM named_mistakes WHERE run = $run AND purpose = 'train' AND mistake NOT IN ('failing check', 'reset behaviour', 'bit order') GROUP BY ALL
 """
 _LEVELS = """
-SELECT level, step * $bins // $steps AS bin, count(*) AS n, count(*) FILTER (WHERE solvable) AS solvable, arg_max(rollout, step) AS example, max(step) AS last
+SELECT 'level' AS kind, level AS name, step * $bins // $steps AS bin, count(*) AS n, count(*) FILTER (WHERE solvable) AS solvable,
+       arg_max(rollout, step) AS example, max(step) AS last, '' AS words
 FROM failure_levels WHERE run = $run AND purpose = 'train' GROUP BY ALL
 """
 _REASONS = """
 WITH failed AS (
     SELECT rollout, step, outcome, reasons[1] AS reason FROM verdicts
     WHERE run = $run AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') AND len(reasons) > 0)
-SELECT outcome, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
-            ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS cluster,
-       step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example,
+SELECT outcome AS kind, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
+            ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS name,
+       step * $bins // $steps AS bin, count(*) AS n, 0 AS solvable, arg_max(rollout, step) AS example,
        max(step) AS last, arg_max(reason, step) AS words
 FROM failed GROUP BY ALL ORDER BY n DESC LIMIT 4000
 """
@@ -105,37 +106,31 @@ def outcomes(history: History, run: str) -> list[Row]:
 
 def mistakes(history: History, run: str) -> list[Cluster]:
     """Interface mistakes by name, most frequent first."""
-    found: dict[str, Cluster] = {}
-    for row in history.query(_MISTAKES, _parts(history, run)).to_pylist():
-        words = " · ".join(f"{what} {row[what]}" for what in ("expected", "got") if row[what])
-        _add(found.setdefault(row["mistake"], Cluster("interface", row["mistake"], words)), row, words)
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))[:MOST]
+    return _clusters(history, run, _MISTAKES)[:MOST]
 
 
 def levels(history: History, run: str) -> list[Cluster]:
     """Failed answers by what kind of failing it is, most frequent first."""
-    found: dict[str, Cluster] = {}
-    for row in history.query(_LEVELS, _parts(history, run)).to_pylist():
-        cluster = found.setdefault(row["level"], Cluster("level", row["level"], ""))
-        _add(cluster, row, "")
-        cluster.solvable += row["solvable"]
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))
+    return _clusters(history, run, _LEVELS)
 
 
 def reasons(history: History, run: str) -> list[Cluster]:
     """Failing checks by name, and other failures by their reason without its numbers and names; most frequent first."""
+    return _clusters(history, run, _REASONS)[: 2 * MOST]
+
+
+def _clusters(history: History, run: str, sql: str) -> list[Cluster]:
+    """The clusters of a question that counts failures by kind, name and part of the run; most frequent first."""
     found: dict[tuple[str, str], Cluster] = {}
-    for row in history.query(_REASONS, _parts(history, run)).to_pylist():
-        key = row["outcome"], row["cluster"]
-        _add(found.setdefault(key, Cluster(*key, row["words"])), row, row["words"])
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))[: 2 * MOST]
-
-
-def _add(cluster: Cluster, row: Row, words: str) -> None:
-    cluster.answers += row["n"]
-    cluster.bins[min(BINS - 1, row["bin"])] += row["n"]
-    if row["last"] > cluster.last:
-        cluster.last, cluster.example, cluster.words = row["last"], row["example"], words
+    for row in history.query(sql, _parts(history, run)).to_pylist():
+        key = row["kind"], row["name"]
+        cluster = found.setdefault(key, Cluster(*key, row["words"]))
+        cluster.answers += row["n"]
+        cluster.solvable += row["solvable"]
+        cluster.bins[min(BINS - 1, row["bin"])] += row["n"]
+        if row["last"] > cluster.last:
+            cluster.last, cluster.example, cluster.words = row["last"], row["example"], row["words"]
+    return sorted(found.values(), key=lambda c: (-c.answers, c.name))
 
 
 def flips(history: History, run: str) -> list[Row]:
