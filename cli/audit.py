@@ -41,11 +41,11 @@ def audit(
 
     from rich.console import Console
 
-    from rtl_core.errors import InfrastructureError
+    from rtl_core.equivalence.side_by_side import Effort
     from rtl_core.history.store import History
     from rtl_core.reporting.figures.audit import audit_summary, render, summary_of
-    from rtl_core.rollouts.auditing import AuditPlan, audit_run
-    from rtl_core.rollouts.resumable import Choice
+    from rtl_core.rollouts.auditing import audit_run
+    from rtl_core.rollouts.resumable import Choice, refuse_failed
     from rtl_core.run.folder import config_of
     from rtl_distill.cli.flow import stoppable
 
@@ -55,16 +55,14 @@ def audit(
     console = Console(stderr=True) if json_ else Console()
     with stoppable(console) as tell:
         tell.stage(f"audit {name}")
-        plan = AuditPlan(Choice(purpose=purpose, most=most), cycles, parameters, proof)
-        done = audit_run(path, config_of(history, name), plan, jobs=jobs)
+        choice, effort = Choice(purpose=purpose, most=most), Effort.of_cycles(cycles, parameters, proof)
+        done = audit_run(path, config_of(history, name), choice, effort, jobs=jobs)
         tell.line(done.in_words())
     summary = audit_summary(history, name) or summary_of([])
     if json_:
         print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))
     else:
         console.print(render(history, name, summary))
-    if done.failed:
-        failed = f"the executor failed for {done.failed.total()} passes: {done.failed.most_common(1)[0][0]}"
-        raise InfrastructureError(failed, "the same command tries them again")
+    refuse_failed("the executor", "passes", done.failed)
     if strict and summary.whole.different:
         raise typer.Exit(1)

@@ -114,16 +114,12 @@ def reproduce(
     from rich.console import Console
 
     from rtl_core.rollouts.reproducing import reproduce as reproduce_file
-    from rtl_core.types.problem import Problem
+    from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.arguments import open_history
     from rtl_distill.cli.flow import stoppable
     from rtl_distill.cli.problems import load
 
-    if run is None:
-        loaded = load(config, source)
-        problems = [*loaded.train, *loaded.heldout]
-    else:
-        problems = [Problem.model_validate(one.record) for one in open_history(db).problems_of(run)]
+    problems = [*problems_as_recorded(open_history(db), run).values()] if run else load(config, source).every
     with stoppable(Console(stderr=True)):
         claims = reproduce_file(verdicts, problems, executor, jobs)
     for claim in claims:

@@ -17,7 +17,7 @@ from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.problems.cvdp import read_cvdp
-from rtl_core.rollouts.auditing import AuditPlan
+from rtl_core.rollouts.auditing import THOROUGH
 from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
 from rtl_core.validation.doubts import Once, hold
@@ -64,7 +64,7 @@ async def _look_at_all(
 
         async def look(name: str) -> None:
             answers = [line.answer.files for line in lines[name]]
-            found[name] = await call(hold, grader, lines[name][0].problem, answers, AuditPlan().effort, once)
+            found[name] = await call(hold, grader, lines[name][0].problem, answers, THOROUGH, once)
 
         total = sum(map(len, lines.values()))
         await work_off(

@@ -45,24 +45,10 @@ from rtl_core.validation.level import golden_digest
 AUDITOR_VERSION = 4
 """Raised whenever an audit may come to another result than before."""
 
+THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
+"""The usual effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
+
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
-
-
-@dataclass(frozen=True)
-class AuditPlan:
-    """Which passes are audited, and how thoroughly."""
-
-    choice: Choice = ALL
-    cycles: int = 24_000
-    """Clock cycles, or random input patterns, for each set of parameters."""
-    parameter_sets: int = 6
-    """Other values of the parameters than the defaults, where a problem has parameters."""
-    proof_cpu_s: float = 10.0
-    """CPU seconds of each proof; 0 means none."""
-
-    @property
-    def effort(self) -> Effort:
-        return Effort.of_cycles(self.cycles, self.parameter_sets, self.proof_cpu_s)
 
 
 @dataclass
@@ -100,10 +86,14 @@ class _Work:
         return sum(len(rollouts) for _, rollouts in self.answers)
 
 
-def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) -> AuditDone:
+def audit_run(
+    path: Path, config: RunConfig, choice: Choice = ALL, effort: Effort = THOROUGH, *, jobs: int = 0
+) -> AuditDone:
     """Audit the passes of the run `config.run.name` in the history at `path` and store what was found.
 
     Args:
+        choice: which of the run's rollouts; of these the passes are looked at.
+        effort: how thoroughly.
         jobs: simulations at one time; 0 means one per core.
 
     Raises:
@@ -111,14 +101,14 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
         ToolMissingError: no simulator is installed.
     """
     history, run, done = History(path), config.run.name, AuditDone()
-    chosen = plan.choice.of(history, run, passed=True)
+    chosen = choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
     problems = problems_as_recorded(history, run, chosen)
     done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
     if not chosen:
         return done
     with closing(Grader(executor_of(config), limits=limits_of(config))) as grader:
-        work = _Auditing(history, run, grader, plan, problems, {name: chosen[name] for name in problems}, done)
+        work = _Auditing(history, run, grader, effort, problems, chosen, done)
         asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done
 
@@ -128,7 +118,7 @@ class _Auditing:
     history: History
     run: str
     grader: Grader
-    plan: AuditPlan
+    effort: Effort
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
@@ -182,13 +172,13 @@ class _Auditing:
         parts = [
             AUDITOR_VERSION,
             golden_digest(problem) if problem.golden is not None else sorted(answers),
-            asdict(self.plan.effort),
+            asdict(self.effort),
             sorted(self.grader.executor.tools().items()),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _look(self, work: _Work) -> list[Comparison]:
-        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort, self.once)
+        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.effort, self.once)
 
     def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [

@@ -131,9 +131,11 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
 
 
 def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
+    from rtl_distill.flows.regrade import regrade
+
     config = load_config("demo", [f"run.name={RUN}"])
-    with pytest.raises(ConfigError, match="uses no image"), open_regrading(graded.path, config, Choice(), image="x"):
-        pass
+    with pytest.raises(ConfigError, match="uses no image"):
+        asyncio.run(regrade(RUN, str(graded.path), image="x"))
     with (
         pytest.raises(HistoryError, match="no graded rollout"),
         open_regrading(graded.path, config, Choice(purpose="train", first_step=9)),
