@@ -6,7 +6,7 @@ import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,7 +25,9 @@ def serve_tinker(
         str, typer.Option(help="Address to listen on; other than loopback needs TINKER_API_KEY.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="Of the frozen weights, and of what is computed from them.")
+    ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "cpu",
     threads: Annotated[int, typer.Option(help="Threads of torch on the CPU.")] = min(2, os.cpu_count() or 1),
     sampling_processes: Annotated[
@@ -55,8 +57,6 @@ def serve_tinker(
 
     models = dict(map(parse_model, model))
     check_models(models)
-    if dtype not in ("float32", "bfloat16"):
-        raise ConfigError(f"--dtype {dtype}: must be float32 or bfloat16")
     given = os.environ.get("TINKER_API_KEY") or None
     check_exposure(host, given)
     key = given or f"tml-local-{secrets.token_hex(16)}"
