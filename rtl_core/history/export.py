@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
-from rtl_core.history.columns import columns_of
+from rtl_core.history.columns import columns_of, table_names
 from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 
@@ -64,15 +64,10 @@ def _copy(source: Path, target: Path) -> None:
         raise InfrastructureError(f"{source} could not be copied: {done.stderr.strip()}", "is the disk full?")
 
 
-# Tables that do not name their run, and how to find the rows that belong to one.
+# Tables that name neither their run nor a rollout, and how to find the rows that belong to one.
 _BY_OTHERS = {
     "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
     "prompts": "prompt IN (SELECT prompt FROM rollouts WHERE run = $run)",
-    "tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "teacher_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "teacher_choices": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "trainer_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "messages": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "verdict_cache": "false",
     "schema_version": "true",
 }
@@ -80,22 +75,18 @@ _BY_OTHERS = {
 
 def export_parquet(history: History, run: str | None, folder: Path) -> list[Path]:
     """Every table as `<table>.parquet`, of one run or (None) of all; returns the files."""
-    names = history.query(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name"
-    )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name in names.column("table_name").to_pylist():
-        condition = "true" if run is None else _BY_OTHERS.get(name, "run = $run")
-        literal = "NULL" if run is None else "'" + run.replace("'", "''") + "'"
+    for name in sorted(table_names()):
+        columns = columns_of(name)
+        named = "run = $run" if "run" in columns else "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)"
+        condition = "true" if run is None else _BY_OTHERS.get(name, named)
         path = folder / f"{name}.parquet"
         fresh = path.with_name(f".{path.name}.part")
         target = str(fresh).replace("'", "''")
+        sql = f"COPY (SELECT * FROM {name} WHERE {condition}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
         with connection.connect(history.path, read_only=True) as con:
-            con.execute(
-                f"COPY (SELECT * FROM {name} WHERE {condition.replace('$run', literal)}) TO '{target}'"
-                " (FORMAT parquet, COMPRESSION zstd)"
-            ).fetchall()
+            con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
         os.replace(fresh, path)
         written.append(path)
     return written

@@ -58,6 +58,16 @@ SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS fa
 FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout) LEFT JOIN run_problems p ON p.run = $run AND p.problem_id = t.problem_id
 GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most
 """
+_CONSTRUCTS = """
+WITH newest AS (SELECT min(step) FROM (SELECT step, sum(count(*)) OVER (ORDER BY step DESC) AS n FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY step)
+                WHERE n <= $most OR step = (SELECT max(step) FROM verdicts WHERE run = $run AND purpose = 'train')),
+answers AS (SELECT CAST(v.outcome = 'passed' AS INTEGER) AS ok, r.text FROM rollouts r JOIN verdicts v USING (rollout)
+            WHERE r.run = $run AND r.purpose = 'train' AND v.run = $run AND v.outcome <> 'infrastructure_error'
+            AND r.step >= (FROM newest) AND v.step >= (FROM newest))
+SELECT c.text, count(*) AS looked, count(*) FILTER (WHERE contains(a.text, c.text)) AS n, avg(ok) FILTER (WHERE contains(a.text, c.text)) AS with,
+       avg(ok) FILTER (WHERE NOT contains(a.text, c.text)) AS without
+FROM answers a, (SELECT unnest($texts) AS text) c GROUP BY c.text
+"""
 _DIFFERENT = """
 SELECT a.rollout, a.problem_id, a.method, a.detail, v.step FROM audits a JOIN verdicts v USING (rollout)
 WHERE a.run = $run AND a.result = 'different' AND v.outcome = 'passed' ORDER BY v.step DESC, a.rollout LIMIT $most
@@ -145,29 +155,11 @@ def never_solved(history: History, run: str) -> list[Row]:
 
 def constructs(history: History, run: str) -> tuple[int, list[Row]]:
     """How many of the newest training answers were looked at, and per construct how many have it and pass with and without it."""
-    columns = ", ".join(f"contains(text, $c{i}) AS c{i}" for i in range(len(CONSTRUCTS)))
-    sums = ", ".join(
-        f"count(*) FILTER (WHERE c{i}) AS n{i}, avg(ok) FILTER (WHERE c{i}) AS with{i}, avg(ok) FILTER (WHERE NOT c{i}) AS without{i}"
-        for i in range(len(CONSTRUCTS))
-    )
-    newest = (
-        "SELECT min(step) AS step FROM (SELECT step, sum(count(*)) OVER (ORDER BY step DESC) AS n FROM verdicts"
-        " WHERE run = $run AND purpose = 'train' GROUP BY step) WHERE n <= $looked OR step = (SELECT max(step) FROM verdicts WHERE run = $run AND purpose = 'train')"
-    )
-    sql = (
-        f"WITH a AS (SELECT CAST(v.outcome = 'passed' AS INTEGER) AS ok, {columns} FROM rollouts r JOIN verdicts v USING (rollout)"
-        f" WHERE r.run = $run AND r.purpose = 'train' AND v.run = $run AND v.outcome <> 'infrastructure_error'"
-        f" AND r.step >= ({newest}) AND v.step >= ({newest})) SELECT count(*) AS looked, {sums} FROM a"
-    )
-    params: dict[str, Any] = {f"c{i}": text for i, text in enumerate(CONSTRUCTS)}
-    (row,) = history.query(sql, {"run": run, "looked": LOOKED_AT, **params}).to_pylist()
-    made = [
-        {"name": name, "text": text, "n": row[f"n{i}"], "with": row[f"with{i}"], "without": row[f"without{i}"]}
-        for i, (text, name) in enumerate(CONSTRUCTS.items())
-        if row[f"n{i}"]
-    ]
+    asked = {"run": run, "most": LOOKED_AT, "texts": list(CONSTRUCTS)}
+    found = history.query(_CONSTRUCTS, asked).to_pylist()
+    made = [{"name": CONSTRUCTS[row["text"]], **row} for row in found if row["n"]]
     made.sort(key=lambda r: (r["with"] - (r["without"] if r["without"] is not None else r["with"]), r["name"]))
-    return row["looked"], made
+    return found[0]["looked"] if found else 0, made
 
 
 def suspects(history: History, run: str) -> dict[str, Any]:
