@@ -4,6 +4,8 @@ Every distinct answer is held once against the golden answer of its problem: sim
 then proved equal where that can be done (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are held
 against one another (`rtl_core.equivalence.consensus`). What was found is kept in the table `audits`. A repetition does only what is
 missing: passes that are new, and those that were audited with another golden answer, other texts, effort or tools.
+
+The passing answers of a file are looked at in the same way (`audit_file`, of `rtl-distill grade --audit`).
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.equivalence.pair import Comparison
 from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import Executor
+from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.grading.answer_file import AnswerLine, read_answers
+from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
+from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import (
     ALL,
     Choice,
@@ -198,3 +204,52 @@ def audit_record(
         run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
         **told, **(vars(netlist) if netlist else {}),
     )  # fmt: skip
+
+
+def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
+    """Looks at every answer whose verdict in `records` is a pass, and writes what was found to `output`, one JSON object a line.
+
+    Returns result -> answers.
+
+    Raises:
+        ProblemError: a file cannot be read or written.
+        ToolMissingError, InfrastructureError: the executor cannot start, or fails.
+    """
+    passed = {(record["id"], record["sample"]) for record in records if record["passed"]}
+    lines, _ = read_answers(asked.answers, read_cvdp(asked.problems))
+    by_problem: dict[str, list[AnswerLine]] = defaultdict(list)
+    for line in lines:
+        if (line.problem.id, line.sample) in passed:
+            by_problem[line.problem.id].append(line)
+    found: dict[str, list[Comparison]] = {}
+    with (
+        closing(make_executor(asked.executor)) as executor,
+        closing(Grader(executor, limits=asked.limits, seed=asked.seed)) as grader,
+    ):
+        asyncio.run(_look_at_file(grader, by_problem, found, asked.jobs or os.cpu_count() or 1))
+    rows = [
+        {"id": line.problem.id, "sample": line.sample, **asdict(one)}
+        for name, own in by_problem.items()
+        for line, one in zip(own, found[name], strict=True)
+    ]
+    try:
+        output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"{output} cannot be written: {error.strerror}", "name another file with --audit") from error
+    return Counter(row["result"] for row in rows)
+
+
+async def _look_at_file(
+    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
+) -> None:
+    once = Once()
+    with daemon_threads(grader.executor) as call:
+
+        async def look(name: str) -> None:
+            answers = [line.answer.files for line in lines[name]]
+            found[name] = await call(hold, grader, lines[name][0].problem, answers, THOROUGH, once)
+
+        total = sum(map(len, lines.values()))
+        await work_off(
+            lines, look, Tally("passes looked at", total), at_once=at_once, size=lambda name: len(lines[name])
+        )

@@ -112,7 +112,7 @@ def open_regrading(
 
     Args:
         label: names the regrading; by default executor, tools and seed.
-        cluster: runs the jobs in place of an executor of our own; it stays the caller's to close.
+        cluster: runs the jobs in place of an executor of our own; it is closed at the end, so that jobs under way end.
 
     Raises:
         HistoryError: the run holds no graded rollout of that choice.

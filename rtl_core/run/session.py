@@ -197,7 +197,7 @@ async def open_session(
 
     Args:
         holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
-        cluster: runs the jobs of grading in place of an executor of our own; it stays the caller's to close.
+        cluster: runs the jobs of grading in place of an executor of our own; it is closed at the end, so that jobs under way end.
 
     Raises:
         ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
