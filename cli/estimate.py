@@ -202,11 +202,11 @@ def _table(found: Forecast, here: bool) -> Table:
         return "-" if value is None else f"{value:,.{digits}f}"
 
     most, likely, prices = found.most, found.likely, found.prices
-    columns = ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely")
+    columns = ("model", "kind", "USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
     shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
-    table = Table(box=box.SIMPLE_HEAD)
-    for i in shown:
-        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for i in shown:  # where it is too wide, the model's name is folded and no number is cut
+        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold")
 
     def add(cells: tuple[str, ...]) -> None:
         table.add_row(*(cells[i] for i in shown))
