@@ -55,9 +55,6 @@ class Survey:
         """Ids of the problems that nothing is known of yet, in the session's order."""
         return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
 
-    def status(self, problem_id: str) -> str:
-        return self.records[problem_id].status
-
     async def validate(self, problem_id: str) -> str:
         """Validate one problem in the session's pool; returns its status.
 

@@ -56,7 +56,6 @@ class Overlay:
 class Token:
     """One token as it is drawn."""
 
-    position: int
     text: str
     shade: str
     words: str
@@ -164,9 +163,8 @@ def drawn(
         words += [f"{title} {values[i]:+.3f}" for title, values in there]
         words += [said[i]] if i in said else []
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
-        made.append(
-            Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words))
-        )
+        text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
+        made.append(Token(text, shade, "\n".join(words)))
     return made
 
 
