@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from rtl_core.config import RunConfig
     from rtl_core.cost.estimate import Prompts
+    from rtl_core.prompting.templates import Message
     from rtl_core.run.forecast import Forecast
+    from rtl_core.types.problem import Problem
 
 CHARS_PER_TOKEN = 3.2
 """Of English mixed with Verilog, where no tokenizer is at hand."""
@@ -74,9 +76,9 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
 
     count, exact = _token_counter(config, download, notes)
     limit = float(config.prompting.max_prompt_tokens)
-    lengths: dict[str, list[float]] = {"train": [], "heldout": []}
-    most: dict[str, list[float]] = {"train": [], "heldout": []}
-    sources: dict[str, list[str]] = {"train": [], "heldout": []}
+    # Of each prompt: likely tokens, most tokens, source.
+    train: list[tuple[float, float, str]] = []
+    heldout: list[tuple[float, float, str]] = []
     for source in config.problems.sources:
         if isinstance(source, FileSource) and not source.path.exists():
             if source.published is None:
@@ -88,10 +90,8 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             total = problems or public
             held = round(total * source.heldout_fraction)
             mean = min(tokens, limit)
-            for split, n in (("train", total - held), ("heldout", held)):
-                lengths[split] += [mean] * n
-                most[split] += [limit] * n
-                sources[split] += [source.kind] * n
+            train += [(mean, limit, source.kind)] * (total - held)
+            heldout += [(mean, limit, source.kind)] * held
             size = "as you said" if problems else "the size of the public set (say --problems N)"
             notes.append(
                 f"there is no {source.path} ({source.how_to_get(source.path)}): {total} problems, {size}; prompts of"
@@ -100,25 +100,25 @@ def _prompts(config: RunConfig, problems: int | None, download: bool, notes: lis
             continue
         loaded = LoadedProblems(split=config.problems.split)
         source.add_to(loaded, config.run.seed)
-        for split, found in (("train", loaded.train), ("heldout", loaded.heldout)):
-            counted = [count(problem) for problem in found]
-            lengths[split] += counted
-            most[split] += counted if exact else [limit] * len(found)
-            sources[split] += [problem.source for problem in found]
+        for split, read in ((train, loaded.train), (heldout, loaded.heldout)):
+            counted = [(count(problem), problem.source) for problem in read]
+            split += [(tokens, tokens if exact else limit, kind) for tokens, kind in counted]
         notes.append(f"{source.kind}: {len(loaded.train)} training and {len(loaded.heldout)} held-out problems, read")
-
-    train, heldout = (Prompts.of(lengths[split], most[split], sources[split]) for split in ("train", "heldout"))
-    return train, heldout
+    return Prompts.of(train), Prompts.of(heldout)
 
 
-def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Any], float], bool]:
+def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple[Callable[[Problem], float], bool]:
     """A function problem -> prompt tokens, and whether it is exact: by the student's tokenizer, or by characters without it."""
     import os
 
     from rtl_core.errors import PolicyError
     from rtl_core.prompting.messages import build_messages
 
-    budget = config.prompting.max_prompt_tokens
+    budget = float(config.prompting.max_prompt_tokens)
+
+    def messages_of(problem: Problem) -> list[Message]:
+        return build_messages(problem, config.prompting.template)
+
     if not download:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's client would try for a minute on a machine without network
     try:
@@ -127,22 +127,12 @@ def _token_counter(config: RunConfig, download: bool, notes: list[str]) -> tuple
         tokenizer = backend_of(config).tokenizer(config, config.tinker.student)
         chat = config.prompting.chat(tokenizer, config.tinker.student)
         notes.append(f"prompt lengths: counted with the tokenizer of {config.tinker.student}")
-
-        def by_tokenizer(problem: Any) -> float:
-            messages = build_messages(problem, config.prompting.template, dict(problem.context))
-            return float(min(len(chat.encode(messages)), budget))
-
-        return by_tokenizer, True
+        return lambda problem: min(float(len(chat.encode(messages_of(problem)))), budget), True
     except PolicyError:
         notes.append(
             f"prompt lengths: {CHARS_PER_TOKEN} characters a token, assumed: the student's tokenizer is not on this machine (--download)"
         )
-
-    def by_characters(problem: Any) -> float:
-        messages = build_messages(problem, config.prompting.template, dict(problem.context))
-        return min(sum(len(m["content"]) for m in messages) / CHARS_PER_TOKEN, float(budget))
-
-    return by_characters, False
+    return lambda problem: min(sum(len(m["content"]) for m in messages_of(problem)) / CHARS_PER_TOKEN, budget), False
 
 
 def _show(console: Console, config: RunConfig, found: Forecast) -> None:
@@ -164,7 +154,7 @@ def _show(console: Console, config: RunConfig, found: Forecast) -> None:
     say(f"run {config.run.name!r}: {likely.steps} steps", "bold")
     say(
         f"at most {sum_of(highest)}: {most.rollouts:,} answers of {config.trained_limit:,} tokens each"
-        f" ({config.limit_key}), those of training all trained on{_extras(config, most.steps)}; no prompt cached"
+        f" ({config.limit_key}), those of training all trained on{_replaced(config, most.steps)}; no prompt cached"
     )
     say(f"likely  {sum_of(total)}: {likely.rollouts:,} answers, under the assumptions below")
     budget = config.cost.budget_usd
@@ -212,11 +202,11 @@ def _table(found: Forecast, here: bool) -> Table:
         return "-" if value is None else f"{value:,.{digits}f}"
 
     most, likely, prices = found.most, found.likely, found.prices
-    columns = ("model", "kind", "USD/M", "tokens at most", "USD at most", "tokens likely", "USD likely")
+    columns = ("model", "kind", "USD/M", "tokens\nat most", "USD\nat most", "tokens\nlikely", "USD\nlikely")
     shown = [i for i, column in enumerate(columns) if not (here and column.startswith("USD"))]
-    table = Table(box=box.SIMPLE_HEAD)
-    for i in shown:
-        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for i in shown:  # where it is too wide, the model's name is folded and no number is cut
+        table.add_column(columns[i], justify="left" if i < 2 else "right", no_wrap=i > 0, overflow="fold")
 
     def add(cells: tuple[str, ...]) -> None:
         table.add_row(*(cells[i] for i in shown))
@@ -238,13 +228,9 @@ def _table(found: Forecast, here: bool) -> Table:
     return table
 
 
-def _extras(config: RunConfig, steps: int) -> str:
-    """What else the most counts of a run of `steps`, in words; nothing where the configuration has none of it."""
-    learning, words = config.learning, ""
-    if learning.replacements and any(learning.replaces_equal_at(step, steps) for step in range(steps)):
-        words += f", every group that may be replaced replaced {_times(learning.replacements)}"
-    return words
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _replaced(config: RunConfig, steps: int) -> str:
+    """That the most counts replaced groups of a run of `steps`, in words; nothing where none may be replaced."""
+    learning, count = config.learning, config.learning.replacements
+    if not count or not any(learning.replaces_equal_at(step, steps) for step in range(steps)):
+        return ""
+    return f", every group that may be replaced replaced {'once' if count == 1 else f'{count} times'}"

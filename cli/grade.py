@@ -1,4 +1,5 @@
-"""`rtl-distill grade`: verdicts for answers in a file; `reproduce`: the same verdicts again."""
+"""Verdicts: of answers in a file (`grade`), the same ones again (`reproduce`), those of a run again (`regrade`), and whether they were
+deserved (`audit`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from rtl_distill.cli.arguments import ConfigOption, DbOption, SourceOption
+from rtl_distill.cli.arguments import (
+    ConfigOption,
+    DbOption,
+    NewestRunArgument,
+    PurposeOption,
+    SourceOption,
+    database_path,
+    open_history,
+    pick_run,
+)
 
 Until = Literal["format", "interface", "syntax", "tests"]
 TimeoutOption = Annotated[
@@ -70,7 +80,7 @@ def grade(
     from rich.console import Console
 
     from rtl_core.grading.limits import Limits
-    from rtl_core.rollouts.audit_file import audit_file
+    from rtl_core.rollouts.auditing import audit_file
     from rtl_core.rollouts.grade_file import FileGrading, grade_file
     from rtl_core.types.verdict import Stage
     from rtl_distill.cli.flow import stoppable
@@ -114,16 +124,11 @@ def reproduce(
     from rich.console import Console
 
     from rtl_core.rollouts.reproducing import reproduce as reproduce_file
-    from rtl_core.types.problem import Problem
-    from rtl_distill.cli.arguments import open_history
+    from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.flow import stoppable
     from rtl_distill.cli.problems import load
 
-    if run is None:
-        loaded = load(config, source)
-        problems = [*loaded.train, *loaded.heldout]
-    else:
-        problems = [Problem.model_validate(one.record) for one in open_history(db).problems_of(run)]
+    problems = [*problems_as_recorded(open_history(db), run).values()] if run else load(config, source).every
     with stoppable(Console(stderr=True)):
         claims = reproduce_file(verdicts, problems, executor, jobs)
     for claim in claims:
@@ -134,3 +139,97 @@ def reproduce(
     told = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())
     typer.echo(f"{equal} of {len(claims)} verdicts are equal{told}")
     raise typer.Exit(0 if equal == len(claims) else 1)
+
+
+def regrade(
+    run: NewestRunArgument = None,
+    executor: Annotated[
+        Literal["bubblewrap", "docker"] | None, typer.Option(help="Where the harness runs (default: as in the run).")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Simulation image of the Docker executor.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Random seed of the harnesses (default: as in the run).")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the regrading (default: executor, tools, seed).")] = None,
+    purpose: PurposeOption = "all",
+    first_step: Annotated[int, typer.Option("--from", min=0, help="First step.")] = 0,
+    last_step: Annotated[int, typer.Option("--to", min=0, help="Last step.")] = 2**31 - 1,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many rollouts at most.")] = 2**31 - 1,
+    db: DbOption = None,
+) -> None:
+    """Grade what a run sampled again and tell which verdicts changed; what training saw stays as it is.
+
+    Verdicts are kept under a label; the same command goes on where it stopped. `rtl-distill query regrades` lists the labels and
+    `rtl-distill query changed-verdicts` every rollout that changed.
+
+    Examples:
+
+        rtl-distill regrade demo --seed 7                       # do verdicts depend on the harness' seed?
+
+        rtl-distill regrade demo --executor docker --image cvdp-sim:next --purpose evaluation
+    """
+    from rtl_distill.cli.flow import run_flow
+
+    name = pick_run(open_history(db), run)
+    choice = {"purpose": purpose, "first_step": first_step, "last_step": last_step, "most": most}
+    asked = (name, str(database_path(db)), label, executor, image, seed, choice)
+    run_flow("rtl_distill.flows.regrade:regrade", *asked, title=f"regrade {name}")
+
+
+def audit(
+    run: NewestRunArgument = None,
+    purpose: PurposeOption = "all",
+    cycles: Annotated[
+        int, typer.Option(min=100, help="Clock cycles, or random input patterns, of each simulation.")
+    ] = 24_000,
+    parameters: Annotated[int, typer.Option(min=0, help="How many other sets of parameter values are tried.")] = 6,
+    proof: Annotated[float, typer.Option(min=0.0, help="CPU seconds of each proof; 0 means none.")] = 10.0,
+    most: Annotated[int, typer.Option(min=1, help="How many passes at most.")] = 2**31 - 1,
+    jobs: Annotated[int, typer.Option(min=0, help="Simulations at one time; 0 means one per core.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 when a pass is doubtful.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    db: DbOption = None,
+) -> None:
+    """Hold every passed answer of a run against its problem's golden answer, and name the doubtful ones.
+
+    An answer that simulation does not tell apart is proved equal where that can be done. Without a golden answer, the passes of
+    a problem are held against one another.
+
+    What is found is kept in the history, and reports show it; the same command goes on where it stopped. Exit code 0 when every
+    pass was looked at (1 with --strict and a doubtful one), 130 when it was interrupted.
+
+    Examples:
+
+        rtl-distill audit demo
+
+        rtl-distill audit demo --cycles 200000 --purpose evaluation --json
+    """
+    import json
+
+    from rich.console import Console
+
+    from rtl_core.equivalence.side_by_side import Effort
+    from rtl_core.history.store import History
+    from rtl_core.reporting.figures.audit import audit_summary, render, summary_of
+    from rtl_core.rollouts.auditing import audit_run
+    from rtl_core.rollouts.resumable import Choice, refuse_failed
+    from rtl_core.run.folder import config_of
+    from rtl_distill.cli.flow import stoppable
+
+    path = database_path(db)
+    history = History(path) if path.is_file() else open_history(db)  # a history of an older schema comes forward
+    name = pick_run(history, run)
+    console = Console(stderr=True) if json_ else Console()
+    with stoppable(console) as tell:
+        tell.stage(f"audit {name}")
+        choice, effort = Choice(purpose=purpose, most=most), Effort.of_cycles(cycles, parameters, proof)
+        done = audit_run(path, config_of(history, name), choice, effort, jobs=jobs)
+        tell.line(done.in_words())
+    summary = audit_summary(history, name) or summary_of([])
+    if json_:
+        print(json.dumps({"run": name, "without_golden": done.without_golden, **summary.as_json()}, indent=2))
+    else:
+        console.print(render(history, name, summary))
+    refuse_failed("the executor", "passes", done.failed)
+    if strict and summary.whole.different:
+        raise typer.Exit(1)

@@ -208,7 +208,7 @@ def export(
         count = exports.export_rollouts(history, name, folder / "rollouts.jsonl", tokens=tokens)
         typer.echo(f"{folder / 'rollouts.jsonl'}: {count} rollouts")
     if format_ in ("metrics", "all"):
-        count = exports.export_metrics(history, name, folder / "metrics.jsonl")
+        count = exports.write_lines(folder / "metrics.jsonl", exports.metrics(history, name))
         typer.echo(f"{folder / 'metrics.jsonl'}: {count} lines")
     if format_ == "verdicts":
         from rtl_core.rollouts.reproducing import records_of

@@ -65,7 +65,7 @@ def list_(config: ConfigOption = "demo", source: SourceOption = None) -> None:
             table.add_row(p.id, p.source, split, p.category, p.difficulty, golden, known)
     Console().print(table)
     typer.echo(f"{len(loaded.train)} to train on, {len(loaded.heldout)} held out")
-    for kind in sorted({problem.source for problem in (*loaded.train, *loaded.heldout)}):
+    for kind in sorted({problem.source for problem in loaded.every}):
         train, held = (sum(p.source == kind for p in found) for found in (loaded.train, loaded.heldout))
         typer.echo(f"  {kind}: {train} to train on, {held} held out ({held / (train + held):.1%})")
     for moved in loaded.moved:
@@ -227,7 +227,7 @@ def sources_of(config: str, source: list[str] | None) -> tuple[tuple[ProblemSour
 
 def named(loaded: LoadedProblems, problem_id: str) -> Problem:
     """The problem of that id. ProblemError that names those like it, when there is none."""
-    every = {p.id: p for p in (*loaded.train, *loaded.heldout)}
+    every = {p.id: p for p in loaded.every}
     if problem_id not in every:
         close = [name for name in every if problem_id in name][:5]
         raise ProblemError(

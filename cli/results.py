@@ -258,8 +258,8 @@ def _write_waves(case: Case, executor: Executor, file: Path) -> None:
     found = dump(case, executor)
     file.write_bytes(found.vcd)
     _tell("waves", f"{file}, {len(found.vcd):,} bytes")
-    if found.check and found.check.signal and found.check.expected:
-        _tell("saw", f"{found.check.signal} is {found.check.got}, expected {found.check.expected}")
+    if found.check and found.check.seen:
+        _tell("saw", found.check.seen)
     console = _console()
     console.print(waves_table(found, console.width))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -23,7 +23,6 @@ from rtl_distill.cli.arguments import (
 if TYPE_CHECKING:
     from rtl_core.types.finding import Finding
 
-DTYPES = ("float32", "bfloat16", "float16")
 TRAIN = "rtl_distill.flows.train:train"
 
 
@@ -236,8 +235,8 @@ BaseOption = Annotated[
     ),
 ]
 DtypeOption = Annotated[
-    str | None,
-    typer.Option(metavar="|".join(DTYPES), help="With --merged: of the weights; left out, the base's own."),
+    Literal["float32", "bfloat16", "float16"] | None,
+    typer.Option(help="With --merged: of the weights; left out, the base's own."),
 ]
 WhichOption = Annotated[
     str,
@@ -274,8 +273,6 @@ def checkpoints(
     from rtl_core.run.export import checkpoint_table, export_adapter, export_merged
     from rtl_core.run.folder import config_of
 
-    if dtype not in (None, *DTYPES):
-        raise typer.BadParameter(f"{dtype!r} is none of {', '.join(DTYPES)}", param_hint="--dtype")
     if merged and export is None:
         raise typer.BadParameter("says how --export writes: name its folder", param_hint="--merged")
     if (base or dtype) and not merged:
@@ -287,7 +284,7 @@ def checkpoints(
         Console().print(checkpoint_table(history, config))
         return
     if merged:
-        work = export_merged(history, config, step, export, typer.echo, base=base, dtype=dtype)  # type: ignore[arg-type]
+        work = export_merged(history, config, step, export, typer.echo, base=base, dtype=dtype)
     else:
         work = export_adapter(history, config, step, export, typer.echo)
     for path in asyncio.run(work):

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from prefect import flow
 from pydantic import Field
 
-from rtl_core.errors import InfrastructureError
+from rtl_core.errors import ConfigError
 from rtl_core.history.store import History
 from rtl_core.observe.progress import progress
 from rtl_core.rollouts.regrading import open_regrading
-from rtl_core.rollouts.resumable import ALL, Choice, Tally, work_off
+from rtl_core.rollouts.resumable import ALL, Choice, Tally, refuse_failed, work_off
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import graders_of
 from rtl_distill.tasks.cluster import cluster_of
@@ -49,12 +49,16 @@ async def regrade(
         InfrastructureError: grading itself failed for some; the same command tries those again.
     """
     settings, tell = config_of(History(Path(history), read_only=True), run), progress.get()
-    changes = {name: value for name, value in (("executor", executor), ("seed", seed)) if value is not None}
+    given = {"executor": executor, "image": image, "seed": seed}
+    changes = {name: value for name, value in given.items() if value is not None}
     settings = settings.model_copy(update={"grading": settings.grading.model_copy(update=changes)})
+    if image is not None and settings.grading.executor != "docker":
+        words = f"the executor {settings.grading.executor} uses no image"
+        raise ConfigError(words, "add --executor docker, or leave --image out")
     with (
         lines_in_flow_run_log(),
         cluster_of(settings) as cluster,
-        open_regrading(Path(history), settings, choice, label=label, image=image, cluster=cluster) as regrading,
+        open_regrading(Path(history), settings, choice, label=label, cluster=cluster) as regrading,
     ):
         waiting = sum(map(len, regrading.waiting.values()))
         tell.stage(f"regrade {regrading.label}: {waiting} rollouts, {regrading.known} known from before")
@@ -63,9 +67,5 @@ async def regrade(
         await work_off(regrading.waiting, partial(regrade_problem, regrading), tally, at_once=at_once)
         tell.line(regrading.in_words())
         tell.show(regrading.changes())
-        if regrading.failed:
-            ((reason, _),) = regrading.failed.most_common(1)
-            raise InfrastructureError(
-                f"grading failed for {regrading.failed.total()} rollouts: {reason}", "the same command tries them again"
-            )
+        refuse_failed("grading", "rollouts", regrading.failed)
         return regrading.label

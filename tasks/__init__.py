@@ -1,1 +1,1 @@
-"""Prefect tasks: a name, retries and one call into `rtl_core` each. Tasks take names and ids, never objects or arrays."""
+"""Prefect's side of a run: tasks (a name, retries and one function of `rtl_core` each), logs, artifacts, and a Dask cluster."""

@@ -128,12 +128,9 @@ class Publisher:
             "cost/usd": "USD",
             "time/total": "seconds",
         }
-        table = self._session.history.query(
-            f"SELECT step, name, value FROM step_metrics WHERE run = ? AND name IN ({', '.join('?' * len(names))})"
-            f" AND step > (SELECT max(step) FROM step_metrics WHERE run = ?) - {STEPS_SHOWN} ORDER BY step",
-            [self._session.run, *names, self._session.run],
-        ).to_pylist()
-        rows: dict[int, dict[str, Any]] = {}
-        for row in table:
-            rows.setdefault(row["step"], {"step": row["step"] + 1})[names[row["name"]]] = round(row["value"], 4)
-        return [{name: row[name] for name in ("step", *names.values()) if name in row} for row in rows.values()]
+        history, run = self._session.history, self._session.run
+        last = history.last_trained_step(run)
+        return [
+            {"step": step + 1, **{words: round(found[name], 4) for name, words in names.items() if name in found}}
+            for step, found in history.step_metrics(run, last.step - STEPS_SHOWN + 1 if last else 0).items()
+        ]

@@ -52,9 +52,8 @@ class Grpo(Algorithm):
     def kl_weight_of(self, answer: StoredRollout, kl_weight: float) -> float:
         """λ of one answer: 0 where `learning.kl_on` leaves it to its reward alone."""
         learning = self.config.learning
-        passed = answer.verdict is not None and answer.verdict.passed
         unpaid = learning.doubtful == "zero" and answer.audit == "different"
-        return 0.0 if passed and not unpaid and learning.kl_on == "failed" else kl_weight
+        return 0.0 if answer.passed and not unpaid and learning.kl_on == "failed" else kl_weight
 
     def advantages_T(self, answer: StoredRollout, advantage: float, kl_weight: float) -> NDArray[np.float32]:
         """Advantage of each of the answer's T tokens, from a scalar one and the KL; with 0, the KL's part alone."""

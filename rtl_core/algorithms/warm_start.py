@@ -29,8 +29,7 @@ class WarmStart(Algorithm):
         seen: set[tuple[int, ...]] = set()
         chosen = []
         for stored in group.answers:
-            passed = stored.verdict is not None and stored.verdict.passed
-            wanted = passed or not self.config.learning.warm_start_passing_only
+            wanted = stored.passed or not self.config.learning.warm_start_passing_only
             tokens_T = stored.rollout.tokens_T
             chosen.append(wanted and stored.rollout.stop_reason == "stop" and tokens_T not in seen)
             if chosen[-1]:

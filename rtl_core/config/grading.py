@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from rtl_core.config.plugins import import_plugins
 from rtl_core.learning.reward import TERMS
 from rtl_core.types.section import Section
 
@@ -68,7 +68,13 @@ class RewardSection(Section):
     @field_validator("plugins")
     @classmethod
     def _import(cls, modules: tuple[str, ...]) -> tuple[str, ...]:
-        return import_plugins(modules)
+        """To import a module is to register the terms that it holds."""
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                raise ValueError(f"cannot import {name}: {type(error).__name__}: {error}") from error
+        return modules
 
     @field_validator("weights")
     @classmethod

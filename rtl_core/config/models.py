@@ -12,7 +12,6 @@ from rtl_core.config.episode import Bounds
 from rtl_core.config.grading import GradingSection, RewardSection
 from rtl_core.config.learning import CurriculumSection, HealthSection, LearningSection
 from rtl_core.config.tinker import TinkerSection
-from rtl_core.config.tracking import TrackingSection
 from rtl_core.problems.problem_set import SplitBy
 from rtl_core.problems.sources import Source
 from rtl_core.prompting.chat import Chat
@@ -154,6 +153,12 @@ class CostSection(Section):
     cost what those before it did."""
     budget_hours: float | None = Field(default=None, gt=0)
     """Stop, with everything saved, after so many hours; the same command goes on with as many again."""
+
+
+class TrackingSection(Section):
+    wandb_project: str | None = Field(default=None, min_length=1)
+    """Also send every step's metrics to this project of Weights & Biases (extra `wandb`); its own variables say to whom and
+    how: WANDB_API_KEY, WANDB_ENTITY, WANDB_MODE=offline."""
 
 
 class RunConfig(Section):

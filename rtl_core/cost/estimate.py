@@ -31,11 +31,12 @@ class Prompts:
     """Source -> share of the problems; of the rest nothing is known. Counts where a run has several teachers."""
 
     @classmethod
-    def of(cls, tokens: Sequence[float], most: Sequence[float], sources: Sequence[str]) -> Prompts:
-        """From the tokens of each prompt, likely and at most, and the source of each problem."""
-        n = len(tokens)
-        shares = {source: count / n for source, count in Counter(sources).items()}
-        return cls(n, sum(tokens) / max(n, 1), sum(most) / max(n, 1), max(most, default=0.0), shares)
+    def of(cls, prompts: Sequence[tuple[float, float, str]]) -> Prompts:
+        """From the tokens of each prompt, likely and at most, and the source of its problem."""
+        n, most = len(prompts), [most for _, most, _ in prompts]
+        shares = {source: count / n for source, count in Counter(source for _, _, source in prompts).items()}
+        mean = sum(tokens for tokens, _, _ in prompts) / max(n, 1)
+        return cls(n, mean, sum(most) / max(n, 1), max(most, default=0.0), shares)
 
 
 @dataclass(frozen=True)

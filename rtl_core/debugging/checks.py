@@ -37,6 +37,17 @@ class Check:
     expected: str | None = None
     """What was seen where, and what should have been, in the harness' own way to write it."""
 
+    @property
+    def seen(self) -> str | None:
+        """These in words, as far as the harness tells."""
+        if self.got is None or self.expected is None:
+            return None
+        return (
+            f"{self.signal} is {self.got}, expected {self.expected}"
+            if self.signal
+            else f"got {self.got}, expected {self.expected}"
+        )
+
 
 def first_failing_check(steps: Sequence[StepResult], harness: Mapping[str, str]) -> Check | None:
     """The first failing check in the results of a harness' services; None where no test failed."""

@@ -56,7 +56,14 @@ def _time(waves: Waves, time: int) -> str:
 
 
 def _hex(bits: str) -> str:
-    if len(bits) == 1:
-        return bits
-    digits = [bits[max(0, end - 4) : end] for end in range(len(bits), 0, -4)][::-1]
-    return "".join("x" if "x" in digit else "z" if "z" in digit else f"{int(digit, 2):x}" for digit in digits)
+    return bits if len(bits) == 1 else hexadecimal(bits)[2:]
+
+
+def hexadecimal(bits: str) -> str:
+    """Bits of `01xz` as 0x..., digit by digit: one with an unknown bit is x, one of z alone is z."""
+    padded = bits.rjust(-(-len(bits) // 4) * 4, "0" if bits[:1] in "01" else bits[:1])
+    digits = []
+    for i in range(0, len(padded), 4):
+        part = padded[i : i + 4]
+        digits.append("z" if part == "zzzz" else "x" if set(part) & {"x", "z"} else f"{int(part, 2):x}")
+    return "0x" + "".join(digits)

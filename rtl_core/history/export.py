@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
-from rtl_core.history.columns import columns_of
+from rtl_core.history.columns import columns_of, table_names
 from rtl_core.history.records import MessageRecord, StoredRollout
 from rtl_core.history.store import History
 
@@ -64,15 +64,10 @@ def _copy(source: Path, target: Path) -> None:
         raise InfrastructureError(f"{source} could not be copied: {done.stderr.strip()}", "is the disk full?")
 
 
-# Tables that do not name their run, and how to find the rows that belong to one.
+# Tables that name neither their run nor a rollout, and how to find the rows that belong to one.
 _BY_OTHERS = {
     "problems": "fingerprint IN (SELECT fingerprint FROM run_problems WHERE run = $run)",
     "prompts": "prompt IN (SELECT prompt FROM rollouts WHERE run = $run)",
-    "tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "teacher_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "teacher_choices": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "trainer_tokens": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
-    "messages": "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)",
     "verdict_cache": "false",
     "schema_version": "true",
 }
@@ -80,22 +75,18 @@ _BY_OTHERS = {
 
 def export_parquet(history: History, run: str | None, folder: Path) -> list[Path]:
     """Every table as `<table>.parquet`, of one run or (None) of all; returns the files."""
-    names = history.query(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name"
-    )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name in names.column("table_name").to_pylist():
-        condition = "true" if run is None else _BY_OTHERS.get(name, "run = $run")
-        literal = "NULL" if run is None else "'" + run.replace("'", "''") + "'"
+    for name in sorted(table_names()):
+        columns = columns_of(name)
+        named = "run = $run" if "run" in columns else "rollout IN (SELECT rollout FROM rollouts WHERE run = $run)"
+        condition = "true" if run is None else _BY_OTHERS.get(name, named)
         path = folder / f"{name}.parquet"
         fresh = path.with_name(f".{path.name}.part")
         target = str(fresh).replace("'", "''")
+        sql = f"COPY (SELECT * FROM {name} WHERE {condition}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
         with connection.connect(history.path, read_only=True) as con:
-            con.execute(
-                f"COPY (SELECT * FROM {name} WHERE {condition.replace('$run', literal)}) TO '{target}'"
-                " (FORMAT parquet, COMPRESSION zstd)"
-            ).fetchall()
+            con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
         os.replace(fresh, path)
         written.append(path)
     return written
@@ -180,50 +171,22 @@ def _conversation(messages: Sequence[MessageRecord], prompt: str | None, tokens:
     return {"n_tokens": sum(message.n_tokens for message in messages), "messages": kept}
 
 
-METRICS_SQL = """
-SELECT s.step, s.epoch, s.trained_at, r.reward, v.format, v.interface, v.syntax, v.tests, t.tokens, k.k1, k.k2, k.k3
-FROM steps s
-LEFT JOIN (SELECT step, avg(total) AS reward FROM rewards WHERE run = $run AND purpose = 'train' GROUP BY step) r USING (step)
-LEFT JOIN (SELECT step, avg(CAST(format_ok AS INTEGER)) AS format, avg(CAST(interface_ok AS INTEGER)) AS interface,
-                  avg(CAST(syntax_ok AS INTEGER)) AS syntax, avg(CAST(outcome = 'passed' AS INTEGER)) AS tests
-           FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY step) v USING (step)
-LEFT JOIN (SELECT step, avg(n_tokens) AS tokens FROM rollouts WHERE run = $run AND purpose = 'train' GROUP BY step) t USING (step)
-LEFT JOIN (SELECT * FROM teacher_kl_by_step WHERE run = $run) k USING (step)
-WHERE s.run = $run AND s.status = 'trained' ORDER BY s.step
-"""
-_NAMES = {
-    "reward": "env/all/reward/total", "format": "env/all/format_valid", "interface": "env/all/interface_valid",
-    "syntax": "env/all/syntax_valid", "tests": "env/all/tests_passed", "tokens": "env/all/ac_tokens_per_turn",
-    "k1": "teacher_kl", "k2": "teacher_kl/k2", "k3": "teacher_kl/k3",
-}  # fmt: skip
-
-
 def metrics(history: History, run: str) -> Iterator[dict[str, Any]]:
     """One mapping per trained step, in order, under the names that the public cookbook's tools read.
 
-    Rates and means are found anew from the rollouts; all other recorded metrics and times are added as they were recorded.
     An evaluation of weights that had seen n steps stands at step n, before what training does there, as `test/env/all/...`.
     """
-    place = {"run": run}
-    lines: dict[int, dict[str, Any]] = defaultdict(dict)
-    for row in history.query("SELECT step, name, value FROM step_metrics WHERE run = $run", place).to_pylist():
-        lines[row["step"]][row["name"]] = row["value"]
-    for row in history.query("SELECT step, stage, seconds FROM step_times WHERE run = $run", place).to_pylist():
+    lines: dict[int, dict[str, Any]] = defaultdict(dict, history.step_metrics(run))
+    for row in history.query("SELECT step, stage, seconds FROM step_times WHERE run = ?", [run]).to_pylist():
         lines[row["step"]][f"time/{row['stage']}"] = row["seconds"]
-    for row in history.query(METRICS_SQL, place).to_pylist():
-        found = {name: float(row[column]) for column, name in _NAMES.items() if row[column] is not None}
-        lines[row["step"]] |= {"progress/epoch": row["epoch"], **found}
+    for state in history.trained_steps(run):
+        lines[state.step]["progress/epoch"] = state.epoch
     for e in history.evaluations(run):
         if e.policy == "student" and e.status == "done" and e.pass_at_1 is not None:
             lines[e.step] |= {f"test/env/all/pass@{k}": v for k, v in e.pass_at_k.items()}
             lines[e.step]["test/env/all/tests_passed"] = e.pass_at_1
     for step in sorted(lines):
         yield {"step": step, **lines[step]}
-
-
-def export_metrics(history: History, run: str, path: Path) -> int:
-    """Write `metrics` as JSON Lines; returns how many lines."""
-    return write_lines(path, metrics(history, run))
 
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> int:

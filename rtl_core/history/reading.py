@@ -82,6 +82,14 @@ class Reading(Transactions):
         """The run's newest trained step, or None."""
         return next(reversed(self.trained_steps(run)), None)
 
+    def step_metrics(self, run: str, first: int = 0, last: int | None = None) -> dict[int, dict[str, float]]:
+        """Step -> its metrics by name, of the trained steps from `first` to `last` (None: the newest), in order."""
+        sql = "SELECT step, name, value FROM step_metrics WHERE run = ? AND step >= ? AND (? IS NULL OR step <= ?) ORDER BY step, name"
+        found: dict[int, dict[str, float]] = {}
+        for row in self.query(sql, [run, first, last, last]).to_pylist():
+            found.setdefault(row["step"], {})[row["name"]] = row["value"]
+        return found
+
     def rollouts_of(
         self,
         run: str,

@@ -279,6 +279,11 @@ class StoredRollout:
     heard_from: int = 0
     """The token from which the teacher is heard, as the train step finds it (`learning.kl_after_error`); not stored."""
 
+    @property
+    def passed(self) -> bool:
+        """Whether it is graded and passed."""
+        return self.verdict is not None and self.verdict.passed
+
 
 @dataclass(frozen=True, slots=True)
 class StoredProblem:

@@ -91,22 +91,14 @@ def check_known(version: int, path: object) -> None:
         )
 
 
-def migrate(con: duckdb.DuckDBPyConnection, version: int, steps: Mapping[int, str] | None = None) -> int:
-    """Lead an open, writable database from `version` to the current one; all of it or nothing. Returns the new version.
-
-    `steps` stands for the shipped migrations where a test wants others.
-    """
-    steps = migrations() if steps is None else steps
-    wanted = max(steps, default=OLDEST)
-    if version >= wanted:
-        return version
+def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
+    """Lead an open, writable database from `version` to the current one; all of it or nothing."""
     with _transaction(con):
         _drop_views(con)
-        for number in range(version + 1, wanted + 1):
-            con.execute(steps[number])
+        for number in range(version + 1, current_version() + 1):
+            con.execute(migrations()[number])
             _stamp(con, number)
         _create_views(con)
-    return wanted
 
 
 def refresh_views(con: duckdb.DuckDBPyConnection) -> None:

@@ -199,16 +199,12 @@ class History(Reading):
             tables = rows.teacher_tables(list(latest.values()), self._places(con, list(latest)))
             _replace(con, "teacher_scores", list(latest), tables)
 
-    def record_trainer_tokens(self, found: Sequence[tuple[str, Sequence[float] | np.ndarray]]) -> None:
+    def record_trainer_tokens(self, logprobs: Sequence[tuple[str, Sequence[float] | np.ndarray]]) -> None:
         """Store (rollout key, the trainer's log-probabilities of its tokens); the last word counts."""
-        latest = dict(found)
-        made = {
-            "trainer_tokens": table(
-                "trainer_tokens", list(latest.values()), rollout=list(latest), logprobs_T=list(latest.values())
-            )
-        }
+        latest = dict(logprobs)
+        found = table("trainer_tokens", [], rollout=list(latest), logprobs_T=list(latest.values()))
         with self._writing() as con:
-            _replace(con, "trainer_tokens", list(latest), made)
+            _replace(con, "trainer_tokens", list(latest), {"trainer_tokens": found})
 
     def record_advantages(self, credits: Sequence[tuple[str, Credit]]) -> None:
         """Store (rollout key, what it is trained on); the last word counts."""

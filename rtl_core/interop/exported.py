@@ -84,7 +84,7 @@ def export_tasks(
         one = LoadedProblems(split=split)
         source.add_to(one, seed)
         licence = _licence(source, folder)
-        own = [chosen[problem.id] for problem in (*one.train, *one.heldout) if problem.id in chosen][:count]
+        own = [chosen[problem.id] for problem in one.every if problem.id in chosen][:count]
         tasks += [
             Task(
                 id=p.id, source=source.kind, fingerprint=p.fingerprint, licence=licence, problem=p if licence else None
@@ -138,7 +138,7 @@ def _of_this_machine() -> dict[str, Problem]:
     found = LoadedProblems()
     for text in texts:
         source_of(text, "RTL_DISTILL_SOURCES").add_to(found, 0)
-    return {problem.id: problem for problem in (*found.train, *found.heldout)}
+    return {problem.id: problem for problem in found.every}
 
 
 def _same(task: Task, problem: Problem | None) -> Problem:

@@ -91,7 +91,7 @@ class Tracker:
             self._work.wait()
             self._work.clear()
             closing = self._closing
-            for step, metrics in unsent(self._history, section.name, _read(self._sent_path)):
+            for step, metrics in self._history.step_metrics(section.name, _read(self._sent_path) + 1).items():
                 run.log(metrics, step=step + 1)
                 self._sent_path.write_text(f"{step}\n")
             if closing:
@@ -99,19 +99,6 @@ class Tracker:
                 # Without it a run that is kept in files (WANDB_MODE=offline) may end before they are written.
                 self._wandb.teardown()
                 return
-
-
-def unsent(history: History, run: str, last: int) -> list[tuple[int, dict[str, float]]]:
-    """(step, its metrics by name) of the recorded steps after step `last`, in order."""
-    rows = history.query(
-        "SELECT m.step, m.name, m.value FROM step_metrics m JOIN steps s ON s.run = m.run AND s.step = m.step"
-        " WHERE m.run = ? AND m.step > ? AND s.status = 'trained' ORDER BY m.step, m.name",
-        [run, last],
-    ).to_pylist()
-    steps: dict[int, dict[str, float]] = {}
-    for row in rows:
-        steps.setdefault(row["step"], {})[row["name"]] = row["value"]
-    return list(steps.items())
 
 
 def _read(path: Path) -> int:

@@ -27,9 +27,9 @@ def load_problems(
     loaded = LoadedProblems(split=split)
     for source in sources:
         source.add_to(loaded, seed)
-    _check_unique([*loaded.train, *loaded.heldout])
+    _check_unique(loaded.every)
     if hold_out_all:
-        loaded.train, loaded.heldout = [], [*loaded.train, *loaded.heldout]
+        loaded.train, loaded.heldout = [], loaded.every
     else:
         designs = loaded.designs if split == "design" else None
         loaded.train, loaded.heldout, loaded.moved = separate(loaded.train, loaded.heldout, designs)

@@ -69,6 +69,11 @@ class LoadedProblems:
     """Which held-out specifications were loaded: `heldout`, or `test`, the one kept apart while tuning."""
 
     @property
+    def every(self) -> list[Problem]:
+        """The problems of both splits."""
+        return [*self.train, *self.heldout]
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the fingerprints of both splits, whatever their order."""
         rows = sorted(f"train {p.fingerprint}" for p in self.train) + sorted(

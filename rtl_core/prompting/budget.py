@@ -8,8 +8,8 @@ dropped whole. A problem whose own text does not fit is refused: half a specific
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
 
 from rtl_core.errors import ProblemError
 from rtl_core.prompting.chat import Chat
@@ -40,6 +40,14 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
         messages = build_messages(problem, template, context)
         return messages, chat.encode(messages)
 
+    def lines_that_fit(rest: dict[str, str], path: str, lines: list[str]) -> int:
+        """How many of a file's first lines fit behind the `rest` of the context; 0 if none."""
+
+        def too_long(count: int) -> bool:
+            return len(render(_with(rest, path, lines[:count], problem))[1]) > max_tokens
+
+        return bisect_left(range(1, len(lines) + 1), True, key=too_long)
+
     context = dict(problem.context)
     messages, tokens_P = render(context)
     notes: list[str] = []
@@ -47,19 +55,13 @@ def build_prompt(problem: Problem, chat: Chat, template: str, max_tokens: int) -
         if len(tokens_P) <= max_tokens:
             break
         text = context.pop(path)
-        shortest, bare_tokens = render(context)
+        messages, tokens_P = render(context)
         lines = text.splitlines()
-        rest = context
-        keep = _lines_that_fit(
-            lines,
-            lambda kept, rest=rest, path=path: len(render(_with(rest, path, kept, problem))[1]) <= max_tokens,
-        )
-        if len(bare_tokens) <= max_tokens and keep:
+        if len(tokens_P) <= max_tokens and (keep := lines_that_fit(context, path, lines)):
             context = _with(context, path, lines[:keep], problem)
             messages, tokens_P = render(context)
             notes.append(f"{path}: cut to its first {keep} of {len(lines)} lines")
         else:
-            messages, tokens_P = shortest, bare_tokens
             notes.append(f"{path}: left out ({len(lines)} lines)")
     if len(tokens_P) > max_tokens:
         raise ProblemError(
@@ -84,15 +86,3 @@ def _with(context: dict[str, str], path: str, lines: list[str], problem: Problem
     """`context` plus the given lines of one file, in the problem's own order of files."""
     texts = {**context, path: "\n".join([*lines, CUT_MARKER])}
     return {name: texts[name] for name in problem.context if name in texts}
-
-
-def _lines_that_fit(lines: list[str], fits: Any) -> int:
-    """The largest number of leading lines for which `fits(lines[:n])`, by bisection; 0 if none."""
-    low, high = 0, len(lines)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(lines[:middle]):
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -62,12 +62,8 @@ def live_view(history: History, run: RunRecord, lines: int = 8) -> RenderableTyp
         row = history.query(_STAGES_SQL, {"run": run.name, "step": following.step}).to_pylist()[0]
         counts = f"{row['sampled']} answers sampled, {row['graded']} graded, {row['scored']} scored"
         parts.append(Text(f"step {following.step + 1}: {len(following.problem_ids)} problems, {counts}"))
-    metrics = history.query(
-        "SELECT step, map_from_entries(list((name, value))) AS found FROM step_metrics WHERE run = $run AND step >= $from"
-        " GROUP BY step ORDER BY step",
-        {"run": run.name, "from": trained[-lines].step if len(trained) >= lines else 0},
-    ).to_pylist()
-    parts += [Text(step_line(m["step"], len(steps), dict(m["found"])), style="dim") for m in metrics[-lines:]]
+    metrics = history.step_metrics(run.name, trained[-lines].step if len(trained) >= lines else 0)
+    parts += [Text(step_line(step, len(steps), found), style="dim") for step, found in [*metrics.items()][-lines:]]
     return Panel(Group(*parts), title=f"run {run.name}", title_align="left", box=box.ROUNDED)
 
 

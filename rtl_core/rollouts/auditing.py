@@ -4,6 +4,8 @@ Every distinct answer is held once against the golden answer of its problem: sim
 then proved equal where that can be done (`rtl_core.equivalence.differential`). Passes of a problem without a golden answer are held
 against one another (`rtl_core.equivalence.consensus`). What was found is kept in the table `audits`. A repetition does only what is
 missing: passes that are new, and those that were audited with another golden answer, other texts, effort or tools.
+
+The passing answers of a file are looked at in the same way (`audit_file`, of `rtl-distill grade --audit`).
 """
 
 from __future__ import annotations
@@ -17,16 +19,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rtl_core.config import RunConfig
 from rtl_core.equivalence.pair import Comparison
 from rtl_core.equivalence.side_by_side import Effort
-from rtl_core.errors import InfrastructureError
-from rtl_core.grading.executors import Executor
+from rtl_core.errors import InfrastructureError, ProblemError
+from rtl_core.grading.answer_file import AnswerLine, read_answers
+from rtl_core.grading.executors import Executor, make_executor
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import AuditRecord
 from rtl_core.history.store import History
+from rtl_core.problems.cvdp import read_cvdp
 from rtl_core.prompting.answer_to import answer_to
+from rtl_core.rollouts.grade_file import FileGrading
 from rtl_core.rollouts.resumable import (
     ALL,
     Choice,
@@ -45,24 +51,10 @@ from rtl_core.validation.level import golden_digest
 AUDITOR_VERSION = 4
 """Raised whenever an audit may come to another result than before."""
 
+THOROUGH = Effort.of_cycles(24_000, 6, 10.0)
+"""The usual effort: clock cycles or random patterns for each set of parameters, sets of parameters, CPU seconds of a proof."""
+
 _KNOWN = "SELECT rollout, key FROM audits WHERE run = $run"
-
-
-@dataclass(frozen=True)
-class AuditPlan:
-    """Which passes are audited, and how thoroughly."""
-
-    choice: Choice = ALL
-    cycles: int = 24_000
-    """Clock cycles, or random input patterns, for each set of parameters."""
-    parameter_sets: int = 6
-    """Other values of the parameters than the defaults, where a problem has parameters."""
-    proof_cpu_s: float = 10.0
-    """CPU seconds of each proof; 0 means none."""
-
-    @property
-    def effort(self) -> Effort:
-        return Effort.of_cycles(self.cycles, self.parameter_sets, self.proof_cpu_s)
 
 
 @dataclass
@@ -100,10 +92,14 @@ class _Work:
         return sum(len(rollouts) for _, rollouts in self.answers)
 
 
-def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) -> AuditDone:
+def audit_run(
+    path: Path, config: RunConfig, choice: Choice = ALL, effort: Effort = THOROUGH, *, jobs: int = 0
+) -> AuditDone:
     """Audit the passes of the run `config.run.name` in the history at `path` and store what was found.
 
     Args:
+        choice: which of the run's rollouts; of these the passes are looked at.
+        effort: how thoroughly.
         jobs: simulations at one time; 0 means one per core.
 
     Raises:
@@ -111,14 +107,14 @@ def audit_run(path: Path, config: RunConfig, plan: AuditPlan, *, jobs: int = 0) 
         ToolMissingError: no simulator is installed.
     """
     history, run, done = History(path), config.run.name, AuditDone()
-    chosen = plan.choice.of(history, run, passed=True)
+    chosen = choice.of(history, run, passed=True)
     done.passes = sum(map(len, chosen.values()))
     problems = problems_as_recorded(history, run, chosen)
     done.without_golden = sum(len(chosen[name]) for name, problem in problems.items() if problem.golden is None)
     if not chosen:
         return done
     with closing(Grader(executor_of(config), limits=limits_of(config))) as grader:
-        work = _Auditing(history, run, grader, plan, problems, {name: chosen[name] for name in problems}, done)
+        work = _Auditing(history, run, grader, effort, problems, chosen, done)
         asyncio.run(work.go(jobs or os.cpu_count() or 1))
     return done
 
@@ -128,7 +124,7 @@ class _Auditing:
     history: History
     run: str
     grader: Grader
-    plan: AuditPlan
+    effort: Effort
     problems: dict[str, Problem]
     chosen: dict[str, list[str]]
     """Problem id -> rollouts."""
@@ -182,13 +178,13 @@ class _Auditing:
         parts = [
             AUDITOR_VERSION,
             golden_digest(problem) if problem.golden is not None else sorted(answers),
-            asdict(self.plan.effort),
+            asdict(self.effort),
             sorted(self.grader.executor.tools().items()),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def _look(self, work: _Work) -> list[Comparison]:
-        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.plan.effort, self.once)
+        return hold(self.grader, work.problem, [files for files, _ in work.answers], self.effort, self.once)
 
     def _records(self, work: _Work, told: list[Comparison]) -> list[AuditRecord]:
         return [
@@ -208,3 +204,52 @@ def audit_record(
         run=run, rollout=rollout, problem_id=problem_id, key=key, executor=executor.name, tools=executor.tools(),
         **told, **(vars(netlist) if netlist else {}),
     )  # fmt: skip
+
+
+def audit_file(asked: FileGrading, records: list[dict[str, Any]], output: Path) -> Counter[str]:
+    """Looks at every answer whose verdict in `records` is a pass, and writes what was found to `output`, one JSON object a line.
+
+    Returns result -> answers.
+
+    Raises:
+        ProblemError: a file cannot be read or written.
+        ToolMissingError, InfrastructureError: the executor cannot start, or fails.
+    """
+    passed = {(record["id"], record["sample"]) for record in records if record["passed"]}
+    lines, _ = read_answers(asked.answers, read_cvdp(asked.problems))
+    by_problem: dict[str, list[AnswerLine]] = defaultdict(list)
+    for line in lines:
+        if (line.problem.id, line.sample) in passed:
+            by_problem[line.problem.id].append(line)
+    found: dict[str, list[Comparison]] = {}
+    with (
+        closing(make_executor(asked.executor)) as executor,
+        closing(Grader(executor, limits=asked.limits, seed=asked.seed)) as grader,
+    ):
+        asyncio.run(_look_at_file(grader, by_problem, found, asked.jobs or os.cpu_count() or 1))
+    rows = [
+        {"id": line.problem.id, "sample": line.sample, **asdict(one)}
+        for name, own in by_problem.items()
+        for line, one in zip(own, found[name], strict=True)
+    ]
+    try:
+        output.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"{output} cannot be written: {error.strerror}", "name another file with --audit") from error
+    return Counter(row["result"] for row in rows)
+
+
+async def _look_at_file(
+    grader: Grader, lines: dict[str, list[AnswerLine]], found: dict[str, list[Comparison]], at_once: int
+) -> None:
+    once = Once()
+    with daemon_threads(grader.executor) as call:
+
+        async def look(name: str) -> None:
+            answers = [line.answer.files for line in lines[name]]
+            found[name] = await call(hold, grader, lines[name][0].problem, answers, THOROUGH, once)
+
+        total = sum(map(len, lines.values()))
+        await work_off(
+            lines, look, Tally("passes looked at", total), at_once=at_once, size=lambda name: len(lines[name])
+        )

@@ -1,6 +1,6 @@
-"""A batch of groups under way: sample, grade and score each group, recording every result before the next stage.
+"""A batch of groups under way: sample and grade each group, recording every result before the next stage.
 
-The same three functions serve training steps and evaluations. Each takes up what the history already holds, so that calling
+The same functions serve training steps and evaluations. Each takes up what the history already holds, so that calling
 one again after a crash does only what is missing.
 """
 
@@ -235,7 +235,7 @@ async def grade(session: Session, batch: Batch, problem_id: str) -> int:
         why = f"grading failed for {len(failed)} answers of {problem_id}: {'; '.join(failed[0].reasons)}"
         grading_failed(session, batch, problem_id, why)
         return 0
-    return sum(stored.verdict is not None and stored.verdict.passed for stored in batch.group(problem_id))
+    return sum(stored.passed for stored in batch.group(problem_id))
 
 
 async def verdicts_on(session: Session, batch: Batch, problem_id: str, answers: Sequence[Answer]) -> list[Verdict]:

@@ -102,14 +102,10 @@ def first_error(stored: StoredRollout, answers: Sequence[StoredRollout], text_of
         starts = [0, *(at + 1 for at, text in enumerate(texts) if "\n" in text)]
         return ["".join(texts[a:b]).strip() for a, b in zip(starts, [*starts[1:], None], strict=True)], starts
 
-    if stored.verdict is None or stored.verdict.passed:
-        return 0 if stored.verdict is None else len(stored.rollout.tokens_T)
+    if stored.verdict is None or stored.passed:
+        return len(stored.rollout.tokens_T) if stored.passed else 0
     prompt_P = stored.rollout.prompt_P
-    right = {
-        one.rollout.tokens_T
-        for one in answers
-        if one.rollout.prompt_P == prompt_P and one.verdict is not None and one.verdict.passed
-    }
+    right = {one.rollout.tokens_T for one in answers if one.passed and one.rollout.prompt_P == prompt_P}
     lines, starts = lines_of(stored.rollout.tokens_T)
     return starts[first_wrong_line(lines, [lines_of(tokens_T)[0] for tokens_T in sorted(right)])]
 

@@ -21,12 +21,10 @@ WHILE_TRAINING = "while training"
 
 async def doubt(session: Session, batch: Batch, problem_id: str) -> None:
     """Look at the passes of one group of a train step. A failure of the executor is no finding."""
-    needed = session.config.learning.doubtful != "keep" or session.config.reward.pays_size
-    if not needed or batch.purpose != "train":
+    pays_size, graders = session.config.reward.pays_size, session.graders
+    if batch.purpose != "train" or (session.config.learning.doubtful == "keep" and not pays_size):
         return
-    group, graders = batch.group(problem_id), session.graders
-    passes = [s for s in group if s.verdict is not None and s.verdict.passed and s.audit is None]
-    pays_size = session.config.reward.pays_size
+    passes = [stored for stored in batch.group(problem_id) if stored.passed and stored.audit is None]
     if not passes:
         return
     problem = session.problems[problem_id]

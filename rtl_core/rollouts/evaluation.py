@@ -155,7 +155,7 @@ def summarise(session: Session, batch: Batch, plan: EvaluationPlan) -> Evaluatio
             f"no problem could be evaluated ({reasons or 'the split is empty'})",
             "`rtl-distill query validation` says what was found of each",
         )
-    counts = {p: sum(s.verdict is not None and s.verdict.passed for s in batch.group(p)) for p in batch.problem_ids}
+    counts = {p: sum(s.passed for s in batch.group(p)) for p in batch.problem_ids}
     n = batch.group_size
     rates = np.array([counts[p] / n for p in batch.problem_ids])
     interval = mean_interval(rates)
@@ -273,8 +273,7 @@ def passed_by_turn(batch: Batch, bounds: Bounds) -> dict[int, dict[str, float]]:
     groups = {problem_id: batch.group(problem_id) for problem_id in batch.problem_ids}
 
     def rate(group: list[StoredRollout], turn: int) -> float:
-        passed = (s.verdict is not None and s.verdict.passed and (s.rollout.n_turns or 0) <= turn for s in group)
-        return sum(passed) / max(len(group), 1)
+        return sum(s.passed and (s.rollout.n_turns or 0) <= turn for s in group) / max(len(group), 1)
 
     return {turn: {p: rate(group, turn) for p, group in groups.items()} for turn in range(1, bounds.most_turns + 1)}
 

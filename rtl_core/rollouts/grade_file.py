@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from rtl_core.grading.answer_file import AnswerLine, read_answers
 from rtl_core.grading.executors import make_executor
@@ -25,6 +25,8 @@ from rtl_core.grading.verdict_file import Place, VerdictFile
 from rtl_core.grading.verdict_record import LineVerdict, answer_key, conditions_of, verdict_record
 from rtl_core.observe.progress import progress
 from rtl_core.problems.cvdp import read_cvdp
+from rtl_core.reporting.blocks import Table
+from rtl_core.reporting.console import rich_table
 from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
 from rtl_core.types.verdict import Outcome, Stage
 
@@ -65,19 +67,14 @@ class GradedFile:
         failed = any(record["outcome"] == Outcome.INFRASTRUCTURE_ERROR for record in self.records)
         return not self.complaints and not failed
 
-    def table(self) -> Table:
+    def table(self) -> RichTable:
         """How many answers came to which outcome."""
         total = len(self.records)
         whole = f"{total} answers graded in {self.seconds:.1f} s"
-        table = Table(title=whole if self.graded == total else f"{total} answers, {self.graded} graded now")
-        table.add_column("outcome")
-        table.add_column("answers", justify="right")
-        table.add_column("share", justify="right")
+        title = whole if self.graded == total else f"{total} answers, {self.graded} graded now"
         tally = Counter(record["outcome"] for record in self.records)
-        for outcome in Outcome:
-            if count := tally[outcome]:
-                table.add_row(outcome.value, str(count), f"{count / total:.1%}")
-        return table
+        rows = [[o.value, str(tally[o]), f"{tally[o] / total:.1%}"] for o in Outcome if tally[o]]
+        return rich_table(Table("", title, "", [("outcome", "left"), ("answers", "right"), ("share", "right")], rows))
 
 
 def grade_file(asked: FileGrading) -> GradedFile:

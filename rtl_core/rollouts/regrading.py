@@ -16,21 +16,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from attrs import define, field
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from rich.table import Table as RichTable
 
 from rtl_core.config import RunConfig
-from rtl_core.errors import ConfigError, HistoryError
-from rtl_core.grading.executors import Executor, make_executor
+from rtl_core.errors import HistoryError
+from rtl_core.grading.executors import Executor
 from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
 from rtl_core.grading.pool import grade_all
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
-from rtl_core.reporting.text import visible
+from rtl_core.reporting.blocks import Align, Table
+from rtl_core.reporting.console import rich_table
 from rtl_core.rollouts.resumable import Choice, problems_as_recorded, texts_of
-from rtl_core.run.graders import Cluster, grader_of, graders_of
+from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 
@@ -44,6 +43,10 @@ SELECT count(*) AS graded, count(*) FILTER (WHERE g.outcome <> v.outcome) AS cha
        count(*) FILTER (WHERE v.outcome = 'passed') AS passed_was, count(*) FILTER (WHERE g.outcome = 'passed') AS passed_now
 FROM regrades g JOIN verdicts v USING (rollout) WHERE g.label = $label AND g.run = $run
 """
+
+_COLUMNS: list[tuple[str, Align]] = [
+    ("was", "left"), ("is now", "left"), ("rollouts", "right"), ("problems", "right"), ("for example", "left"),
+]  # fmt: skip
 
 
 @define(eq=False)
@@ -89,18 +92,11 @@ class Regrading:
             f"passed {n['passed_was']} before, {n['passed_now']} now"
         )
 
-    def changes(self) -> Table:
+    def changes(self) -> RichTable:
         """Which verdicts became which, with one rollout of each to look at."""
-        table = Table(title="Verdicts that changed", title_justify="left", box=box.SIMPLE_HEAD)
-        for name in ("was", "is now", "rollouts", "problems", "for example"):
-            right = name in ("rollouts", "problems")
-            table.add_column(name, justify="right" if right else "left", overflow="fold")
-        rows = self.history.query(_CHANGES, {"label": self.label, "run": self.run}).to_pylist()
-        for r in rows:
-            table.add_row(r["was"], r["now"], str(r["rollouts"]), str(r["problems"]), Text(visible(r["example"])))
-        if not rows:
-            table.add_row(Text("none", style="dim"))
-        return table
+        found = self.history.query(_CHANGES, {"label": self.label, "run": self.run}).to_pylist()
+        rows = [[str(value) for value in row.values()] for row in found] or [["none"]]
+        return rich_table(Table("", "Verdicts that changed", "", _COLUMNS, rows))
 
 
 @contextmanager
@@ -110,25 +106,22 @@ def open_regrading(
     choice: Choice,
     *,
     label: str | None = None,
-    image: str | None = None,
     cluster: Cluster | None = None,
 ) -> Iterator[Regrading]:
-    """Prepare to grade rollouts of a stored run again, with the executor and seed of `config.grading`.
+    """Prepare to grade rollouts of a stored run again, with executor, image and seed of `config.grading`.
 
     Args:
         label: names the regrading; by default executor, tools and seed.
-        image: simulation image of the Docker executor, where it is not the usual one.
-        cluster: runs the jobs in place of an executor of our own; it stays the caller's to close.
+        cluster: runs the jobs in place of an executor of our own; it is closed at the end, so that jobs under way end.
 
     Raises:
-        ConfigError: an image without the Docker executor.
         HistoryError: the run holds no graded rollout of that choice.
     """
     history, run = History(path), config.run.name
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(graders_of(config, cluster), thread_name_prefix="regrade")
         stack.callback(pool.shutdown, cancel_futures=True)
-        executor = cluster or _executor(config, image)
+        executor = cluster or executor_of(config)
         stack.callback(executor.close)
         grader = grader_of(config, executor, KnownGood(*history.cpu_of_known_good()))
         stack.callback(grader.close)
@@ -141,8 +134,6 @@ def open_regrading(
         left = {name: [one for one in rollouts if one not in done] for name, rollouts in chosen.items()}
         waiting = {name: rollouts for name, rollouts in left.items() if rollouts}
         problems = problems_as_recorded(history, run, waiting)
-        if missing := sorted(waiting.keys() - problems.keys()):
-            raise HistoryError(f"{path} has lost problem {missing[0]!r} of run {run!r}", "restore it from a snapshot")
         yield Regrading(run, label, history, grader, pool, problems, waiting, known)
 
 
@@ -150,10 +141,3 @@ def label_of(executor: Executor, seed: int) -> str:
     """A label that tells one set of tools and seed from another."""
     tools = hashlib.sha256(repr(sorted(executor.tools().items())).encode()).hexdigest()[:8]
     return f"{executor.name}-{tools}-seed{seed}"
-
-
-def _executor(config: RunConfig, image: str | None) -> Executor:
-    kind = config.grading.executor
-    if image is not None and kind != "docker":
-        raise ConfigError(f"the executor {kind} uses no image", "add --executor docker, or leave --image out")
-    return make_executor(kind, image or config.grading.image)

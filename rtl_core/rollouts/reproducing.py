@@ -36,7 +36,7 @@ from rtl_core.grading.verdict_record import (
 from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.rollouts.grade_file import graded_record, key_of
-from rtl_core.rollouts.resumable import Tally, daemon_threads, work_off
+from rtl_core.rollouts.resumable import Tally, daemon_threads, problems_as_recorded, work_off
 from rtl_core.run.folder import config_of
 from rtl_core.run.graders import limits_of
 from rtl_core.types.problem import Problem
@@ -82,9 +82,12 @@ def reproduce(path: Path, problems: Sequence[Problem], executor: str | None = No
                 claim.found.append(("unknown problem", f"none of the given problems is {record.id}"))
                 continue
             line = AnswerLine(claim.line, problem, record.sample, record.answer)
-            name = record.conditions.model_dump_json()
+            asked, name = record.conditions, record.conditions.model_dump_json()
             if name not in graders:
-                graders[name] = stack.enter_context(closing(_grader(chosen, record.conditions, known)))
+                grader = Grader(
+                    chosen, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, known_good=known
+                )
+                graders[name] = stack.enter_context(closing(grader))
             _learn(known, line, record)
             work.append((claim, line, graders[name]))
         asyncio.run(_grade_all(chosen, work, jobs or os.cpu_count() or 1))
@@ -125,12 +128,6 @@ def _claim(number: int, text: bytes) -> Claim:
     return claim
 
 
-def _grader(executor: Executor, asked: Conditions, known: KnownGood) -> Grader:
-    return Grader(
-        executor, limits=asked.limits, seed=asked.seed, seeds=asked.seeds, until=asked.until, known_good=known
-    )
-
-
 def _learn(known: KnownGood, line: AnswerLine, record: VerdictRecord) -> None:
     """What the record tells of the CPU time that a right answer to its problem takes."""
     if record.outcome is Outcome.PASSED:
@@ -167,7 +164,7 @@ def _held_against(claim: Claim, line: AnswerLine, grader: Grader) -> list[tuple[
 def records_of(history: History, run: str) -> Iterator[dict[str, Any]]:
     """The record of every verdict of a run, of training by step, then of evaluations. HistoryError where a problem is lost."""
     config = config_of(history, run)
-    problems = {one.problem_id: Problem.model_validate(one.record) for one in history.problems_of(run)}
+    problems = problems_as_recorded(history, run)
     places: list[int | str] = [state.step for state in history.steps(run)]
     for place in [*places, *(one.key for one in history.evaluations(run))]:
         for stored in history.rollouts_of(run, place):

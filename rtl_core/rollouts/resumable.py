@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 from attrs import define, field
 from pydantic import BaseModel, ConfigDict, Field
 
+from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.grading.executors import Executor
 from rtl_core.history.store import History
 from rtl_core.observe.progress import AtWork, at_intervals, progress
@@ -66,10 +67,12 @@ class Choice(BaseModel):
 ALL = Choice()
 
 
-def problems_as_recorded(history: History, run: str, wanted: Collection[str]) -> dict[str, Problem]:
-    """The wanted problems by id as the run had them, as far as the history holds them."""
-    records = {one.problem_id: one.record for one in history.problems_of(run) if one.problem_id in wanted}
-    return {problem_id: Problem.model_validate(record) for problem_id, record in records.items()}
+def problems_as_recorded(history: History, run: str, wanted: Collection[str] | None = None) -> dict[str, Problem]:
+    """The wanted problems (None: all) by id as the run had them, in order of split and curriculum. HistoryError where one is lost."""
+    records = {one.problem_id: one.record for one in history.problems_of(run)}
+    if lost := sorted(set(wanted or ()) - records.keys()):
+        raise HistoryError(f"{history.path} has lost problem {lost[0]!r} of run {run!r}", "restore it from a snapshot")
+    return {name: Problem.model_validate(one) for name, one in records.items() if wanted is None or name in wanted}
 
 
 def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str]) -> dict[str, list[str]]:
@@ -79,6 +82,15 @@ def texts_of(history: History, run: str, problem_id: str, wanted: Collection[str
         if row["rollout"] in wanted:
             found[row["text"]].append(row["rollout"])
     return found
+
+
+def refuse_failed(what: str, items: str, failed: Counter[str]) -> None:
+    """Raises InfrastructureError where something failed: `what` it was, and why (`failed`) for how many `items`."""
+    if failed:
+        ((why, _),) = failed.most_common(1)
+        raise InfrastructureError(
+            f"{what} failed for {failed.total()} {items}: {why}", "the same command tries them again"
+        )
 
 
 @define(eq=False)

@@ -127,9 +127,9 @@ def _hint(session: Session, batch: Batch, stored: StoredRollout) -> tuple[str, l
             return None
         name, shown = "golden", after_right_answer(messages, golden_response(problem))
     else:
-        if stored.verdict is None or stored.verdict.passed:
+        if stored.verdict is None or stored.passed:
             return None
-        right = next((s for s in batch.group(problem_id) if s.verdict is not None and s.verdict.passed), None)
+        right = next((s for s in batch.group(problem_id) if s.passed), None)
         if right is not None:
             name, shown = "passed", after_right_answer(messages, without_thoughts(right.rollout.text).strip())
         else:

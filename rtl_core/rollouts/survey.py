@@ -55,9 +55,6 @@ class Survey:
         """Ids of the problems that nothing is known of yet, in the session's order."""
         return [problem_id for problem_id in self.session.problems if problem_id not in self.records]
 
-    def status(self, problem_id: str) -> str:
-        return self.records[problem_id].status
-
     async def validate(self, problem_id: str) -> str:
         """Validate one problem in the session's pool; returns its status.
 
@@ -97,9 +94,9 @@ class Survey:
             return validate_problem(problem, grader, level=self.level)
         found, why = find_golden(problem, samples, grader, self.level.seeds)
         if found is not None:
-            problem = with_golden(problem, found.files, grader)
+            problem = with_golden(problem, found, grader)
         record = validate_problem(problem, grader, level=self.level, found_golden=found is not None)
-        sought = {"samples": len(samples), "result": why, "files": found.files if found else None}
+        sought = {"samples": len(samples), "result": why, "files": found}
         return record.model_copy(update={"evidence": {**record.evidence, "found_golden": sought}})
 
     def serves(self, record: ValidationRecord, problem: Problem) -> bool:
@@ -196,7 +193,8 @@ def begin(session: Session, level: Level) -> Survey:
 
     A record of the full level serves the quick one as well.
     """
-    survey = Survey(session, level, samples=_samples(session))
+    asked = any(problem.golden is None for problem in session.problems.values())
+    survey = Survey(session, level, samples=teacher_samples(session.history) if asked else {})
     executor = session.graders.grader.executor
     tools = executor.tools()
     keys = [tools_key(executor.name, tools, level)]
@@ -223,10 +221,3 @@ async def leave_out_unsupported(session: Session) -> None:
             found[reason].append(problem.id)
     for reason, ids in found.items():
         progress.get().line(f"left out: {len(ids)} problems (such as {ids[0]}): {reason}")
-
-
-def _samples(session: Session) -> dict[str, list[str]]:
-    """The teacher's passing samples, where a problem has no golden answer of its own."""
-    if all(problem.golden is not None for problem in session.problems.values()):
-        return {}
-    return teacher_samples(session.history)

@@ -6,39 +6,37 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from rich import box
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from rtl_core.backend.base import Provider, Weights
 from rtl_core.backend.registry import backend_of
 from rtl_core.config import RunConfig
 from rtl_core.errors import HistoryError, PolicyError
-from rtl_core.history.records import EvaluationRecord, StepState
+from rtl_core.history.records import StepState
 from rtl_core.history.store import History
+from rtl_core.reporting.blocks import Table
+from rtl_core.reporting.console import rich_table
 from rtl_core.reporting.evaluations import own_evaluations
 from rtl_core.run.as_served import Served, any_answers, difference, require_same, sampled_by
 from rtl_core.run.lock import lock_path, run_lock
 from rtl_core.run.merging import Dtype, base_folder, dtype_of, load_model, merged, save_model
 from rtl_core.run.model_card import model_card
-from rtl_core.run.retention import kept, retention_of
+from rtl_core.run.retention import best, kept, retention_of
 
 
-def checkpoint_table(history: History, config: RunConfig) -> Table:
+def checkpoint_table(history: History, config: RunConfig) -> RichTable:
     """The trained steps whose weights are kept, with their held-out pass@1."""
     trained, evaluations = history.trained_steps(config.run.name), own_evaluations(history, config.run.name)
-    scores = _scores(evaluations)
+    scores = best(trained, evaluations, len(trained))
     keep = kept(trained, evaluations, retention_of(config))
-    table = Table(title=f"run {config.run.name!r}: weights on the service", box=box.SIMPLE_HEAD)
-    for column in ("after steps", "pass@1", "state"):
-        table.add_column(column, justify="right" if column in ("after steps", "pass@1") else "left", overflow="fold")
-    for state in trained:
-        if state.step in keep:
-            score = scores.get(state.step + 1)
-            shown = "" if score is None else f"{score:.3f}"
-            table.add_row(str(state.step + 1), shown, state.state_path or "")
-    return table
+    rows = [
+        [str(n + 1), f"{scores[n].pass_at_1:.3f}" if n in scores else "", state.state_path or ""]
+        for n, state in ((state.step, state) for state in trained)
+        if n in keep
+    ]
+    title = f"run {config.run.name!r}: weights on the service"
+    return rich_table(Table("", title, "", [("after steps", "right"), ("pass@1", "right"), ("state", "left")], rows))
 
 
 def choose(history: History, config: RunConfig, which: str) -> StepState:
@@ -47,21 +45,30 @@ def choose(history: History, config: RunConfig, which: str) -> StepState:
     Raises:
         HistoryError: there is no such step.
     """
-    trained = history.trained_steps(config.run.name)
     run = config.run.name
+    trained = history.trained_steps(run)
     if not trained:
         raise HistoryError(f"run {run!r} has trained no step yet")
     if which == "last":
         return trained[-1]
-    by_count = {state.step + 1: state for state in trained}
+    by_count = {str(state.step + 1): state for state in trained}
     if which == "best":
-        scores = {n: score for n, score in _scores(own_evaluations(history, run)).items() if n in by_count}
+        scores = best(trained, own_evaluations(history, run), 1)
         if not scores:
             raise HistoryError(f"run {run!r} has evaluated none of its trained weights", "choose --step last")
-        return by_count[max(scores, key=lambda n: (scores[n], -n))]
-    if not which.isdigit() or int(which) not in by_count:
+        which = str(next(iter(scores)) + 1)
+    if which not in by_count:
         raise HistoryError(f"run {run!r} has no step {which!r}", f"1 to {len(trained)}, last or best")
-    return by_count[int(which)]
+    return by_count[which]
+
+
+async def _adapter(config: RunConfig, state: StepState, folder: Path, tell: Callable[[str], None]) -> Sequence[Path]:
+    """Write the adapter of a step into `folder`. Returns the files."""
+    if state.state_path is None:
+        raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
+    tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
+    name = f"{config.run.name}-{state.step + 1:06d}"
+    return await backend_of(config).export(config, state.state_path, name, folder)
 
 
 async def export_adapter(
@@ -74,11 +81,7 @@ async def export_adapter(
         PolicyError: its weights are not on the service any more.
     """
     state = choose(history, config, which)
-    if state.state_path is None:
-        raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
-    tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
-    name = f"{config.run.name}-{state.step + 1:06d}"
-    files = await backend_of(config).export(config, state.state_path, name, folder)
+    files = await _adapter(config, state, folder, tell)
     card = folder / "README.md"
     card.write_text(model_card(history, config, state), encoding="utf-8")
     return [*files, card]
@@ -105,8 +108,6 @@ async def export_merged(
         PolicyError: the base is not there, the adapter does not fit it, or the result is not what was served. Nothing is written then.
     """
     state = choose(history, config, which)
-    if state.state_path is None:
-        raise HistoryError(f"step {state.step} of run {config.run.name!r} has no saved state")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise PolicyError(f"{folder} is there already", "name another folder, or empty it")
     provider = backend_of(config)
@@ -114,8 +115,7 @@ async def export_merged(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         adapter, whole = Path(place, "adapter"), Path(place, "merged")
-        tell(f"the adapter after {state.step + 1} steps: {state.state_path}")
-        await provider.export(config, state.state_path, f"{config.run.name}-{state.step + 1:06d}", adapter)
+        await _adapter(config, state, adapter, tell)
         served = sampled_by(history, config, state.step + 1, any_temperature=provider.embedded(config))
         if not served and provider.embedded(config):
             served = await _scored_now(history, config, state, provider, tell)
@@ -172,12 +172,3 @@ async def _scored_now(
             replace(one, logprobs_T=await backend.logprobs(weights, one.prompt_P, one.tokens_T))
             for one in any_answers(history, config)
         ]
-
-
-def _scores(evaluations: list[EvaluationRecord]) -> dict[int, Any]:
-    """Number of train steps -> held-out pass@1 of the student."""
-    return {
-        e.step: e.pass_at_1
-        for e in evaluations
-        if e.policy == "student" and e.status == "done" and e.pass_at_1 is not None
-    }

@@ -60,6 +60,12 @@ def as_stored(data: Mapping[str, Any]) -> RunConfig:
     return RunConfig.model_validate({**data, "problems": {"split": "id", **data.get("problems", {})}, **refinement})
 
 
+def has_begun(history: History, run: str) -> bool:
+    """Whether a run has weights of its own: those that it started from may be gone."""
+    record = history.run(run)
+    return history.last_trained_step(run) is not None or (record is not None and record.start_state is not None)
+
+
 def pause_path(config: RunConfig) -> Path:
     """The file whose presence pauses a run."""
     return config.run.folder / "pause"

@@ -42,14 +42,6 @@ def grader_of(
 
 
 def limits_of(config: RunConfig) -> Limits:
-    """The grader's limits as the configuration sets them."""
-    section = config.grading
-    return Limits(
-        wall_s=section.timeout_s,
-        cpu_s=section.cpu_s,
-        cpu_floor_s=section.cpu_floor_s,
-        cpu_factor=section.cpu_factor,
-        memory_mb=section.memory_mb,
-        disk_mb=section.disk_mb,
-        processes=section.processes,
-    )
+    """The grader's limits as the configuration sets them, by the same names but for `wall_s`."""
+    same = config.grading.model_dump(include=set(Limits.model_fields))
+    return Limits(wall_s=config.grading.timeout_s, **same)

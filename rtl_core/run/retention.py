@@ -42,13 +42,13 @@ def kept(trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], 
     keep = {steps[-1], *steps[-retention.keep_last :]} if retention.keep_last else {steps[-1]}
     if retention.keep_every:
         keep |= {step for step in steps if (step + 1) % retention.keep_every == 0}
-    return keep | (retention.also & set(steps)) | set(best(trained, evaluations, retention))
+    return keep | (retention.also & set(steps)) | set(best(trained, evaluations, retention.keep_best))
 
 
 def best(
-    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], retention: Retention
+    trained: Sequence[StepState], evaluations: Sequence[EvaluationRecord], most: int
 ) -> dict[int, EvaluationRecord]:
-    """Step -> the evaluation for which its weights are kept: the `keep_best` with the highest pass@1, the best first.
+    """Step -> the evaluation of its weights: the `most` steps with the highest pass@1, the best first.
 
     What decides is the mean over all held-out problems: of several sources together, the larger source counting more.
     """
@@ -60,7 +60,7 @@ def best(
     ]
     found: dict[int, EvaluationRecord] = {}
     for _, step, _, evaluation in sorted(scored, key=lambda row: row[:3]):
-        if step in steps and len(found) < retention.keep_best:
+        if step in steps and len(found) < most:
             found.setdefault(step, evaluation)
     return found
 
@@ -109,7 +109,7 @@ async def secure(session: Session) -> None:
     retention = Retention(keep_last=1, keep_best=session.config.checkpoints.keep_best)
     evaluations = own_evaluations(session.history, session.run)
     keep = kept(trained, evaluations, retention)
-    for step, evaluation in best(trained, evaluations, retention).items():
+    for step, evaluation in best(trained, evaluations, retention.keep_best).items():
         sources = sorted({problem.source for problem in session.loaded.heldout})
         of = f"{' and '.join(sources)} together" if len(sources) > 1 else "".join(sources)
         progress.get().line(

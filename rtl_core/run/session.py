@@ -35,10 +35,10 @@ from rtl_core.prompting.calls import ToolChat
 from rtl_core.prompting.chat import Chat
 from rtl_core.run.check.machine import problems_of
 from rtl_core.run.check.preflight import before_sampling
-from rtl_core.run.check.prompts import Known, context, prepare, prompt_limit
+from rtl_core.run.check.prompts import Known, context, prepare
 from rtl_core.run.check.readiness import ready, refuse_or_tell
 from rtl_core.run.conversation_pool import ConversationPool, open_conversation_pool
-from rtl_core.run.folder import as_begun, check_unchanged, run_record, write_config
+from rtl_core.run.folder import as_begun, check_unchanged, has_begun, run_record, write_config
 from rtl_core.run.forecast import prices_of
 from rtl_core.run.graders import Cluster, executor_of, grader_of, graders_of
 from rtl_core.run.lock import lock_path, run_lock
@@ -71,8 +71,6 @@ class Policy:
 
     backend: Backend
     chat: Chat
-    prompt_limit: int
-    """Tokens of the longest prompt that is sent."""
     context: int | None
     """Tokens of prompt and answer together that the student takes; None where the backend does not tell."""
     conversations: ConversationPool | None = None
@@ -138,7 +136,7 @@ class Session:
     opened_policy: Policy | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.problems = {problem.id: problem for problem in [*self.loaded.train, *self.loaded.heldout]}
+        self.problems = {problem.id: problem for problem in self.loaded.every}
 
     @property
     def run(self) -> str:
@@ -199,7 +197,7 @@ async def open_session(
 
     Args:
         holder: what others shall know of this process while it works on the run (lock.py), JSON-able.
-        cluster: runs the jobs of grading in place of an executor of our own; it stays the caller's to close.
+        cluster: runs the jobs of grading in place of an executor of our own; it is closed at the end, so that jobs under way end.
 
     Raises:
         ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
@@ -298,21 +296,17 @@ async def _open_policy(
         PolicyError: what the run would come to send or to start from is not there or does not fit.
     """
     config, history, tell = session.config, session.history, progress.get().line
-    record, trained = history.run(session.run), history.last_trained_step(session.run) is not None
-    # A run that has begun has weights of its own: those that it started from may be gone.
-    begun = trained or (record is not None and record.start_state is not None)
-    if config.tinker.start_from and not as_visitor and not begun:
+    if config.tinker.start_from and not as_visitor and not has_begun(history, session.run):
         check_start(config, await backend.describe(config.tinker.start_from))
     bases = await _bases_of_teachers(config, backend, tell if as_visitor else None)
     session.prices = prices_of(config, bases)
     chat = _prepare_prompts(session, backend, provider, bases)
-    context_of_student = readiness.context.get(config.tinker.student)
-    session.opened_policy = Policy(backend, chat, prompt_limit(config, readiness), context_of_student)
+    session.opened_policy = Policy(backend, chat, readiness.context.get(config.tinker.student))
     if not session.trains:
         return
     known = Known(config, readiness, session.prompts, session.loaded, history, prices=session.prices)
     found = list(context(known) if as_visitor else before_sampling(known))
-    if trained:
+    if history.last_trained_step(session.run) is not None:
         # It has sampled so before, and part of what it writes is there.
         found = [replace(one, level="warning") if one.level == "wrong" else one for one in found]
     refuse_or_tell(found, tell)

@@ -53,14 +53,9 @@ def health_breach(session: Session) -> RunHealthError | None:
     health = session.config.health
     if not health.ranges:
         return None
-    rows = session.history.query(
-        "SELECT step, name, value FROM step_metrics WHERE run = $run AND step IN (SELECT step FROM steps"
-        " WHERE run = $run AND status = 'trained' AND step >= $from ORDER BY step DESC LIMIT $patience) ORDER BY step",
-        {"run": session.run, "from": health.accept_up_to_step, "patience": health.patience},
-    ).to_pylist()
-    steps: dict[int, dict[str, float]] = {}
-    for row in rows:
-        steps.setdefault(row["step"], {})[row["name"]] = row["value"]
+    trained = session.history.last_trained_step(session.run)
+    first = max(health.accept_up_to_step, trained.step - health.patience + 1 if trained else 0)
+    steps = session.history.step_metrics(session.run, first)
     ranges = {metric: (bounds.min, bounds.max) for metric, bounds in health.ranges.items()}
     found = breaches(list(steps.values()), ranges, health.patience)
     if not found:

@@ -134,7 +134,7 @@ def open_queue(config: RunConfig, cluster: Cluster | None, output: Path, capacit
         stack.callback(pool.shutdown, cancel_futures=True)
         executor = cluster or stack.enter_context(closing(executor_of(config)))
         grader = stack.enter_context(closing(grader_of(config, executor, KnownGood(passing=store.passing))))
-        problems = {problem.id: problem for problem in (*loaded.train, *loaded.heldout)}
+        problems = {problem.id: problem for problem in loaded.every}
         yield GradingQueue(grader, problems, store, pool, at_once, capacity)
 
 

@@ -68,7 +68,7 @@ def document(
     loaded: LoadedProblems, records: Mapping[str, ValidationRecord], level: Level, history: History
 ) -> Iterator[dict[str, Any]]:
     """Head, problems and tail of the document."""
-    problems = {p.id: p for p in sorted((*loaded.train, *loaded.heldout), key=lambda p: (p.source, p.id))}
+    problems = {p.id: p for p in sorted(loaded.every, key=lambda p: (p.source, p.id))}
     others: dict[str, list[tuple[dict[str, str], str]]] = {}
     for row in history.query(OTHERS_SQL).to_pylist():
         others.setdefault(row["fingerprint"], []).append((json.loads(row["tools"]), row["status"]))

@@ -7,9 +7,7 @@ samples of one teacher can share a mistake that the harness does not see. What i
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rtl_core.equivalence.consensus import classes_of
 from rtl_core.equivalence.differential import compare
@@ -20,6 +18,7 @@ from rtl_core.history.store import History
 from rtl_core.prompting.answer_to import answer_to
 from rtl_core.types.answer import Answer
 from rtl_core.types.problem import InterfaceSource, Problem
+from rtl_core.validation.level import with_seed
 
 MIN_AGREEING = 2
 MAX_SAMPLES = 8
@@ -36,18 +35,6 @@ ORDER BY p.fingerprint, r.rollout
 """
 
 
-@dataclass(frozen=True)
-class FoundGolden:
-    """A golden answer that was found, and on how much it stands."""
-
-    files: dict[str, str]
-    passing: int
-    """Samples that passed when they were graded again."""
-    agreeing: int
-    """Of those, how many behave like this one, itself included."""
-    detail: str
-
-
 def teacher_samples(history: History) -> dict[str, list[str]]:
     """Problem fingerprint -> texts of the teacher's stored samples that passed, over all runs of a history."""
     found: dict[str, list[str]] = {}
@@ -58,8 +45,8 @@ def teacher_samples(history: History) -> dict[str, list[str]]:
 
 def find_golden(
     problem: Problem, samples: Sequence[str], grader: Grader, seeds: Sequence[int]
-) -> tuple[FoundGolden | None, str]:
-    """(the found golden answer or None, why in words).
+) -> tuple[dict[str, str] | None, str]:
+    """(the files of the found golden answer or None, why in words).
 
     Args:
         problem: a problem without a golden answer.
@@ -72,8 +59,13 @@ def find_golden(
         if answer.files:
             key = tuple(sorted((path, normalised(body)) for path, body in answer.files.items()))
             counts[key] = counts.get(key, 0) + 1
+    graders = [with_seed(grader, seed) for seed in seeds]
     candidates = sorted(counts, key=lambda key: (-counts[key], sum(len(body) for _, body in key)))[:MAX_SAMPLES]
-    steady = [dict(key) for key in candidates if _passes(problem, dict(key), grader, seeds)]
+    steady = [
+        dict(key)
+        for key in candidates
+        if all(again.grade(problem, Answer(files=dict(key))).passed for again in graders)
+    ]
     weights = [counts[tuple(sorted(files.items()))] for files in steady]
     if sum(weights) < MIN_AGREEING:
         return None, f"{sum(weights)} of {len(samples)} samples pass again under every seed, {MIN_AGREEING} are needed"
@@ -88,8 +80,7 @@ def find_golden(
     best, agreeing, passing = classes[0].members, classes[0].texts, sum(weights)
     if agreeing < MIN_AGREEING or 2 * agreeing <= passing:
         return None, f"the {passing} passing samples do not agree: at most {agreeing} behave alike"
-    detail = f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
-    return FoundGolden(steady[best[0]], passing, agreeing, detail), detail
+    return steady[best[0]], f"{agreeing} of {passing} passing samples behave alike under {len(set(seeds))} seeds"
 
 
 def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> Problem:
@@ -103,12 +94,3 @@ def with_golden(problem: Problem, files: Mapping[str, str], grader: Grader) -> P
         if read is not None:
             interface = read.model_copy(update={"source": InterfaceSource.CONTEXT, "exact": False})
     return problem.model_copy(update={"golden": dict(files), "interface": interface})
-
-
-def _passes(problem: Problem, files: dict[str, str], grader: Grader, seeds: Sequence[int]) -> bool:
-    for seed in seeds:
-        again = copy.copy(grader)
-        again.seed, again.cache = seed, None
-        if not again.grade(problem, Answer(files=files)).passed:
-            return False
-    return True

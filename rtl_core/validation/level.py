@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from rtl_core.grading.cache import GRADER_VERSION
+from rtl_core.grading.grader import Grader
 from rtl_core.types.problem import Problem
 from rtl_core.validation.stubs import STUBS, Stub
 
@@ -40,14 +42,14 @@ def quick_level(mutants: int, seed: int) -> Level:
     return Level("quick", mutants, (seed, seed + 1), stubs=("zeros", "unknown"), generated_stubs=())
 
 
-def full_level(mutants: int = 20, seeds: int = 3, seed: int = 1) -> Level:
+def full_level(mutants: int = 20, seeds: int = 3) -> Level:
     """For `rtl-distill validate`: every stub, many mutants, several seeds and one of them twice.
 
     With generated problems, outputs that are all 1 or copies of inputs are left to the mutants, which say more there, and a pulse
     of 1 ns to the stub of all zeros: it is over when a starter bench looks for the first time.
     """
     generated = tuple(stub for stub in STUBS if stub not in ("ones", "inputs", "blip"))
-    return Level("full", mutants, (*range(seed, seed + seeds), seed), generated_stubs=generated)
+    return Level("full", mutants, (*range(1, seeds + 1), 1), generated_stubs=generated)
 
 
 def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
@@ -60,6 +62,13 @@ def tools_key(executor: str, tools: Mapping[str, str], level: Level) -> str:
         "level": asdict(level),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def with_seed(grader: Grader, seed: int) -> Grader:
+    """A grader with another seed and without a cache: a verdict that may flip is found anew. It shares executor and analysis processes."""
+    other = copy.copy(grader)
+    other.seed, other.cache = seed, None
+    return other
 
 
 def golden_digest(problem: Problem) -> str | None:

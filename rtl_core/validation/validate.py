@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ from rtl_core.types.answer import Answer
 from rtl_core.types.problem import Problem
 from rtl_core.types.verdict import Outcome, Verdict
 from rtl_core.validation.expected import describe_interface
-from rtl_core.validation.level import Level, golden_digest, tools_key
+from rtl_core.validation.level import Level, golden_digest, tools_key, with_seed
 from rtl_core.validation.mutants import mutants
 from rtl_core.validation.stubs import WITHOUT_DESIGN, in_words, kind_of, stubs
 
@@ -48,14 +48,12 @@ _NOT_TESTED = {Outcome.COMPILE_FAILED, Outcome.INTERFACE_MISMATCH, Outcome.REJEC
 _MISSING = ("ModuleNotFoundError", "No module named", "ImportError", "command not found", ": not found", "sorry:")
 
 
-def validate_problem(
-    problem: Problem, grader: Grader | Callable[[int], Grader], *, level: Level, found_golden: bool = False
-) -> ValidationRecord:
+def validate_problem(problem: Problem, grader: Grader, *, level: Level, found_golden: bool = False) -> ValidationRecord:
     """Validate one problem. Synchronous; call it from a pool's thread.
 
     Args:
         problem: the problem, with its golden answer where there is one.
-        grader: a grader, of which copies with other seeds are made, or a function from a seed to a grader.
+        grader: a grader, of which copies with other seeds are made.
         level: what to check.
         found_golden: whether the golden answer is a verified sample rather than the set's own.
 
@@ -63,9 +61,8 @@ def validate_problem(
         InfrastructureError: the executor failed for a reason that is not the problem's; worth trying again.
     """
     started = time.monotonic()
-    graders = grader if callable(grader) else _seeded(grader)
-    first = graders(level.seeds[0])
-    work = _Validation(problem, graders, level, first)
+    first = with_seed(grader, level.seeds[0])
+    work = _Validation(problem, first, level)
     work.evidence["golden"] = {
         "source": None if problem.golden is None else "found" if found_golden else "given",
         "digest": golden_digest(problem),
@@ -103,16 +100,6 @@ def unsupported(problem: Problem, grader: Grader) -> str | None:
     return None
 
 
-def _seeded(grader: Grader) -> Callable[[int], Grader]:
-    def make(seed: int) -> Grader:
-        other = copy.copy(grader)  # shares executor and analysis processes
-        other.seed = seed
-        other.cache = None  # a verdict that may flip must be found anew each time
-        return other
-
-    return make
-
-
 class _HarnessFailed(Exception):
     """The harness cannot run here at all."""
 
@@ -120,10 +107,9 @@ class _HarnessFailed(Exception):
 @dataclass
 class _Validation:
     problem: Problem
-    graders: Callable[[int], Grader]
-    level: Level
     first: Grader
     """The grader of the level's first seed."""
+    level: Level
     evidence: dict[str, Any] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
     """What verdicts say of tools that were not found."""
@@ -160,7 +146,7 @@ class _Validation:
     def _golden(self, golden: Mapping[str, str]) -> tuple[ValidationStatus, str] | None:
         verdicts: list[Verdict] = []
         for seed in self.level.seeds:
-            verdicts.append(self._grade(golden, self.graders(seed)))
+            verdicts.append(self._grade(golden, with_seed(self.first, seed)))
             if len({v.passed for v in verdicts}) > 1:
                 break
             if verdicts[-1].outcome in _NOT_TESTED:
@@ -283,10 +269,7 @@ class _Validation:
         judged = tally["killed"] + tally["survived"]
         score = tally["killed"] / judged if judged else None
         self.evidence["mutants"] = {
-            "killed": tally["killed"],
-            "survived": tally["survived"],
-            "equivalent": tally["equivalent"],
-            "void": tally["void"],
+            **{name: tally[name] for name in ("killed", "survived", "equivalent", "void")},
             "score": score,
             "by_kind": {name: f"{good}/{total}" for name, (good, total) in by_kind.items()},
             "survivors": survivors[:10],

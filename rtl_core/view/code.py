@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -42,24 +41,7 @@ def coloured(text: str) -> list[Markup]:
     if len(text) > MOST_CHARACTERS or unended > 20 or any(len(line) > MOST_WIDTH for line in lines):
         return [Markup.escape(line) for line in lines]
     html = highlight("\n".join(lines), SystemVerilogLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
-    return [Markup(line) for line in _closed(html.split("\n"))][: len(lines)]
-
-
-def _closed(lines: list[str]) -> Iterator[str]:
-    """Pygments ends its spans before the end of a line, but for comments and strings over several: close and reopen those."""
-    open_: list[str] = []
-    for line in lines:
-        start = "".join(open_)
-        at = 0
-        while (found := line.find("<", at)) >= 0:
-            end = line.find(">", found) + 1
-            tag = line[found:end]
-            if tag.startswith("</"):
-                open_.pop()
-            else:
-                open_.append(tag)
-            at = end
-        yield start + line + "</span>" * len(open_)
+    return [Markup(line) for line in html.split("\n")][: len(lines)]  # Pygments ends its spans before the end of a line
 
 
 def difference(old: str, new: str) -> list[DiffLine] | None:
@@ -69,9 +51,8 @@ def difference(old: str, new: str) -> list[DiffLine] | None:
         return None
     old_html, new_html = coloured(old), coloured(new)
     made: list[DiffLine] = []
-    matcher = difflib.SequenceMatcher(
-        None, old_lines, new_lines
-    )  # frequent lines of long texts do not count: else hostile ones take minutes
+    # Frequent lines of long texts do not count: else hostile ones take minutes.
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))
     for number, group in enumerate(groups):
         if number or group[0][1]:

@@ -20,21 +20,22 @@ SELECT step * $bins // $steps AS bin, outcome, count(*) AS n, min(step) AS first
 WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error' GROUP BY ALL ORDER BY bin
 """
 _MISTAKES = """
-SELECT mistake, step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example, max(step) AS last,
-       arg_max(expected, step) AS expected, arg_max(got, step) AS got
+SELECT 'interface' AS kind, mistake AS name, step * $bins // $steps AS bin, count(*) AS n, 0 AS solvable, arg_max(rollout, step) AS example, max(step) AS last,
+       concat_ws(' · ', 'expected ' || nullif(arg_max(expected, step), ''), 'got ' || nullif(arg_max(got, step), '')) AS words
 FROM named_mistakes WHERE run = $run AND purpose = 'train' AND mistake NOT IN ('failing check', 'reset behaviour', 'bit order') GROUP BY ALL
 """
 _LEVELS = """
-SELECT level, step * $bins // $steps AS bin, count(*) AS n, count(*) FILTER (WHERE solvable) AS solvable, arg_max(rollout, step) AS example, max(step) AS last
+SELECT 'level' AS kind, level AS name, step * $bins // $steps AS bin, count(*) AS n, count(*) FILTER (WHERE solvable) AS solvable,
+       arg_max(rollout, step) AS example, max(step) AS last, '' AS words
 FROM failure_levels WHERE run = $run AND purpose = 'train' GROUP BY ALL
 """
 _REASONS = """
 WITH failed AS (
     SELECT rollout, step, outcome, reasons[1] AS reason FROM verdicts
     WHERE run = $run AND purpose = 'train' AND outcome NOT IN ('passed', 'interface_mismatch', 'infrastructure_error') AND len(reasons) > 0)
-SELECT outcome, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
-            ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS cluster,
-       step * $bins // $steps AS bin, count(*) AS n, arg_max(rollout, step) AS example,
+SELECT outcome AS kind, CASE WHEN outcome = 'tests_failed' THEN regexp_replace(trim(split_part(reason, ':', 1)), '^.*\\.', '')
+            ELSE regexp_replace(regexp_replace(left(reason, 160), '^\\S+:\\d+: ', ''), '[`''][^`'']*[`'']|0x[0-9a-fA-F]+|[0-9]+', '#', 'g') END AS name,
+       step * $bins // $steps AS bin, count(*) AS n, 0 AS solvable, arg_max(rollout, step) AS example,
        max(step) AS last, arg_max(reason, step) AS words
 FROM failed GROUP BY ALL ORDER BY n DESC LIMIT 4000
 """
@@ -56,6 +57,16 @@ SELECT t.problem_id, p.split, p.difficulty, coalesce(p.family, p.category) AS fa
        arg_max(t.reasons[1], (coalesce(w.total, 0), t.step)) AS words
 FROM tried t JOIN never USING (problem_id) LEFT JOIN rewards w USING (rollout) LEFT JOIN run_problems p ON p.run = $run AND p.problem_id = t.problem_id
 GROUP BY ALL ORDER BY answers DESC, t.problem_id LIMIT $most
+"""
+_CONSTRUCTS = """
+WITH newest AS (SELECT min(step) FROM (SELECT step, sum(count(*)) OVER (ORDER BY step DESC) AS n FROM verdicts WHERE run = $run AND purpose = 'train' GROUP BY step)
+                WHERE n <= $most OR step = (SELECT max(step) FROM verdicts WHERE run = $run AND purpose = 'train')),
+answers AS (SELECT CAST(v.outcome = 'passed' AS INTEGER) AS ok, r.text FROM rollouts r JOIN verdicts v USING (rollout)
+            WHERE r.run = $run AND r.purpose = 'train' AND v.run = $run AND v.outcome <> 'infrastructure_error'
+            AND r.step >= (FROM newest) AND v.step >= (FROM newest))
+SELECT c.text, count(*) AS looked, count(*) FILTER (WHERE contains(a.text, c.text)) AS n, avg(ok) FILTER (WHERE contains(a.text, c.text)) AS with,
+       avg(ok) FILTER (WHERE NOT contains(a.text, c.text)) AS without
+FROM answers a, (SELECT unnest($texts) AS text) c GROUP BY c.text
 """
 _DIFFERENT = """
 SELECT a.rollout, a.problem_id, a.method, a.detail, v.step FROM audits a JOIN verdicts v USING (rollout)
@@ -105,37 +116,31 @@ def outcomes(history: History, run: str) -> list[Row]:
 
 def mistakes(history: History, run: str) -> list[Cluster]:
     """Interface mistakes by name, most frequent first."""
-    found: dict[str, Cluster] = {}
-    for row in history.query(_MISTAKES, _parts(history, run)).to_pylist():
-        words = " · ".join(f"{what} {row[what]}" for what in ("expected", "got") if row[what])
-        _add(found.setdefault(row["mistake"], Cluster("interface", row["mistake"], words)), row, words)
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))[:MOST]
+    return _clusters(history, run, _MISTAKES)[:MOST]
 
 
 def levels(history: History, run: str) -> list[Cluster]:
     """Failed answers by what kind of failing it is, most frequent first."""
-    found: dict[str, Cluster] = {}
-    for row in history.query(_LEVELS, _parts(history, run)).to_pylist():
-        cluster = found.setdefault(row["level"], Cluster("level", row["level"], ""))
-        _add(cluster, row, "")
-        cluster.solvable += row["solvable"]
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))
+    return _clusters(history, run, _LEVELS)
 
 
 def reasons(history: History, run: str) -> list[Cluster]:
     """Failing checks by name, and other failures by their reason without its numbers and names; most frequent first."""
+    return _clusters(history, run, _REASONS)[: 2 * MOST]
+
+
+def _clusters(history: History, run: str, sql: str) -> list[Cluster]:
+    """The clusters of a question that counts failures by kind, name and part of the run; most frequent first."""
     found: dict[tuple[str, str], Cluster] = {}
-    for row in history.query(_REASONS, _parts(history, run)).to_pylist():
-        key = row["outcome"], row["cluster"]
-        _add(found.setdefault(key, Cluster(*key, row["words"])), row, row["words"])
-    return sorted(found.values(), key=lambda c: (-c.answers, c.name))[: 2 * MOST]
-
-
-def _add(cluster: Cluster, row: Row, words: str) -> None:
-    cluster.answers += row["n"]
-    cluster.bins[min(BINS - 1, row["bin"])] += row["n"]
-    if row["last"] > cluster.last:
-        cluster.last, cluster.example, cluster.words = row["last"], row["example"], words
+    for row in history.query(sql, _parts(history, run)).to_pylist():
+        key = row["kind"], row["name"]
+        cluster = found.setdefault(key, Cluster(*key, row["words"]))
+        cluster.answers += row["n"]
+        cluster.solvable += row["solvable"]
+        cluster.bins[min(BINS - 1, row["bin"])] += row["n"]
+        if row["last"] > cluster.last:
+            cluster.last, cluster.example, cluster.words = row["last"], row["example"], row["words"]
+    return sorted(found.values(), key=lambda c: (-c.answers, c.name))
 
 
 def flips(history: History, run: str) -> list[Row]:
@@ -150,29 +155,11 @@ def never_solved(history: History, run: str) -> list[Row]:
 
 def constructs(history: History, run: str) -> tuple[int, list[Row]]:
     """How many of the newest training answers were looked at, and per construct how many have it and pass with and without it."""
-    columns = ", ".join(f"contains(text, $c{i}) AS c{i}" for i in range(len(CONSTRUCTS)))
-    sums = ", ".join(
-        f"count(*) FILTER (WHERE c{i}) AS n{i}, avg(ok) FILTER (WHERE c{i}) AS with{i}, avg(ok) FILTER (WHERE NOT c{i}) AS without{i}"
-        for i in range(len(CONSTRUCTS))
-    )
-    newest = (
-        "SELECT min(step) AS step FROM (SELECT step, sum(count(*)) OVER (ORDER BY step DESC) AS n FROM verdicts"
-        " WHERE run = $run AND purpose = 'train' GROUP BY step) WHERE n <= $looked OR step = (SELECT max(step) FROM verdicts WHERE run = $run AND purpose = 'train')"
-    )
-    sql = (
-        f"WITH a AS (SELECT CAST(v.outcome = 'passed' AS INTEGER) AS ok, {columns} FROM rollouts r JOIN verdicts v USING (rollout)"
-        f" WHERE r.run = $run AND r.purpose = 'train' AND v.run = $run AND v.outcome <> 'infrastructure_error'"
-        f" AND r.step >= ({newest}) AND v.step >= ({newest})) SELECT count(*) AS looked, {sums} FROM a"
-    )
-    params: dict[str, Any] = {f"c{i}": text for i, text in enumerate(CONSTRUCTS)}
-    (row,) = history.query(sql, {"run": run, "looked": LOOKED_AT, **params}).to_pylist()
-    made = [
-        {"name": name, "text": text, "n": row[f"n{i}"], "with": row[f"with{i}"], "without": row[f"without{i}"]}
-        for i, (text, name) in enumerate(CONSTRUCTS.items())
-        if row[f"n{i}"]
-    ]
+    asked = {"run": run, "most": LOOKED_AT, "texts": list(CONSTRUCTS)}
+    found = history.query(_CONSTRUCTS, asked).to_pylist()
+    made = [{"name": CONSTRUCTS[row["text"]], **row} for row in found if row["n"]]
     made.sort(key=lambda r: (r["with"] - (r["without"] if r["without"] is not None else r["with"]), r["name"]))
-    return row["looked"], made
+    return found[0]["looked"] if found else 0, made
 
 
 def suspects(history: History, run: str) -> dict[str, Any]:

@@ -23,8 +23,9 @@ WHERE r.run = $run AND r.problem_id = $problem AND r.step = $step AND r.evaluati
 AND (r.purpose = $purpose OR 'refinement' IN (r.purpose, $purpose)) ORDER BY r.turn, r.sample
 """
 _PASSING = """
-SELECT rollout FROM verdicts WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
-ORDER BY abs(step - $step), rollout LIMIT 1
+SELECT rollout, text FROM rollouts WHERE rollout = coalesce($here, (
+    SELECT rollout FROM verdicts WHERE run = $run AND problem_id = $problem AND outcome = 'passed' AND rollout <> $rollout
+    ORDER BY abs(step - $step), rollout LIMIT 1))
 """
 
 
@@ -64,32 +65,22 @@ def whole(history: History, key: str) -> Whole:
         group = history.query(
             _GROUP, {**place, "step": r.step, "evaluation": r.evaluation, "purpose": r.purpose}
         ).to_pylist()
-        metrics = history.query(
-            "SELECT name, value FROM step_metrics WHERE run = $run AND step = $step", {"run": r.run, "step": r.step}
-        )
         made = Whole(
             stored,
             history.run(r.run),
             problem,
             None,
             group,
-            {row["name"]: row["value"] for row in metrics.to_pylist() if row["value"] is not None},
+            history.step_metrics(r.run, r.step, r.step).get(r.step, {}),
             audit_of(history, r.key),
             history.query("SELECT label, outcome, tests_passed, tests_total, seed FROM regrades WHERE rollout = $key", {"key": r.key}).to_pylist(),
             level_of(history, r.key),
             messages=history.messages(r.key),
         )  # fmt: skip
-        passing = next(
-            (row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None
-        )
-        if passing is None:
-            found = history.query(_PASSING, {**place, "step": r.step, "rollout": r.key}).column(0).to_pylist()
-            passing = found[0] if found else None
-        if passing is not None:
-            texts = (
-                history.query("SELECT text FROM rollouts WHERE rollout = $key", {"key": passing}).column(0).to_pylist()
-            )
-            made.others["passing"] = (passing, texts[0])
+        here = next((row["rollout"] for row in group if row["outcome"] == "passed" and row["rollout"] != r.key), None)
+        asked = {**place, "step": r.step, "rollout": r.key, "here": here}
+        for row in history.query(_PASSING, asked).to_pylist():
+            made.others["passing"] = (row["rollout"], row["text"])
     if problem is not None:
         made.answer = answer_to(problem, r.text)
         if problem.golden:

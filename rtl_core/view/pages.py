@@ -73,16 +73,14 @@ def step(history: History, filters: Filters, order: str) -> Values:
     with history.reading():
         record = history.existing_run(filters.run)
         rows = questions.groups(history, filters, order, filters.page)
-        metrics: list[Row] = []
+        metrics: dict[str, float] = {}
         near: list[int] = []
         if filters.step and not filters.evaluation:
-            metrics = history.query(
-                "SELECT name, value FROM step_metrics WHERE run = $run AND step = $step ORDER BY name",
-                {"run": filters.run, "step": int(filters.step)},
-            ).to_pylist()
+            step_ = int(filters.step)
+            metrics = history.step_metrics(filters.run, step_, step_).get(step_, {})
             near = history.query(
                 "SELECT DISTINCT step FROM steps WHERE run = $run AND step IN ($a, $b)",
-                {"run": filters.run, "a": int(filters.step) - 1, "b": int(filters.step) + 1},
+                {"run": filters.run, "a": step_ - 1, "b": step_ + 1},
             ).column(0).to_pylist()  # fmt: skip
     if not rows and filters.page == 0 and record.status != "running":
         raise HistoryError(f"no rollouts of run {filters.run!r} are stored there", "go back to the run's steps")

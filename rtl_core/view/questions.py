@@ -17,15 +17,9 @@ Name = Annotated[str, Field(max_length=400)]
 Page = Annotated[int, Field(ge=0, le=1_000_000)]
 
 _STEPS = """
-WITH answers AS (SELECT step, count(*) AS rollouts, avg(CAST(outcome = 'passed' AS INTEGER)) AS pass_rate
-                 FROM verdicts WHERE run = $run AND purpose = 'train' AND outcome <> 'infrastructure_error'
-                 AND step BETWEEN $low AND $high GROUP BY step),
-paid AS (SELECT step, avg(total) AS reward FROM rewards WHERE run = $run AND purpose = 'train' AND step BETWEEN $low AND $high GROUP BY step),
-scored AS (SELECT step, sum(k1_mean * n_tokens) / sum(n_tokens) AS k1 FROM teacher_scores
-           WHERE run = $run AND purpose = 'train' AND n_tokens > 0 AND step BETWEEN $low AND $high GROUP BY step)
-SELECT s.step, s.epoch, s.status, s.trained_at, s.examples, a.rollouts, a.pass_rate, r.reward, k.k1, t.seconds
-FROM steps s LEFT JOIN answers a USING (step) LEFT JOIN paid r USING (step) LEFT JOIN scored k USING (step)
-LEFT JOIN step_times t ON t.run = s.run AND t.step = s.step AND t.stage = 'total'
+SELECT s.step, s.epoch, s.status, s.examples, a.rollouts, a.pass_rate, r.reward, k.k1, t.seconds
+FROM steps s LEFT JOIN pass_by_step a USING (run, step) LEFT JOIN reward_by_step r USING (run, step)
+LEFT JOIN teacher_kl_by_step k USING (run, step) LEFT JOIN step_times t ON t.run = s.run AND t.step = s.step AND t.stage = 'total'
 WHERE s.run = $run AND s.step BETWEEN $low AND $high ORDER BY s.step DESC
 """
 _SHOWN = """
@@ -141,7 +135,7 @@ class Filters(BaseModel):
 def runs_with_counts(history: History) -> list[Row]:
     """Every run, newest first, with how far it got."""
     return history.query(
-        "SELECT r.run, r.status, r.created_at, r.finished_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
+        "SELECT r.run, r.status, r.created_at, r.student, r.teacher, r.message, s.steps, n.rollouts, e.first, e.last"
         " FROM runs r LEFT JOIN (SELECT run, count(*) AS steps FROM steps WHERE status = 'trained' GROUP BY run) s USING (run)"
         " LEFT JOIN (SELECT run, count(*) AS rollouts FROM rollouts GROUP BY run) n USING (run)"
         " LEFT JOIN (SELECT run, arg_min(pass_at_1, step) AS first, arg_max(pass_at_1, step) AS last FROM evaluations"

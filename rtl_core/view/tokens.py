@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ MOST = 3_000
 """Tokens of one page."""
 SHADES = (0.05, 0.2, 0.6, 1.2, 2.5)
 """From so many nats on a token has the first, second, ... shade."""
+
+NOT_TRAINED_ON = "not recorded: the answer was not trained on (or not yet)"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class Overlay:
 class Token:
     """One token as it is drawn."""
 
-    position: int
     text: str
     shade: str
     words: str
@@ -69,9 +70,9 @@ def overlays(history: History, stored: StoredRollout, metrics: Mapping[str, floa
         "k1 = log p(student) − log p(teacher), in nats: red where the student is surer than the teacher",
     )
     if stored.teacher is None:
-        kl = _without(kl, "the teacher has not scored this answer")
+        kl = replace(kl, missing="the teacher has not scored this answer")
     else:
-        kl = _with(kl, k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
+        kl = replace(kl, values=k1(student_T, np.asarray(stored.teacher.logprobs_T, np.float64)))
     about = "−log p(student) of the sampled token, in nats: its mean is the entropy that a step tells (optim/entropy)"
     surprise = Overlay("surprise", "surprise", about, values=-student_T)
     made = [kl, _advantage(history, stored, metrics), surprise, _mask(stored), _mismatch(history, stored)]
@@ -97,33 +98,33 @@ def _advantage(history: History, stored: StoredRollout, metrics: Mapping[str, fl
     """What the run's own algorithm trained each token with, at the λ that the step recorded."""
     bare = Overlay("advantage", "advantage", "the token's advantage in the loss: reward against the group, less λ times the KL (with distributions the reward alone); blue pushes it up, red down", good=True)  # fmt: skip
     if stored.credit is None:
-        return _without(bare, "no credit is recorded for this answer: it was not trained on (or not yet)")
+        return replace(bare, missing="no credit is recorded for this answer: it was not trained on (or not yet)")
     if not stored.credit.counts:
-        return _without(bare, "the answer was masked: no part of the loss")
+        return replace(bare, missing="the answer was masked: no part of the loss")
     if stored.rollout.purpose == "warm_start":
-        return _without(bare, "a warm start imitates the answer: every token has the weight 1")
+        return replace(bare, missing="a warm start imitates the answer: every token has the weight 1")
     weight = metrics.get("learning/kl_weight")
     if weight is None:
-        return _without(bare, f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet")
+        why = f"λ of step {stored.rollout.step} is not recorded: the step has not been trained yet"
+        return replace(bare, missing=why)
     try:
         config = config_of(history, stored.rollout.run)
         for control in ("permute_advantages", "permute_teacher"):
             if getattr(config.learning, control):
-                return _without(
-                    bare, f"learning.{control} gave each answer the signal of another one; which one is not stored"
-                )
+                why = f"learning.{control} gave each answer the signal of another one; which one is not stored"
+                return replace(bare, missing=why)
         values_T = np.asarray(chosen(config)(config).loss_inputs(stored, weight)["advantages"], np.float64)
     except Exception as error:  # the algorithm may be the user's own
-        return _without(bare, f"the run's algorithm cannot be asked here: {error}")
+        return replace(bare, missing=f"the run's algorithm cannot be asked here: {error}")
     most = float(np.abs(values_T).max(initial=0.0)) or 1.0
-    return _with(bare, values_T, tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))
+    return replace(bare, values=values_T, shades=tuple(most * share for share in (0.02, 0.2, 0.4, 0.6, 0.8)))
 
 
 def _mask(stored: StoredRollout) -> Overlay:
     bare = Overlay("mask", "loss mask", "blue tokens are in the loss; the prompt never is", shades=(0.5,))
     if stored.credit is None:
-        return _without(bare, "not recorded: the answer was not trained on (or not yet)")
-    return _with(bare, np.full(len(stored.rollout.tokens_T), -1.0 if stored.credit.counts else 0.0), (0.5,))
+        return replace(bare, missing=NOT_TRAINED_ON)
+    return replace(bare, values=np.full(len(stored.rollout.tokens_T), -1.0 if stored.credit.counts else 0.0))
 
 
 def _mismatch(history: History, stored: StoredRollout) -> Overlay:
@@ -134,16 +135,8 @@ def _mismatch(history: History, stored: StoredRollout) -> Overlay:
     )
     found = history.query("SELECT logprobs_T FROM trainer_tokens WHERE rollout = ?", [stored.rollout.key]).to_pylist()
     if not found:
-        return _without(bare, "not recorded: the answer was not trained on (or not yet)")
-    return _with(bare, np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64))
-
-
-def _with(bare: Overlay, values: NDArray[np.float64], shades: tuple[float, ...] = SHADES) -> Overlay:
-    return Overlay(bare.name, bare.title, bare.about, values, good=bare.good, shades=shades)
-
-
-def _without(bare: Overlay, missing: str) -> Overlay:
-    return Overlay(bare.name, bare.title, bare.about, missing=missing)
+        return replace(bare, missing=NOT_TRAINED_ON)
+    return replace(bare, values=np.subtract(stored.rollout.logprobs_T, found[0]["logprobs_T"], dtype=np.float64))
 
 
 def drawn(
@@ -170,9 +163,8 @@ def drawn(
         words += [f"{title} {values[i]:+.3f}" for title, values in there]
         words += [said[i]] if i in said else []
         shade = "" if shown.values is None else shown.shade(float(shown.values[i]))
-        made.append(
-            Token(i, texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} ", shade, "\n".join(words))
-        )
+        text = texts[i] if texts is not None else f"#{stored.rollout.tokens_T[i]} "
+        made.append(Token(text, shade, "\n".join(words)))
     return made
 
 

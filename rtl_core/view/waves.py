@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from rtl_core.debugging.table import hexadecimal
 from rtl_core.debugging.waves import Waves
 
 NAMES, ROW, HEAD = 170, 30, 34
@@ -90,20 +91,9 @@ def draw(waves: Waves) -> Drawing:
         at,
         ticks,
         tracks,
-        _said(waves),
+        "" if waves.check is None else waves.check.seen or waves.check.words[:90],
         max(0, len(waves.signals) - MOST_SIGNALS),
     )
-
-
-def _said(waves: Waves) -> str:
-    check = waves.check
-    if check is None:
-        return ""
-    if check.signal and check.got is not None and check.expected is not None:
-        return f"{check.signal} is {check.got}, expected {check.expected}"
-    if check.got is not None and check.expected is not None:
-        return f"got {check.got}, expected {check.expected}"
-    return check.words[:90]
 
 
 def _line(spans: list[tuple[float, float, str]], y: float) -> str:
@@ -118,16 +108,6 @@ def _piece(x: float, end: float, bits: str, name: str) -> Piece:
     short = number[2:].lstrip("0") or "0"
     text = next((text for text in (bits, number, short, f"…{short[-3:]}") if len(text) * _LETTER < end - x - 3), "")
     return Piece(x, round(end - x, 1), text, f"{name} = {bits} ({number})", "x" in bits or "z" in bits)
-
-
-def hexadecimal(bits: str) -> str:
-    """Bits of `01xz` as 0x..., digit by digit: one with an unknown bit is x, one of z alone is z."""
-    padded = bits.rjust(-(-len(bits) // 4) * 4, "0" if bits[:1] in "01" else bits[:1])
-    digits = []
-    for i in range(0, len(padded), 4):
-        part = padded[i : i + 4]
-        digits.append("z" if part == "zzzz" else "x" if set(part) & {"x", "z"} else f"{int(part, 2):x}")
-    return "0x" + "".join(digits)
 
 
 def _seconds(value: float) -> str:

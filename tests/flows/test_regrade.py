@@ -22,6 +22,7 @@ from rtl_core.rollouts.resumable import Choice
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 from rtl_core.types.verdict import Outcome
+from rtl_distill.flows.regrade import regrade
 
 pytestmark = pytest.mark.usefixtures("prefect")
 
@@ -76,8 +77,6 @@ def ask(history: History, name: str) -> list[dict]:
 
 
 def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(graded: History) -> None:
-    from rtl_distill.flows.regrade import regrade
-
     before = graded.query("SELECT * FROM verdicts ORDER BY rollout")
     label = asyncio.run(regrade(RUN, str(graded.path), seed=3))
     assert label.startswith("bubblewrap-")
@@ -99,8 +98,6 @@ def test_another_seed_tells_which_verdicts_hang_on_it_and_leaves_the_old_ones(gr
 
 
 def test_the_same_tools_and_seed_give_the_same_verdicts_and_a_label_goes_on(graded: History) -> None:
-    from rtl_distill.flows.regrade import regrade
-
     asyncio.run(regrade(RUN, str(graded.path), label="again", choice=Choice(purpose="train", first_step=1)))
     first = graded.query("SELECT rollout, graded_at FROM regrades ORDER BY rollout").to_pylist()
     assert len(first) == 4
@@ -116,7 +113,6 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
 ) -> None:
     """A simulator that is gone: the flow fails with the reason, and the same label goes on when it is back."""
     from rtl_core.grading.executors.bubblewrap import BubblewrapExecutor
-    from rtl_distill.flows.regrade import regrade
 
     def gone(self: BubblewrapExecutor, job: object) -> None:
         raise InfrastructureError("no sandbox today")
@@ -132,8 +128,8 @@ def test_what_cannot_be_graded_is_no_verdict_and_is_tried_again(
 
 def test_a_choice_that_makes_no_sense_is_refused(graded: History) -> None:
     config = load_config("demo", [f"run.name={RUN}"])
-    with pytest.raises(ConfigError, match="uses no image"), open_regrading(graded.path, config, Choice(), image="x"):
-        pass
+    with pytest.raises(ConfigError, match="uses no image"):
+        asyncio.run(regrade(RUN, str(graded.path), image="x"))
     with (
         pytest.raises(HistoryError, match="no graded rollout"),
         open_regrading(graded.path, config, Choice(purpose="train", first_step=9)),

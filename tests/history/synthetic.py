@@ -198,7 +198,9 @@ def write_step(history, name, epoch, plan, problems, shape, skill, rng) -> None:
     metrics = {
         "env/all/reward/total": reward_mean,
         "env/all/reward/total_equal_difficulty": reward_mean + 0.1,
+        **{f"env/all/{name}_valid": 1.0 for name in ("format", "interface", "syntax")},
         "env/all/tests_passed": pass_rate,
+        "env/all/ac_tokens_per_turn": float(np.mean([len(r.tokens_T) for r in rollouts])),
         "env/all/tests_passed_equal_difficulty": pass_rate + 0.1,
         "teacher_kl": float(kl),
         "optim/entropy": float(0.9 - 0.5 * skill + 0.02 * rng.standard_normal()),

@@ -14,7 +14,7 @@ import pytest
 from rtl_core.config import load_config
 from rtl_core.history.store import History
 from rtl_core.observe import tracking
-from rtl_core.observe.tracking import Tracker, unsent
+from rtl_core.observe.tracking import Tracker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "history"))
 import synthetic
@@ -72,7 +72,7 @@ def test_every_recorded_step_is_sent_once_and_in_order(
     assert told == []
     rows = logged(folder)
     assert [row["_step"] for row in rows] == [3, 4, 5]
-    for row, (_, metrics) in zip(rows, unsent(history, "demo", 1), strict=True):
+    for row, metrics in zip(rows, history.step_metrics("demo", 2).values(), strict=True):
         assert {name: row[name] for name in metrics} == pytest.approx(metrics)
     with Tracker(history, config, told.append):
         pass
@@ -88,7 +88,7 @@ def test_what_could_not_be_sent_in_time_is_told_and_sent_by_the_next_run(
     (tmp_path / "demo").mkdir()
     starting, told = threading.Event(), []
     with monkeypatch.context() as slow, Tracker(history, config, told.append):
-        slow.setattr(tracking, "unsent", lambda *_: starting.wait(600) and [])
+        slow.setattr(History, "step_metrics", lambda *_: starting.wait(600) and {})
     assert told == ["after 0 s not all metrics are sent to Weights & Biases; the same command sends the rest"]
     starting.set()
     for thread in threading.enumerate():

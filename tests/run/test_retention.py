@@ -50,9 +50,9 @@ def test_the_newest_and_the_best_by_held_out_pass_rate_stay() -> None:
 
 def test_what_is_kept_as_the_best_is_told_with_the_evaluation_that_decided() -> None:
     scores = evaluated({2: 0.1, 4: 0.6, 6: 0.5})
-    found = best(trained(10), scores, Retention(keep_best=2))
+    found = best(trained(10), scores, 2)
     assert {step: evaluation.pass_at_1 for step, evaluation in found.items()} == {3: 0.6, 5: 0.5}
-    assert best(trained(10), scores, Retention(keep_best=0)) == {}
+    assert best(trained(10), scores, 0) == {}
 
 
 def test_an_evaluation_under_other_conditions_says_nothing_of_which_weights_are_best(tmp_path: Path) -> None:

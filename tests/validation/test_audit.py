@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from rtl_core.config import RunConfig, load_config
+from rtl_core.equivalence.side_by_side import Effort
 from rtl_core.grading.grader import Grader
 from rtl_core.history.records import RunRecord
 from rtl_core.history.store import History
@@ -22,12 +23,12 @@ from rtl_core.prompting.answer_to import answer_to
 from rtl_core.reporting.figures.audit import audit_summary, render
 from rtl_core.reporting.report import write_report
 from rtl_core.rollouts import auditing
-from rtl_core.rollouts.auditing import AuditPlan, audit_run
+from rtl_core.rollouts.auditing import audit_run
 from rtl_core.types.problem import Problem
 from rtl_core.types.rollout import Rollout
 
 Make = Callable[..., Problem]
-QUICK = AuditPlan(cycles=600)
+QUICK = Effort.of_cycles(600, 6, 10.0)
 HEAD = "module inv(input [3:0] a, output [3:0] y);\n"
 RIGHT = f"{HEAD}  assign y = ~a;\nendmodule\n"
 ALSO_RIGHT = f"{HEAD}  assign y = 4'd15 - a;\nendmodule\n"
@@ -71,8 +72,8 @@ class Audited:
         self.history.record_verdicts([(r.key, v, w) for r, v, w in zip(rollouts, verdicts, rewards, strict=True)])
         return [r.key for r in rollouts]
 
-    def audit(self, plan: AuditPlan = QUICK) -> auditing.AuditDone:
-        return audit_run(self.path, self.config, plan, jobs=2)
+    def audit(self, effort: Effort = QUICK) -> auditing.AuditDone:
+        return audit_run(self.path, self.config, effort=effort, jobs=2)
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_a_repetition_does_only_what_is_missing(run: Audited) -> None:
     assert (again.simulated, again.known) == (0, 2)
     run.answer(run.half, ALSO_RIGHT, step=1)
     assert run.audit().simulated == 1
-    assert run.audit(AuditPlan(cycles=800)).simulated == 3, "another effort is another audit"
+    assert run.audit(Effort.of_cycles(800, 6, 10.0)).simulated == 3, "another effort is another audit"
 
 
 def test_what_cannot_be_known_is_told_with_its_reason(run: Audited) -> None:

@@ -38,10 +38,9 @@ def test_samples_that_pass_and_agree_give_a_golden_answer(grader: Grader, withhe
     samples = [said(WRONG), said(RIGHT[0]), said(RIGHT[1]), "I do not know."]
     found, why = find_golden(withheld, samples, grader, (1, 2))
     assert found is not None, why
-    assert (found.passing, found.agreeing) == (2, 2)
     assert "2 of 2 passing samples behave alike" in why
     record = validate_problem(
-        with_golden(withheld, found.files, grader),
+        with_golden(withheld, found, grader),
         grader,
         level=Level("full", 4, (1, 2), ("zeros",)),
         found_golden=True,

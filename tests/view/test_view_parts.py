@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from rtl_core.debugging.checks import Check
+from rtl_core.debugging.table import hexadecimal
 from rtl_core.debugging.waves import Signal, Waves
 from rtl_core.types.verdict import Verdict
 from rtl_core.view.charts import Line, Point, chart, stack, thinned, ticks
 from rtl_core.view.code import coloured, difference
-from rtl_core.view.waves import draw, hexadecimal
+from rtl_core.view.waves import draw
 
 TEXT = 'module m(input a); /* one\n  <b>two</b> */\n  assign x = "a & b" ? 1 : a;\nendmodule\n'
 

@@ -91,8 +91,8 @@ def disk(known: Known) -> Iterator[Finding]:
 def _forecast(known: Known) -> Forecast:
     def prompts(problems: Sequence[Problem]) -> Prompts:
         kept = [problem for problem in problems if problem.id in known.prompts]
-        tokens = known.tokens([problem.id for problem in kept])
-        return Prompts.of(tokens, tokens, [problem.source for problem in kept])
+        counted = [(float(len(known.prompts[problem.id].tokens_P)), problem.source) for problem in kept]
+        return Prompts.of([(tokens, tokens, source) for tokens, source in counted])
 
     train, heldout = prompts(known.loaded.train), prompts(known.loaded.heldout)
     return forecast(known.config, train, heldout, history=known.history, prices=known.prices)

@@ -41,7 +41,7 @@ def problems_of(config: RunConfig) -> LoadedProblems:
         config.problems.split,
         hold_out_all=config.run.purpose == "evaluation",
     )
-    sources = sorted({problem.source for problem in [*loaded.train, *loaded.heldout]})
+    sources = sorted({problem.source for problem in loaded.every})
     if unknown := sorted(set(config.tinker.teachers) - set(sources)):
         raise ConfigError(
             f"tinker.teachers: no problem of this run is from {', '.join(unknown)}",
@@ -103,7 +103,7 @@ def tools(loaded: LoadedProblems, executor: Executor) -> Iterator[Finding]:
         return
     available = executor.tools()
     lacking: dict[str, list[str]] = {}
-    for problem in (*loaded.train, *loaded.heldout):
+    for problem in loaded.every:
         for what in missing_requirements(problem.harness, available, executor.has_module):
             lacking.setdefault(what, []).append(problem.id)
     for what, ids in lacking.items():

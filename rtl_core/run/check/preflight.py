@@ -81,7 +81,7 @@ async def preflight(config: RunConfig, missing: RtlDistillError | None) -> list[
         findings.append(tokenizers)
     elif tokenizers is not None and not isinstance(loaded, Finding):
         try:
-            found = prepare(config, [*loaded.train, *loaded.heldout], tokenizers["tinker.student"])
+            found = prepare(config, loaded.every, tokenizers["tinker.student"])
         except RtlDistillError as error:
             findings.append(Finding("template", "wrong", error.message, error.hint))
         else:

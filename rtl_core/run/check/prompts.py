@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rtl_core.backend.base import Readiness, check_same_tokens, wanted_models
@@ -83,16 +83,12 @@ class Known:
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Problem id -> why it has no prompt."""
 
-    def tokens(self, split: Sequence[str]) -> list[float]:
-        """Tokens of the prompts of some problem ids."""
-        return [float(len(self.prompts[id].tokens_P)) for id in split if id in self.prompts]
-
 
 def context(known: Known) -> Iterator[Finding]:
     """Prompt and answer within the longest sequence that each model takes.
 
-    Wrong is what the run would come to send: a problem's prompt and an answer. Budgets that no prompt uses up are a warning, since a prompt
-    of a further turn is not sent where it leaves no room (`prompt_limit`).
+    Wrong is what the run would come to send: a problem's prompt and an answer. Budgets that no prompt uses up are a warning: this run
+    sends no longer prompts, another might.
     """
     config = known.config
     budget, answer = config.prompting.max_prompt_tokens, config.longest_answer
@@ -122,12 +118,6 @@ def context(known: Known) -> Iterator[Finding]:
         else:
             text = f"{key}: prompts of up to {longest:,} and answers of up to {answer:,} of {limit:,} tokens"
             yield Finding("context", "ok", text)
-
-
-def prompt_limit(config: RunConfig, readiness: Readiness) -> int:
-    """Tokens of the longest prompt that the run may send: its budget, and no more than leaves room for an answer in every model."""
-    limits = [readiness.context[name] for name in wanted_models(config).values() if name in readiness.context]
-    return min([config.prompting.max_prompt_tokens, *(limit - config.longest_answer for limit in limits)])
 
 
 def sizes(known: Known) -> Iterator[Finding]:

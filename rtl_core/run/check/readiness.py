@@ -10,6 +10,7 @@ from rtl_core.backend.base import Provider, Readiness, check_start
 from rtl_core.config import RunConfig
 from rtl_core.errors import BackendUnavailableError, HistoryError, PolicyError
 from rtl_core.history.store import History
+from rtl_core.run.folder import has_begun
 from rtl_core.types.finding import Finding
 
 PATIENCE_S = 10.0
@@ -82,8 +83,6 @@ def _has_begun(config: RunConfig) -> bool:
     if not config.run.history.is_file():
         return False
     try:
-        history = History(config.run.history, read_only=True)
-        record, trained = history.run(config.run.name), history.last_trained_step(config.run.name)
+        return has_begun(History(config.run.history, read_only=True), config.run.name)
     except HistoryError:  # one that cannot be read knows of no run
         return False
-    return trained is not None or (record is not None and record.start_state is not None)
