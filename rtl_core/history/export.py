@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import duckdb
+
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of
@@ -92,10 +94,13 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
         fresh = path.with_name(f".{path.name}.part")
         target = str(fresh).replace("'", "''")
         with connection.connect(history.path, read_only=True) as con:
-            con.execute(
-                f"COPY (SELECT * FROM {name} WHERE {condition.replace('$run', literal)}) TO '{target}'"
-                " (FORMAT parquet, COMPRESSION zstd)"
-            ).fetchall()
+            try:
+                con.execute(
+                    f"COPY (SELECT * FROM {name} WHERE {condition.replace('$run', literal)}) TO '{target}'"
+                    " (FORMAT parquet, COMPRESSION zstd)"
+                ).fetchall()
+            except duckdb.IOException as error:
+                raise InfrastructureError(f"{path} could not be written: {error}", "is the disk full?") from error
         os.replace(fresh, path)
         written.append(path)
     return written
