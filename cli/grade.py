@@ -113,6 +113,7 @@ def reproduce(
     """
     from rich.console import Console
 
+    from rtl_core.reporting.text import visible
     from rtl_core.rollouts.reproducing import reproduce as reproduce_file
     from rtl_core.types.problem import Problem
     from rtl_distill.cli.arguments import open_history
@@ -128,7 +129,7 @@ def reproduce(
         claims = reproduce_file(verdicts, problems, executor, jobs)
     for claim in claims:
         for kind, detail in claim.found:
-            typer.echo(f"{claim.name}: {kind}: {detail}")
+            typer.echo(visible(f"{claim.name}: {kind}: {detail}"))
     kinds = Counter(kind for claim in claims for kind in {kind for kind, _ in claim.found})
     equal = sum(not claim.found for claim in claims)
     told = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())

@@ -204,8 +204,7 @@ async def open_session(
         cluster: runs the jobs of grading in place of an executor of our own; it stays the caller's to close.
 
     Raises:
-        ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
-            and no prices.
+        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars and no prices.
         RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
     """
     tell = progress.get().line
