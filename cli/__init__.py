@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import traceback
 
 import typer
 from rich.console import Console
@@ -76,7 +77,14 @@ def main() -> None:
     register()
     try:
         app()
-    except RtlDistillError as error:
+    except (RtlDistillError, OSError) as error:
+        # What keeps the error (Prefect's states) would keep a connection in these frames, whose library complains of it at exit.
+        traceback.clear_frames(error.__traceback__)
+        if isinstance(error, OSError):
+            if error.filename is None:
+                raise
+            said = f"{error.filename2 or error.filename}: {error.strerror}"
+            error = RtlDistillError(said, "check the path, its permissions and the room on its disk")
         console = Console(stderr=True)
         console.print(
             f"error: {error.message}", style="bold red", markup=False, emoji=False, highlight=False, soft_wrap=True

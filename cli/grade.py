@@ -123,6 +123,7 @@ def reproduce(
     """
     from rich.console import Console
 
+    from rtl_core.reporting.text import visible
     from rtl_core.rollouts.reproducing import reproduce as reproduce_file
     from rtl_core.rollouts.resumable import problems_as_recorded
     from rtl_distill.cli.flow import stoppable
@@ -133,7 +134,7 @@ def reproduce(
         claims = reproduce_file(verdicts, problems, executor, jobs)
     for claim in claims:
         for kind, detail in claim.found:
-            typer.echo(f"{claim.name}: {kind}: {detail}")
+            typer.echo(visible(f"{claim.name}: {kind}: {detail}"))
     kinds = Counter(kind for claim in claims for kind in {kind for kind, _ in claim.found})
     equal = sum(not claim.found for claim in claims)
     told = "".join(f"; {kind}: {count}" for kind, count in kinds.most_common())

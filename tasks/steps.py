@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from prefect.runtime import task_run
 
 from rtl_core.errors import RtlDistillError
-from rtl_core.observe.progress import progress
+from rtl_core.observe.progress import progress, steps_at_work
 from rtl_core.rollouts import batch, planning, playing, scoring, training
 from rtl_core.rollouts.regrading import Regrading
 from rtl_core.rollouts.survey import Survey
@@ -28,16 +30,16 @@ TOLD_FROM_S = 10
 """A pause from which on the run's log says what is waited for; shorter ones are over before anybody asks."""
 
 
-async def worth_another_try(_task: Any, task_run: Any, state: Any) -> bool:
+async def worth_another_try(_task: Any, run: Any, state: Any) -> bool:
     """Prefect's retry condition: whether time can mend the error of a failed state. Asked while there are attempts left."""
     try:
         await state.aresult()
     except BaseException as error:
         again = is_transient(error)
-        pause_s = PAUSES_S[min(task_run.run_count, len(PAUSES_S)) - 1]
+        pause_s = PAUSES_S[min(run.run_count, len(PAUSES_S)) - 1]
         if again and pause_s >= TOLD_FROM_S:
             why = error.message if isinstance(error, RtlDistillError) else f"{type(error).__name__}: {error}"
-            progress.get().line(f"{task_run.name}: {why}; it is tried again in about {pause_s} s")
+            progress.get().line(f"{run.name}: {why}; it is tried again in about {pause_s} s")
         return again
     return False
 
@@ -48,6 +50,15 @@ def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[G
     Verdicts and rollouts have their own store, so Prefect keeps no results; a Prefect timeout could not stop a simulator or
     a paid call, so there is none.
     """
+
+    def told(step: Step[Given, Found]) -> Step[Given, Found]:
+        @wraps(step)
+        async def named(*given: Given.args, **by_name: Given.kwargs) -> Found:
+            with steps_at_work.get().item(task_run.name or name):
+                return await step(*given, **by_name)
+
+        return cast(Step[Given, Found], made(named))  # called as the function itself is
+
     made = task(
         name=name,
         task_run_name=run_name,
@@ -58,7 +69,7 @@ def step_task(name: str, run_name: str) -> Callable[[Step[Given, Found]], Step[G
         cache_policy=NO_CACHE,
         persist_result=False,
     )
-    return cast(Callable[[Step[Given, Found]], Step[Given, Found]], made)  # called as the function itself is
+    return told
 
 
 take_start = step_task("take start", "start of {session.run}")(training.take_start)

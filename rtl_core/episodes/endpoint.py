@@ -97,9 +97,12 @@ def _read(answered: httpx.Response, url: str) -> Reply:
             Call(str(call["function"]["name"]), str(call["function"]["arguments"] or ""), str(call.get("id") or ""))
             for call in message.get("tool_calls") or ()
         )
+        text, thought = message.get("content"), message.get("reasoning_content") or message.get("reasoning")
+        if not isinstance(text or "", str) or not isinstance(thought or "", str):
+            raise TypeError("no text")
         return Reply(
-            text=message.get("content") or "",
-            thought=message.get("reasoning_content") or message.get("reasoning") or "",
+            text=text or "",
+            thought=thought or "",
             calls=calls,
             n_tokens=int(usage.get("completion_tokens") or 0),
             cut=choice.get("finish_reason") == "length",

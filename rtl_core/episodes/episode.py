@@ -117,7 +117,7 @@ class Episode:
             started = time.monotonic()
             reply = policy.reply(self.messages, definitions, self.bounds.tokens - self.n_tokens)
             seconds = time.monotonic() - started
-            if reply.cut:  # its last call may be half of one
+            if reply.cut or not self.tools.offered:  # its last call may be half of one; one to no tool is text
                 reply = replace(reply, calls=())
             turn = Turn(reply, tuple(self._results(reply.calls) if self.tools.offered else self._said(reply)), seconds)
             on_turn(turn)

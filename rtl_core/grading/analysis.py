@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -30,7 +31,8 @@ MEMORY_MB = 1024
 CPU_S = 4.0
 TIMEOUT_S = 60.0
 START_S = 60.0
-END_S = 1.0
+END_S = 60.0
+"""In which a process that has closed its end is gone, on a machine that stalls: without memory it first writes its traceback."""
 IDLE_S = 7 * 24 * 3600.0
 """A process that is not asked for so long ends; the next question starts another."""
 TRIES = 3
@@ -112,6 +114,7 @@ class Analyst:
 
 class _Child:
     def __init__(self, memory_mb: int) -> None:
+        self._too_slow = False
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
         with theirs:
@@ -132,14 +135,16 @@ class _Child:
 
     def ask(self, request: AnalysisRequest, timeout_s: float) -> dict[str, Any] | None:
         """Its reply, or None when it ended or was too slow."""
+        deadline = time.monotonic() + timeout_s
         with contextlib.suppress(ExecutorDiedError):
             return self._connection.ask(asdict(request), timeout_s)
+        self._too_slow = time.monotonic() >= deadline
         return None
 
     def end(self) -> int | None:
         """How it ended by itself, as `Popen.returncode` tells; None when it had to be ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_S)
+            self._process.wait(0.0 if self._too_slow else END_S)
         code = self._process.returncode
         self.close()
         return code

@@ -65,6 +65,7 @@ class VerdictRecord(BaseModel):
     cpu_s: float
     cpu_limit_s: float | None
     key: str
+    stages: dict[str, dict[str, Any]] = {}
 
 
 def verdict_record(line: AnswerLine, graded: LineVerdict, key: str, conditions: Conditions) -> dict[str, Any]:

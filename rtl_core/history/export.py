@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import duckdb
+
 from rtl_core.errors import HistoryError, InfrastructureError
 from rtl_core.history import connection
 from rtl_core.history.columns import columns_of, table_names
@@ -86,7 +88,10 @@ def export_parquet(history: History, run: str | None, folder: Path) -> list[Path
         target = str(fresh).replace("'", "''")
         sql = f"COPY (SELECT * FROM {name} WHERE {condition}) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
         with connection.connect(history.path, read_only=True) as con:
-            con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
+            try:
+                con.execute(sql, {"run": run} if "$run" in condition else None).fetchall()
+            except duckdb.IOException as error:
+                raise InfrastructureError(f"{path} could not be written: {error}", "is the disk full?") from error
         os.replace(fresh, path)
         written.append(path)
     return written

@@ -10,7 +10,7 @@ import hmac
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.applications import Starlette
@@ -92,7 +92,8 @@ async def _keep_house(service: Service) -> None:
     while True:
         await asyncio.sleep(service.settings.housekeeping_s)
         service.keep_house()
-        await asyncio.to_thread(service.registry.collect_garbage)
+        with suppress(RequestError):  # the disk is full
+            await asyncio.to_thread(service.registry.collect_garbage)
         await asyncio.to_thread(give_back_free_memory)
 
 

@@ -96,8 +96,14 @@ class Registry:
             self._db.close()
 
     def _run(self, sql: str, *args: Any) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._db.execute(sql, args).fetchall()
+        try:
+            with self._lock:
+                return self._db.execute(sql, args).fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            # An internal error would be sent again for minutes, in silence.
+            raise RequestError(f"the service cannot write to {self._blobs.parent}, whose disk is full") from error
 
     # Sessions ---------------------------------------------------------------------------------------------------
     def add_session(self, session_id: str, display_name: str | None, user_metadata: dict | None) -> None:

@@ -74,12 +74,16 @@ class AtWork:
         finally:
             self._since.pop(name, None)
 
-    def in_words(self) -> str:
-        """The longest ones with their seconds; empty when nothing is at work."""
+    def in_words(self, least_s: float = 0.0) -> str:
+        """The longest ones with their seconds; empty when nothing has been at work for `least_s`."""
         now = time.monotonic()
-        names = [f"{name} ({now - since:.0f} s)" for name, since in self._since.items()]
+        names = [f"{name} ({now - since:.0f} s)" for name, since in self._since.items() if now - since >= least_s]
         more = f", and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         return ", ".join(names[:MOST_NAMED]) + more
+
+
+steps_at_work: ContextVar[AtWork] = ContextVar("steps_at_work", default=AtWork())  # noqa: B039
+"""The tasks of a run that this process is at work on."""
 
 
 @asynccontextmanager

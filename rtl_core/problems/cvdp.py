@@ -44,7 +44,7 @@ _NOT_GRADABLE = {
     "cid014": "test plan to assertions: it needs a commercial simulator",
 }
 _COMMERCIAL = re.compile(r"__VERIF_EDA_IMAGE__|__LICENSE_NETWORK__|^\s*SIM\s*=\s*(?:xcelium|vcs|questa)\b", re.M)
-_SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+_SAFE_PART = re.compile(r"[^\x00-\x1f\x7f/\\\ud800-\udfff]{1,255}")
 
 
 class NotGradableError(ProblemError):
@@ -150,11 +150,17 @@ def _read_line(
             raise FieldError("id", f"was already used in line {first_seen[identity]}")
         found.problems.append(problem_from_record(record, source=source))
     except NotGradableError as reason:
-        found.left_out.append(LeftOut(cast(str, identity), reason.message, source))
+        found.left_out.append(LeftOut(cast(str, identity), _printable(reason.message), source))
     except FieldError as error:
-        found.broken.append(BrokenLine(file, number, identity, error.field, error.reason, source))
+        shown = _printable(identity) if identity else None
+        found.broken.append(BrokenLine(file, number, shown, error.field, _printable(error.reason), source))
         return
     first_seen[cast(str, identity)] = number
+
+
+def _printable(text: str) -> str:
+    """What a line of anybody's may show on a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:400])
 
 
 def _is_repository(context: object) -> bool:
@@ -176,9 +182,18 @@ def _text(record: Mapping[str, Any], key: str, limit: int, prefix: str = "") -> 
     if not isinstance(value, str):
         what = "is missing" if key not in record else f"is {type(value).__name__}, not text"
         raise FieldError(prefix + key, what)
-    if len(value) > limit:
-        raise FieldError(prefix + key, f"has {len(value)} characters, more than {limit}")
-    return value
+    return _within(prefix + key, value, limit)
+
+
+def _within(field_name: str, text: str, limit: int) -> str:
+    """The text, which is not too long and can be written as UTF-8."""
+    if len(text) > limit:
+        raise FieldError(field_name, f"has {len(text)} characters, more than {limit}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise FieldError(field_name, f"character {error.start} is half of a surrogate pair") from error
+    return text
 
 
 def _mapping(record: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -203,9 +218,7 @@ def _files(value: object, field_name: str, *, withheld: bool = False) -> dict[st
             text = ""
         if not isinstance(text, str):
             raise FieldError(f"{field_name}.{path}", f"is {type(text).__name__}, not text")
-        if len(text) > MAX_FILE_CHARS:
-            raise FieldError(f"{field_name}.{path}", f"has {len(text)} characters, more than {MAX_FILE_CHARS}")
-        files[path] = text
+        files[path] = _within(f"{field_name}.{path}", text, MAX_FILE_CHARS)
     return files
 
 

@@ -182,7 +182,8 @@ def _converse(
     if not player.agentic:
         if not turns:
             started = time.monotonic()
-            reply = policy.reply(single_shot, (), session.config.episode.tokens)
+            # Without tools a model may write calls all the same.
+            reply = replace(policy.reply(single_shot, (), session.config.episode.tokens), calls=())
             on_turn(Turn(reply, (), time.monotonic() - started))
         reply = turns[0].reply
         return rollout.model_copy(update={"text": reply.text, "stop_reason": "length" if reply.cut else "stop"})

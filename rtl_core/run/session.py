@@ -28,7 +28,7 @@ from rtl_core.grading.grader import Grader
 from rtl_core.grading.limits import KnownGood
 from rtl_core.history.records import EndedBy, StepState
 from rtl_core.history.store import History
-from rtl_core.observe.progress import progress
+from rtl_core.observe.progress import at_intervals, progress, steps_at_work
 from rtl_core.problems.problem_set import LoadedProblems
 from rtl_core.prompting.budget import Prompt
 from rtl_core.prompting.calls import ToolChat
@@ -48,6 +48,8 @@ from rtl_core.types.problem import Problem
 from rtl_core.validation.doubts import Doubts
 
 HEARTBEAT_S = 30.0
+TELL_S = 60.0
+"""So often a run names the tasks that have been at work for half of this time and more."""
 Made = TypeVar("Made")
 
 
@@ -200,8 +202,7 @@ async def open_session(
         cluster: runs the jobs of grading in place of an executor of our own; it is closed at the end, so that jobs under way end.
 
     Raises:
-        ConfigError: the run exists with another configuration and `accept_changes` is False, or it has a budget in dollars
-            and no prices.
+        ConfigError: the run has another configuration and `accept_changes` is False, or a budget in dollars and no prices.
         RtlDistillError: anything that must be mended before a token is sampled (see the rooms).
     """
     tell = progress.get().line
@@ -241,6 +242,7 @@ async def open_session(
         session.recorder.take_spent()  # what opening the run cost is no step's
         # Also when the run fails: what was sampled and graded is paid for.
         stack.push_async_callback(session.recorder.settle)
+        await stack.enter_async_context(at_intervals(TELL_S, _tell_long))
         yield session
 
 
@@ -341,6 +343,12 @@ async def _heartbeat(session: Session) -> None:
         await asyncio.sleep(HEARTBEAT_S)
         with contextlib.suppress(HistoryError):  # a locked file: the next beat will do
             await session.recorder.call(session.history.heartbeat, session.run)
+
+
+def _tell_long() -> None:
+    """Name the tasks that take long: a service that stands still would be a silence without end."""
+    if words := steps_at_work.get().in_words(least_s=TELL_S / 2):
+        progress.get().line(f"still at work: {words}")
 
 
 def _tell_left_out(loaded: LoadedProblems) -> None:

@@ -68,7 +68,9 @@ class InterfaceMismatch(BaseModel):
     got: str | None = None
 
     def __str__(self) -> str:
-        detail = ", ".join(f"{k} {v}" for k, v in (("expected", self.expected), ("got", self.got)) if v is not None)
+        # A module whose name a quick look finds and the parser does not.
+        got = self.got if self.got is None or self.got != self.expected else "none of that name that can be parsed"
+        detail = ", ".join(f"{k} {v}" for k, v in (("expected", self.expected), ("got", got)) if v is not None)
         return f"{self.kind.value.replace('_', ' ')} `{self.name}`" + (f": {detail}" if detail else "")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,6 +146,14 @@ def test_a_submission_that_fails_is_met_with_the_graders_words_until_the_last(ar
             resumed.play(script, played.append)
             assert (resumed.messages, resumed.ended) == (whole.messages, "submitted")
             assert judged == [turn for turn in asked_in if turn >= count]  # none twice
+
+
+def test_calls_are_no_calls_where_no_tool_is_offered(arbiter, executor):
+    policy = SimpleNamespace(reply=lambda *_: Reply("module", (Call("submit", "{}", "c"),) * 2))
+    bounds, opening = Bounds(tools=[], attempts=2), [{"role": "user", "content": "write"}]
+    episode = Episode(arbiter, executor, bounds, judge=lambda answer: "It does not compile:", opening=opening)
+    episode.play(policy)
+    assert [[call for call, _ in turn.told] for turn in episode.turns] == [[None], []]
 
 
 def test_a_person_has_the_same_tools(arbiter, executor, tmp_path):

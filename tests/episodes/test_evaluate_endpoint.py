@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from rtl_core.episodes.endpoint import Endpoint
+from rtl_core.errors import MalformedAnswerError
 from rtl_core.history.store import History
 from tests.episodes.endpoint import EXAMPLE, Scripted, scripted_calls
 
@@ -31,6 +33,14 @@ def evaluate(url, cvdp, db, samples=2):
         "evaluate", "--model", "scripted", "--endpoint", url, "--agentic", "--problems", cvdp / EXAMPLE, "--samples", samples,
         "--db", db, "--name", "agents",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("message", [None, {"content": 7}, {"content": [{"type": "text"}]}, {"reasoning": [1]}])
+def test_a_completion_without_text_is_an_answer_that_may_be_asked_for_again(message):
+    with Scripted(()) as server:
+        server.status.append((200, {"choices": [{"message": message}]}))
+        with pytest.raises(MalformedAnswerError, match="chat completion"):
+            Endpoint(server.url, "m").reply([{"role": "user", "content": "hello"}])
 
 
 @pytest.mark.slow

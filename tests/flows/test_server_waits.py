@@ -17,6 +17,7 @@ from prefect.client.base import PrefectHttpxAsyncClient
 from prefect.exceptions import PrefectHTTPStatusError
 
 from rtl_core.errors import MalformedAnswerError
+from rtl_core.run import session
 from rtl_core.run.stopping import is_transient
 from rtl_distill.tasks import logs, steps
 
@@ -101,6 +102,21 @@ def test_a_task_that_waits_for_its_next_attempt_says_for_what(
     waits = [record.message for record in caplog.records if "tried again" in record.message]
     why = "sample p1: a sample has the token 861; it is tried again in about"
     assert waits == [f"{why} 0.02 s", f"{why} 0.03 s"]
+
+
+@pytest.mark.usefixtures("prefect")
+def test_a_task_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(session, "TELL_S", 0.0)
+
+    async def sample(problem_id: str) -> None:
+        session._tell_long()
+
+    with caplog.at_level("INFO", logger="rtl_distill"):
+        asyncio.run(steps.step_task("sample group", "sample {problem_id}")(sample)("p1"))
+        session._tell_long()
+    assert [record.message for record in caplog.records if "at work" in record.message] == [
+        "still at work: sample p1 (0 s)"
+    ]
 
 
 def test_a_command_whose_server_stays_busy_ends_in_a_sentence(server: Server, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -43,6 +45,16 @@ def test_a_text_that_takes_the_child_down_is_told_so() -> None:
         analyst.close()
     assert found.failed is not None
     assert "cannot be parsed within" in found.failed
+
+
+def test_a_child_that_takes_long_to_end_is_waited_for(analyst: Analyst) -> None:
+    analyst.analyse(request())
+    child = analyst._free.pop()
+    child._process.kill()
+    child._process.wait()
+    child._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2); raise SystemExit(1)"])
+    assert child.ask(request(), 10.0) is None
+    assert child.end() == 1
 
 
 def test_a_machine_without_a_moment_for_it_is_not_the_answers_fault() -> None:

@@ -15,6 +15,8 @@ def test_a_missing_module_is_told_with_the_modules_that_are_there():
     answer = {"rtl/a.sv": "// a module for sums, see module gcd_top\nmodule other; endmodule\n"}
     (mismatch,) = compare(demand, None, answer)
     assert (mismatch.kind, mismatch.got) == (MismatchKind.WRONG_MODULE, "other")
+    (mismatch,) = compare(demand, None, {"rtl/a.sv": '"module top; endmodule'})
+    assert str(mismatch) == "wrong module `top`: expected top, got none of that name that can be parsed"
 
 
 def test_a_comment_declares_nothing():

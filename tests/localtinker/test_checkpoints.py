@@ -18,7 +18,7 @@ from localtinker_helpers import (
 )
 from tinker import types
 
-from rtl_core.localtinker import NotFoundError
+from rtl_core.localtinker import NotFoundError, RequestError
 from rtl_core.localtinker.registry import SESSION_LIFE, Blob, Registry
 
 SEQUENCES = random_sequences(4, seed=12)
@@ -172,6 +172,16 @@ def test_a_crash_before_the_row_leaves_no_trace(tmp_path):
     assert len(list((tmp_path / "blobs").iterdir())) == 1
     Registry(tmp_path).close()
     assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_a_full_disk_is_said_at_once_and_reading_goes_on(tmp_path):
+    """As a refusal: an internal error would be sent again for minutes."""
+    registry = Registry(tmp_path)
+    registry.add_session("s", None, None)
+    registry._db.execute("pragma max_page_count = 1")  # to SQLite a file that cannot grow
+    with pytest.raises(RequestError, match=f"{tmp_path}, whose disk is full"):
+        registry.add_session("t", None, {"long": "x" * 100_000})
+    assert registry.sessions() == ["s"]
 
 
 def test_a_custom_ttl_outside_its_range_is_refused(client):

@@ -80,6 +80,9 @@ def test_a_withheld_solution_leaves_the_target_without_a_golden(text):
         (SINGLE, "categories", ["cid003"], "categories"),
         (SINGLE, "categories", ["cid003", "terrible"], "categories"),
         (SINGLE, "input", [], "input"),
+        (SINGLE, "input.prompt", "half \ud800", "input.prompt"),
+        (SINGLE, "input.context", {"rtl/a\ud800": "y"}, "input.context"),
+        (SINGLE, "harness.files", {"docker-compose.yml": "# \ud800"}, "harness.files.docker-compose.yml"),
         (SINGLE, "input.prompt", 7, "input.prompt"),
         (SINGLE, "input.prompt", "  ", "prompt"),
         (SINGLE, "input.context", {"../x": "y"}, "input.context"),
@@ -133,6 +136,7 @@ def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_k
         json.dumps([1, 2]),
         json.dumps(changed(AGENTIC, "prompt", ...)),
         json.dumps(SINGLE),
+        json.dumps(changed(SINGLE, "categories", ["cid003", "\x1b[2J"]) | {"id": "a\ud800\n"}),
         "",
         json.dumps(changed(SINGLE, "categories", ["cid010", "easy"]) | {"id": "comprehension"}),
         json.dumps(AGENTIC),
@@ -147,6 +151,7 @@ def test_broken_lines_are_named_with_file_line_id_and_field_and_the_others_are_k
         ("mixed.jsonl", 3, None, "line"),
         ("mixed.jsonl", 4, "agentic_1", "prompt"),
         ("mixed.jsonl", 5, "single_1", "id"),
+        ("mixed.jsonl", 6, r"a\ud800\n", "id"),
     ]
     assert "line 1" in found.broken[3].reason
     assert [(left.id, "comprehension" in left.reason) for left in found.left_out] == [("comprehension", True)]

@@ -56,6 +56,27 @@ def test_show_spells_tokens_with_the_tokenizer(demo):
     assert "#" + str(demo.rollout(key).rollout.tokens_T[0]) not in out
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["snapshot", "file/s.duckdb"], "file: File exists"),
+        (["report", "demo", "-o", "folder"], "folder: Is a directory"),
+        (["export", "demo", "--to", "folder"], "folder/advantages.parquet could not be written"),
+        (["query", "SELECT 1", "--db", "folder"], "folder: Is a directory"),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_a_sentence(demo, tmp_path, monkeypatch, capsys, words, said):
+    (tmp_path / "folder" / ".advantages.parquet.part").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RTL_DISTILL_DB", str(demo.path.resolve()))
+    monkeypatch.setattr(sys, "argv", ["rtl-distill", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert f"error: {said}" in capsys.readouterr().err
+
+
 def test_show_lets_no_escape_sequence_through(demo):
     out = run(demo, "show", key_of(demo, "contains(text, 'pwned')"))
     assert "pwned" in out

@@ -95,7 +95,8 @@ def test_another_harness_and_a_problem_that_is_not_there_are_told(records: Recor
 def test_lines_that_are_no_records_are_told_with_their_number(records: Records, tmp_path: Path) -> None:
     path = tmp_path / "verdicts.jsonl"
     bare = {name: value for name, value in records[2].items() if name not in ("sums", "digest")}
-    path.write_text("{\n[]\n" + json.dumps(bare) + "\n" + json.dumps(records[2]) + "\n")
+    odd = records[2] | {"id": "\ud800", "stages": {"tests": "passed"}}
+    path.write_text("{\n[]\n" + "\n".join(map(json.dumps, (bare, odd, records[2]))) + "\n")
     register()
     done = CliRunner().invoke(app, ["reproduce", str(path)])
     assert done.exit_code == 1
@@ -104,6 +105,7 @@ def test_lines_that_are_no_records_are_told_with_their_number(records: Records, 
     assert told[1].startswith("line 2: ? sample ?: malformed: is a JSON list")
     assert "line 3:" in told[2]
     assert "has no digest" in told[2]
+    assert "malformed: stages.tests: " in done.stdout
 
 
 def test_the_records_of_a_run_come_from_its_history_and_are_equal(grader: Grader, tmp_path: Path) -> None:
